@@ -58,6 +58,7 @@ $(VENV)/.docs: $(SOURCES)
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.protocol
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # They are of real runs; those of pages need Debian's chromium.

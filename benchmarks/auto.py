@@ -1,7 +1,7 @@
 """The templates without a hint, with `streaming: auto`: what three runs take, beside plain and annotated ones.
 
-The first run learns; the store of what was learned is removed before it. Where no core is idle that takes several runs:
-so another first run waits at its end for what is left to learn. Tools are the same in all.
+The first run learns: the store of earlier runs is removed before it. Where no core is idle that takes several runs: so
+another first run waits at its end for what is left to learn. Tools are the same in all.
 """
 
 from __future__ import annotations

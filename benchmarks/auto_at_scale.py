@@ -2,8 +2,8 @@
 
 Nothing is measured but the simulated time: the figures are the same on every machine. The disks are those of the tests:
 450 MB/s, 10 MB/s for one writer, and 2 percent less with each writer beyond 45; the same disks without congestion; and
-writers of 2 MB/s, which never wait for the disk. The last are no goal: with a limit until the first jobs have ended,
-jobs that could all start at once take longer there (1.3 to 3.0 times), and without one nothing is gained elsewhere.
+writers of 2 MB/s, which never wait for the disk. The last are no goal. With a limit until the first jobs have ended,
+jobs that could all start at once take 1.3 to 3.0 times as long there. Without a limit nothing is gained elsewhere.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from lab.simulation import Disk, Task, Work, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
-from tests.simulation import Disk, Task, Work, simulate
 
 from .model import Comparison, Sample
 from .workload import Outcome, Variant, Workload

@@ -98,7 +98,7 @@ def run_loop(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, 
 
 
 def measures(telemetry: Path) -> dict[str, float]:
-    """What the I/O tasks of a run did, as far as it was measured."""
+    """Return the measures of the I/O tasks of a run, as far as there are any."""
     history = read_history("run", read_records(telemetry))
     found = requirements(history)
     [step] = found.steps

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.laboratory import obstacle, slurm_obstacle
+from lab.machines.laboratory import obstacle, slurm_obstacle
 
 from . import cluster_wrapper
 from .chain import Chain
@@ -83,7 +83,7 @@ class _Cluster:
 
 
 def check_streamed(directory: Path, steps: Sequence[str] = STEPS) -> None:
-    """What was planned may still fall back while it runs: then a step begins after that from which it reads.
+    """A planned stream may still fall back while it runs: then a step begins after the step from which it reads.
 
     :param steps: each of them reads from the one before
     :raises CommandError: if so, with the warnings of the run

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from laboratories.deployments import slurm_deployment, slurm_environment, ssh_deployment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, LaboratoryError, start_hosts, start_slurm
+from lab.machines.deployments import slurm_deployment, slurm_environment, ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, LaboratoryError, start_hosts, start_slurm
 
 from .processes import CommandError, run
 from .workflows import Site

@@ -1,4 +1,4 @@
-"""What the wrapper adds to a job on a host and on a node of Slurm, in time that passes.
+"""The time that the wrapper adds to a job on a host and on a node of Slurm.
 
 Without StreamFlow, which looks at jobs too rarely to see it: `sfio-node serve` where the driver would start it, and the
 jobs one after the other on the node.
@@ -11,10 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from laboratories.deployments import slurm_environment
+from lab.machines.deployments import slurm_environment
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
+from streamflow_io.runtime.wire import text_of
 
 from .cluster_sites import ONE, SCRATCH, deliver, hosts, measured, on_host, program_on_host, slurm
 from .model import Sample
@@ -41,7 +42,7 @@ def on_a_host(directory: Path) -> Outcome:
         deliver(laboratory, _write_specification(directory, SCRATCH), _SPECIFICATION)
         run = f"{SCRATCH}/run"
         binary, specification = f"{SCRATCH}/{_BINARY}", f"{SCRATCH}/{_SPECIFICATION}"
-        serve = [binary, "serve", "--directory", run, "--remote"]
+        serve = [binary, "serve", "--directory", run]
         timing = [*program_on_host(_PROGRAM), *_time_wrapper(run, specification, binary, "exec")]
         return _measure(directory, *(on_host(laboratory, ONE, command) for command in (serve, timing)))
 
@@ -54,7 +55,7 @@ def on_slurm(directory: Path) -> Outcome:
     """
     with slurm() as laboratory:
         specification, binary, run = _write_specification(directory, str(directory)), _binary(), directory / "run"
-        serve = [*laboratory.prefix, str(binary), "serve", "--directory", str(run), "--remote", "--shared"]
+        serve = [*laboratory.prefix, str(binary), "serve", "--directory", str(run), "--shared"]
         timing = [*_TOOL, *_time_wrapper(str(run), str(specification), str(binary), "run")]
         # It prints nothing itself, and ends with us because nothing is between: it would wait for a Slurm that is gone.
         submit = ["sbatch", "--quiet", "--wait", f"--output={directory}/output.1", f"--wrap={shlex.join(timing)}"]
@@ -82,9 +83,9 @@ def _binary() -> Path:
 
 
 def _write_specification(directory: Path, root: str) -> Path:
-    """Of a job with one watched output: `job.json`."""
+    """Write the `job.json` of a job with one watched output."""
     rule = OutputRule(globs=(), committed="on_close")
     output = WatchedOutput(port="output", root=root, globs=("*.txt",), kind="file", rules=(rule,))
     path = directory / _SPECIFICATION
-    path.write_text(JobSpec(name="true", outputs=(output,)).model_dump_json(by_alias=True, exclude_none=True))
+    path.write_text(text_of(JobSpec(name="true", outputs=(output,))))
     return path

@@ -1,4 +1,4 @@
-"""Steps in containers, of which each has one of its own, as by a DockerRequirement; and jobs in one container.
+"""Steps in containers of their own, as by a DockerRequirement; and jobs in one container.
 
 The engine is a laboratory: a real dockerd in namespaces of this machine. Tools of the chain and of the fan-out pace
 themselves, as if each container had a core of its own; those of the busy chain use all cores all the time, so that
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laboratories.laboratory import containers_obstacle
+from lab.machines.laboratory import containers_obstacle
 
 from . import containers_damage, containers_rate, containers_ready
 from .chain import FILE, STDOUT, Chain
@@ -129,7 +129,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
 
 def _variant_calling(directory: Path, obstacle: str | None) -> Sequence[Variant]:
-    """The template in the images that its tools name, made of what is installed here."""
+    """The template in the images that its tools name, made of packages that are installed here."""
     workflow, settings = Path(), Path()
     if obstacle is None:
         try:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import Laboratory
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import Laboratory
 
 from .chain import Chain
 from .containers_site import OTHER_IMAGE, docker, engine, in_containers

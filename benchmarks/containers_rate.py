@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from unittest.mock import patch
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import Laboratory
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
@@ -45,7 +45,7 @@ def _write(path: str) -> str:
 
 
 def fifo(directory: Path) -> Outcome:
-    """What `cat` takes from a FIFO that `dd` fills, in one container.
+    """Return the rate at which `cat` takes from a FIFO that `dd` fills, in one container.
 
     :return: :data:`RATE`
     :raises CommandError: if it fails
@@ -112,7 +112,7 @@ def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] 
         stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")}, verify=verify)
         await asyncio.gather(
             writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _write("file"), here),
-            reader.run(consumer, JobSpec(name="b", inputs=(stream,)), _READ, there),
+            reader.run(consumer, JobSpec(name="b", streams=(stream,)), _READ, there),
         )
         return _rate(await reader.read(there / "times"))
 

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import Laboratory
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import deployed
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from laboratories.deployments import docker_environment
-from laboratories.images import import_variant_calling
-from laboratories.laboratory import Laboratory, LaboratoryError, start_containers
+from lab.machines.deployments import docker_environment
+from lab.machines.images import import_variant_calling
+from lab.machines.laboratory import Laboratory, LaboratoryError, start_containers
 
 from .processes import CommandError
 from .workflows import JSON, Site
@@ -102,7 +102,7 @@ def in_containers(workflow: Path, **images: str) -> Path:
 
 
 def docker(laboratory: Laboratory, *words: str) -> str:
-    """What `docker` prints.
+    """Return what `docker` prints.
 
     :raises subprocess.SubprocessError: if it fails
     """

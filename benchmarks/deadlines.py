@@ -1,10 +1,10 @@
 """I/O tasks that come in bursts, each with a time at which a job waits for its file, on a disk of 100 MB/s.
 
-Bursts come so often that they need 0.7 of the disk. Where all share it equally, or wait for each other, those with
-little time, which come last, are late because of those with much; with `storageBW: required` who has to be done first
-gets what he needs. Compute waits instead of computing, so that the disk decides. All variants run the same commands.
-The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its own. In
-`deadlines-random` those of a burst come in random order.
+Bursts come so often that they need 0.7 of the disk. Where all share it equally, or wait for each other, jobs with
+little time come last, and are late because of the others. With `storageBW: required` the job with the earliest deadline
+gets the bandwidth that it needs. Compute waits instead of computing, so that the disk decides. All variants run the
+same commands. The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its
+own. In `deadlines-random` those of a burst come in random order.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ BURSTS, BURST_SECONDS = 3, 10
 # Of each burst: seconds, and MB.
 WINDOWS = (3, 4.5, 6.5, 9, 13, 19, 28, 40)
 SIZES = (80, 80, 60, 40, 80, 120, 120, 120)
-# So many at once: 8, 4, 2, 1.
+# The numbers at once: 8, 4, 2, 1.
 STATIC_MB = (12, 25, 50, 100)
 IO_EXECUTORS = 16
-# Those of a burst come one after the other, those with most time first: who takes them as they come is wrong.
+# The jobs of a burst come one after the other, with the most time first: an order by arrival is wrong.
 APART_SECONDS = 0.1
 
 _SEED = 1
@@ -56,7 +56,7 @@ class Task:
 
     :ivar ready: seconds after the beginning
     :ivar megabytes: what it writes
-    :ivar window: for so many seconds another job computes, beside it; then a third needs both
+    :ivar window: another job computes for this number of seconds, beside it; then a third job needs both
     """
 
     ready: float

@@ -1,8 +1,8 @@
 """A disk that gets slower when several write at once, as shared storage does.
 
 The bandwidth of all writers together follows a curve over their number. Each writer is connected to a small server for
-as long as it writes, so that their number is known, also when one dies, and asks it before each piece. For root, the
-disk is a loop device: the server lets all pieces pass at once and sets the kernel's limit. For others it is a
+as long as it writes, and asks it before each piece. So the number of writers is known, also when one dies. For root,
+the disk is a loop device: the server lets all pieces pass at once and sets the kernel's limit. For others it is a
 directory: the server answers so slowly that the same curve results.
 """
 
@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from lab.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+
 from .processes import CommandError
 from .tools import MEBIBYTE, socket_address
 
@@ -46,7 +47,7 @@ class Curve:
     degradation: float
 
     def total(self, writers: int) -> float:
-        """Of all writers together; with none, of the first to come."""
+        """The bandwidth of all writers together; 0 writers count as one."""
         count = max(1, writers)
         return min(count * self.writer, self.bandwidth / (1 + self.degradation * (count - 1)))
 
@@ -96,7 +97,7 @@ class CongestedDisk:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C first ends who writes
+            start_new_session=True,  # Ctrl-C first ends the writers
         )
 
 

@@ -1,4 +1,4 @@
-"""What is written to a disk while something else happens."""
+"""Bytes that are written to a disk while something else happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from .loop_device import LimitedDisk
+from lab.loop_device import LimitedDisk
 
 
 class Written(NamedTuple):
@@ -21,7 +21,7 @@ class Written(NamedTuple):
 
 @contextmanager
 def written_each(disk: LimitedDisk, interval: float) -> Iterator[list[Written]]:
-    """Notes what is written to a disk in each interval of so many seconds, for as long as the context lasts."""
+    """Notes the bytes that are written to a disk in each interval of this length, for as long as the context lasts."""
     amounts: list[Written] = []
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the driver does with an event of a byte stream that is kept to what is required, beside hundreds of others."""
+"""The cost of an event of a byte stream that is kept to what is required, for the driver, beside hundreds of others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _measure() -> float:
 
 
 def _lines(number: int, burst: int) -> list[tuple[str, bytes]]:
-    """Of a burst that is over, of its reader that has got it, and of another file that is committed; by jobs."""
+    """The lines about a burst that is over, a reader that has got it, and another file that is committed; by jobs."""
     now, end = time.time(), (burst + 1) * _BURST_BYTES
     begin = now - _EVERY * (BURSTS - burst)
     source, path = f"/a/0.{number}", f"/a/{number}/out.bin"

@@ -1,6 +1,6 @@
 """One step that delivers files one after the other, and a scatter over them: how early the files are worked on.
 
-A stands for an instrument or a download: it delivers a file each 50 ms, waits in between, and so asks for no core of
+A stands for an instrument or a download: it delivers a file each 50 ms, and waits in between. So it asks for no core of
 its own (StreamFlow rounds fractions of a core up). B uses 0.1 s of CPU for each file (the start of its interpreter
 included), on all cores. With plain StreamFlow B waits for all of A. Once more with an A that asks for a core, as tools
 that say nothing do: the core is lent to B, unless that is not wanted.

@@ -1,8 +1,8 @@
 """Throughput of byte streams alone: files in the page cache, through the feeder and through pipes, to the same readers.
 
 The files are complete, so that only the way of the bytes is measured: `cat FILE | dd` against `dd` on a FIFO that is
-fed. Each consumer and each file has a pipe of its own, and all run at once (three pipes with a `cat` each are faster
-than one with `tee`). Once before all repetitions the readers of what is fed are `cmp`: every byte is compared.
+fed. Each consumer and each file has a pipe of its own, and all run at once. Three pipes with a `cat` each are faster
+than one with `tee`. Before all repetitions the readers of the stream are `cmp` once: every byte is compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GOAL = 0.95
 
 @dataclass(frozen=True)
 class Case:
-    """Some files of one size, and who reads them.
+    """Some files of one size, and their readers.
 
     :ivar block: bytes that a reader asks for at a time
     :ivar consumers: jobs that read all of the files each
@@ -127,7 +127,7 @@ async def _wrap(runtime: EmbeddedRuntime, into: Path, files: Sequence[Path], eve
         )
         for file in files
     )
-    return await (await runtime.create_job("consumer")).wrap(JobSpec(name="consumer", inputs=inputs))
+    return await (await runtime.create_job("consumer")).wrap(JobSpec(name="consumer", streams=inputs))
 
 
 def _write_files(directory: Path, case: Case) -> list[Path]:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
+from lab.loop_device import LimitedDisk
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import JobSpec, RateLimit
 
 from .disk_watch import written_each
-from .loop_device import LimitedDisk
 from .model import Comparison, Sample
 from .node import with_runtime
 from .processes import run
@@ -67,7 +67,7 @@ async def _run(runtime: EmbeddedRuntime, mount: Path, storage: Path, disk: Limit
 
 
 def deviation_of_seconds(amounts: Sequence[float]) -> float:
-    """The standard deviation of what was written in a second, over all seconds but the first; bytes.
+    """The standard deviation of the bytes that were written in a second, over all seconds but the first.
 
     :param amounts: of each tenth of a second; a second begins at each
     """

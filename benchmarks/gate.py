@@ -1,4 +1,5 @@
-"""What the gate costs a command: time per `open` and `stat`, and per program that is run, above the same without it.
+"""The cost of the gate for a command: time per `open` and `stat`, and per program that is run, above the same without
+it.
 
 The command runs natively, and then under the node runtime. Gates are played by events of producers that do not run: one
 that has committed nothing yet, so that all calls that take a path are held and looked at; one that has committed a file

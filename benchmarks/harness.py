@@ -82,8 +82,8 @@ def _directory(base: Path, variant: Variant) -> Iterator[Path]:
 def _free(directory: Path) -> None:
     """Free the space of a run. Small files stay until the end of the workload.
 
-    ext4 does not use the number of a file again for minutes after it was removed: who makes one looks past all of
-    these, so that each run would pay for the files of those before it.
+    ext4 uses the number of a removed file again only after minutes. A process that makes files looks past all of these
+    numbers, so that each run would pay for the files of earlier runs.
     """
     for parent, _, names in os.walk(directory):
         for path in (Path(parent, name) for name in names):

@@ -80,7 +80,7 @@ def _run(directory: Path) -> Outcome:
 
 
 def _wait_for(runs: Path, count: int) -> None:
-    """Until so many have begun."""
+    """Wait until a number of runs have begun."""
     end = time.monotonic() + _START_SECONDS
     while not runs.is_dir() or len(list(runs.iterdir())) < count:
         if time.monotonic() > end:
@@ -130,7 +130,7 @@ def _start(shared: Path) -> subprocess.Popen[str]:
 
 @dataclass(frozen=True)
 class _Figures:
-    """Of one process: seconds of its CPU, that it ran, and of each look; and how often it was given something."""
+    """Figures of one process: seconds of its CPU, of its run and of each look; and how often it was given something."""
 
     cpu: float
     seconds: float

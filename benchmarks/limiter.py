@@ -137,7 +137,7 @@ def _fed(rate: int, file: Path, events: Path) -> Variant:
             limit=StreamLimit(rate=rate * MB),
         )
         job = await runtime.create_job("reader")
-        words = await job.wrap(JobSpec(name="reader", inputs=(stream,)))
+        words = await job.wrap(JobSpec(name="reader", streams=(stream,)))
         command = [*words, sys.executable, "-ISc", _READER, f"{directory}/fifo"]
         finished = await asyncio.to_thread(run, [command], directory)
         usage = last_event(Path(job.events_path))["usage"]
@@ -151,7 +151,7 @@ def _fed_outcome(rate: int, finished: Finished, cpu_seconds: float) -> Outcome:
     if not lines or not lines[-1].startswith("{"):
         raise CommandError(f"the reader does not say what it has read: {finished.errors}")
     found = json.loads(lines[-1])
-    # Without the first window, of which the reader does not know when its first bytes set out.
+    # Without the first window: the reader does not know when its first bytes set out.
     reached = (found["bytes"] - found["windows"][0]) / MB / (found["seconds"] - WINDOW_SECONDS)
     further = {
         "mb_per_s": reached,
@@ -189,7 +189,7 @@ def write_source(source: Path, mebibytes: int) -> None:
 
 
 def paused(case: Case, source: Path, mebibytes: int) -> Variant:
-    """Copies a file of so many MiB."""
+    """Copies a file of this number of MiB."""
 
     async def action(runtime: EmbeddedRuntime, directory: Path) -> Outcome:
         job = await runtime.create_job("task")

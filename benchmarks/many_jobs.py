@@ -1,4 +1,4 @@
-"""What the plugin costs for each of many jobs that do nothing: time, CPU time of the driver, and its memory.
+"""The cost of the plugin for each of many jobs that do nothing: time, CPU time of the driver, and its memory.
 
 All variants run the same two scatters, `echo` and then `awk` on each element. Each run comes after one with a tenth
 of the jobs: the difference is what a job costs, without what a run needs once.
@@ -25,7 +25,7 @@ _MOST_KB = 5.0
 
 
 def many_jobs(jobs: int = JOBS) -> Workload:
-    """The workload for a number of jobs, of which half are in each scatter."""
+    """The workload for a number of jobs, half of them in each scatter."""
     return Workload(
         "many-jobs",
         f"{jobs:,} trivial jobs in two scatters: what each of them costs",

@@ -1,4 +1,4 @@
-"""What is measured, what is asked for, and whether it was reached. Pure; the JSON of a benchmark is :class:`Report`."""
+"""Measures, goals, and whether the goals were reached. Pure; the JSON of a benchmark is :class:`Report`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sample(_Model):
     """One run of one variant.
 
     :ivar wall: seconds from the start of the whole run to its end
-    :ivar window: seconds from the start of the first job to the end of the last one, as seen by who starts the jobs
+    :ivar window: seconds from the start of the first job to the end of the last one, as StreamFlow sees them
     :ivar further: other measures of the workload; the unit is part of the name
     """
 

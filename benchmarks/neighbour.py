@@ -1,4 +1,4 @@
-"""The loop of `checkpoints` beside somebody else who writes 150 MB to the same disk, and syncs, again and again.
+"""The loop of `checkpoints` beside another process that writes 150 MB to the same disk, and syncs, again and again.
 
 Out of step: each has a period of its own, so that bursts meet now and then. In step: the neighbour begins whenever we
 begin to save a checkpoint, and both together need 0.7 of the disk. What a limit is worth is how long the
@@ -129,7 +129,7 @@ def begin_times(begun: Path) -> list[float]:
 def counted(phases: Sequence[tuple[float, float]], begun: Sequence[float]) -> list[float]:
     """The seconds of those phases that lie beside a checkpoint that may have a limit.
 
-    Of the first nothing is known yet. Somebody waits for the last at once.
+    Of the first nothing is known yet. The last is waited for at once.
 
     :param phases: as in :class:`Neighbour`
     :param begun: when we began to save each checkpoint

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import JobSpec, OutputRule, WarningEvent, WatchedOutput, WrittenTo
+from streamflow_io.runtime.protocol import JobSpec, ObservationSpec, OutputRule, WarningEvent, WatchedOutput
 
 from .model import Sample
 from .processes import CommandError
@@ -56,7 +56,7 @@ async def first_warning(job: NodeJob) -> str | None:
 
 
 def measure_wrapper(directory: Path) -> Sample:
-    """What the wrapper of a job with one watched output costs, of which it is told in which bursts it writes.
+    """Measure the cost of the wrapper of a job with one watched output, whose bursts of writes the wrapper is told.
 
     :return: `cpu_ms`: the CPU time of `sfio-node exec ... -- true` less that of `true` alone, mean of
         :data:`WRAPPED_JOBS`; `memory_mib`: the greatest resident set of the wrapper of a job that runs for a while
@@ -80,7 +80,7 @@ def measure_phases(directory: Path, are_told: bool) -> Sample:
     script = "for i in $(seq 40); do head -c 20000000 /dev/zero > out; sleep 0.02; done"
 
     async def measure(runtime: EmbeddedRuntime) -> Sample:
-        spec = JobSpec(name="writer", phases=WrittenTo(path=str(directory)) if are_told else None)
+        spec = JobSpec(name="writer", observation=ObservationSpec(writes=str(directory) if are_told else None))
         command = [*await (await runtime.create_job("writer")).wrap(spec), _absolute("sh"), "-euc", script]
         finished = await asyncio.to_thread(run_commands, [command], directory)
         return Sample(wall=finished.seconds, window=finished.seconds)
@@ -102,7 +102,7 @@ async def _wrap(runtime: EmbeddedRuntime, directory: Path, number: int) -> list[
     globs = ("*.txt",)
     rule = OutputRule(globs=globs, committed="on_close")
     output = WatchedOutput(port="output", root=str(root), globs=globs, kind="file", rules=(rule,))
-    spec = JobSpec(name=str(number), outputs=(output,), phases=WrittenTo(path=str(root)))
+    spec = JobSpec(name=str(number), outputs=(output,), observation=ObservationSpec(writes=str(root)))
     return await (await runtime.create_job(str(number))).wrap(spec)
 
 

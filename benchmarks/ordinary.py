@@ -1,8 +1,8 @@
 """Seven workflows as bioinformaticians write them, of bwa, samtools, bcftools, fastp, cutadapt and seqkit on two cores.
 
-All cores compute for most of the time: little can be won here, and nothing may be lost. Each workflow is run plain,
-with `streamable` where its tools stream, with the hints that `suggest` proposes after an observed run, and with
-`streaming: auto` after two runs that learn.
+All cores compute for most of the time: little can be won here, and nothing may be lost. Each workflow is run plain, and
+with `streamable` where its tools stream. It is also run with the hints that `suggest` proposes after an observed run,
+and with `streaming: auto` after two runs that learn.
 
 `busy-cores` is the first of them, with more reads.
 """
@@ -236,7 +236,7 @@ def _duplicates() -> _Document:
 
 
 def _optional_trimming() -> _Document:
-    """Reads are trimmed if somebody wants that; what was made of the two is aligned."""
+    """Reads are trimmed if a parameter asks for that; what was made of the two is aligned."""
     trim = replace(
         _Step("cutadapt -j 1 -q 20 $one", {"one": _WHOLE}, {"one": "one"}),
         when="$(inputs.trim)",
@@ -375,7 +375,7 @@ def _named(name: str, way: StreamFlowRun) -> Callable[[Path], Outcome]:
 
 
 def _digest(directory: Path) -> str:
-    """Of all outputs, without the headers: these quote paths."""
+    """Return a digest of all outputs, without the headers: these quote paths."""
     digest = hashlib.sha256()
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         content = path.read_bytes()

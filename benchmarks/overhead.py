@@ -1,4 +1,4 @@
-"""What the plugin costs where there is nothing to gain: 200 trivial steps, and the node wrapper alone.
+"""The cost of the plugin where there is nothing to gain: 200 trivial steps, and the node wrapper alone.
 
 All variants run the same two scatters, `echo` and then `cat` on each element; the hints are in annotations files.
 """

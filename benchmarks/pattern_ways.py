@@ -23,9 +23,9 @@ from .workload import Outcome
 
 @dataclass(frozen=True)
 class Output:
-    """What every producer writes.
+    """The output of every producer.
 
-    :ivar files: it is a directory of so many files; none: it is a file
+    :ivar files: the number of files in the directory; None makes it a file
     """
 
     name: str
@@ -163,7 +163,7 @@ class _Run:
         into = _make(self._directory, f"consumer.{number}")
         targets = [into / f"{producer}.{output.name}" for producer, output in inputs]
         if self._way.delivery == "stream":
-            spec = JobSpec(name="consumer", inputs=tuple(map(self._stream, inputs, targets)))
+            spec = JobSpec(name="consumer", streams=tuple(map(self._stream, inputs, targets)))
         else:
             spec = JobSpec(name="consumer", gates=tuple(map(self._gate, inputs, targets)))
         return [*await job.wrap(spec), *command, *map(str, targets)]
@@ -197,7 +197,7 @@ def output_path(directory: Path, producer: int, output: Output) -> Path:
 
 
 def outcome(pattern: Pattern, seconds: float, consuming: Path) -> Outcome:
-    """With a digest of what the consumers have printed.
+    """Make the outcome, with a digest of the bytes that the consumers have printed.
 
     :param consuming: where they ran
     """

@@ -1,9 +1,9 @@
 """CAPIO's patterns of communication through files, at the level of the node runtime: what each rule gains.
 
 1-to-1, 1-to-many and many-to-1 with large files and with many small ones, and MapReduce (A. R. Martinelli et al.).
-Producers write and consumers read as fast as they can: there is no work but that of making the bytes and of their
-checksums, except for the small files, each of which takes a producer some 200 us of CPU time. What the consumers
-print has to be the same whatever way the bytes took.
+Producers write and consumers read as fast as they can. The only work is that of making the bytes and of their
+checksums. Each small file takes a producer some 200 us of CPU time more. What the consumers print has to be the same
+whatever way the bytes took.
 """
 
 from __future__ import annotations

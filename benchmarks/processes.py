@@ -19,12 +19,12 @@ _MESSAGE_LINES = 20
 
 
 class CommandError(Exception):
-    """A command failed, or did not end in time; the message has the end of what it said."""
+    """A command failed, or did not end in time; the message has the last lines of its output."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """What one process has used.
+    """The resources that one process has used.
 
     :ivar cpu_seconds: user and system time, without those of its children
     :ivar peak_kb: the most memory that was resident at a time, in kB; of a child, if that had more
@@ -101,7 +101,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> Used:
         ended.poll(max(0.0, deadline - time.monotonic()) * 1000)
     finally:
         os.close(descriptor)
-    # Its own CPU time is told as long as nobody has waited for it; its memory by who waits.
+    # Its own CPU time can be read until it is waited for; its memory is known from the wait.
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     if fields[0] != "Z":
         raise subprocess.TimeoutExpired(process.args, max(0.0, deadline - time.monotonic()))

@@ -21,7 +21,7 @@ from .workload import Variant, Workload
 
 
 def read_sessions(counts: Sequence[int]) -> Workload:
-    """The workload for so many consumers.
+    """The workload for a number of consumers.
 
     :param counts: least first
     """

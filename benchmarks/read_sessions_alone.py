@@ -1,4 +1,4 @@
-"""What a read session does for many consumers of one file, on slow disks, without StreamFlow."""
+"""The gain of a read session for many consumers of one file, on slow disks, without StreamFlow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from . import memory_limit
-from .loop_device import LimitedDisk
-from .memory_limit import limited_memory
+from lab import memory_limit
+from lab.loop_device import LimitedDisk
+from lab.memory_limit import limited_memory
+
 from .model import Comparison
 from .session_alone import CPU, MEMORY, Consumers, Session, read_ahead, read_alone
 from .slow_disks import BANDWIDTH, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
@@ -39,7 +40,7 @@ class Files:
 
 
 def throughput(files: Files, counts: Sequence[int], obstacle: str | None) -> list[Variant]:
-    """As many consumers as there are in the name, who read by themselves, or after a session."""
+    """Run as many consumers as the name says, which read by themselves, or after a session."""
 
     def run(kind: Disk, count: int, way: str, directory: Path) -> Outcome:
         consumers = Consumers(count, selects=count == 1)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, obstacle
+from lab import memory_limit
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, obstacle
+from lab.memory_limit import limited_memory
 
-from . import memory_limit, slow_disks
+from . import slow_disks
 from .cluster_sites import SCRATCH, deliver, hosts, on_host, program_on_host
-from .memory_limit import limited_memory
 from .model import Comparison
 from .processes import run
 from .shared_storage import shared_storage
@@ -75,7 +76,7 @@ class _Way:
             return counted(disk, self.size, lambda: self._counted(streamflow, laboratory, directory))
 
     def verify(self, directory: Path) -> None:
-        """As :meth:`~.workflows.StreamFlowRun.verify`."""
+        """Verify the plan: see :meth:`~.workflows.StreamFlowRun.verify`."""
         with hosts() as laboratory:
             streamflow = replace(self._streamflow(directory), site=_site(laboratory), deliveries=["part"])
             streamflow.verify(directory)
@@ -102,7 +103,7 @@ def _site(laboratory: Laboratory) -> Site:
 
 
 def _driver_bytes(laboratory: Laboratory) -> int:
-    """What the node of the driver has sent to hosts, and got of them."""
+    """The bytes that the node of the driver has sent to hosts, and got from them."""
     (link,) = json.loads(laboratory.run("ip", "-json", "-statistics", "link", "show", "bridge"))
     return sum(link["stats64"][way]["bytes"] for way in ("rx", "tx"))
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import memory_limit
-from .memory_limit import limited_memory
+from lab import memory_limit
+from lab.memory_limit import limited_memory
+
 from .model import Comparison
 from .slow_disks import BANDWIDTH, READ, REQUESTS, WRITTEN, Disk, cold_on, counted, write_lines
 from .tools import MEBIBYTE, WAIT

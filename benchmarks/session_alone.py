@@ -52,7 +52,7 @@ RATE, MEMORY, CPU = "MB/s", "memory_mib", "cpu_s_per_gib"
 
 @dataclass(frozen=True)
 class Consumers:
-    """Who reads a file, each an equal part of it.
+    """Readers of a file, each of an equal part of it.
 
     :ivar wait: seconds for each MiB, after it was read
     :ivar selects: jobs that select their own part, which do not wait until it has arrived
@@ -82,7 +82,7 @@ class Session:
 
 
 def read_alone(file: Path, consumers: Consumers) -> Outcome:
-    """Let consumers read a file that nobody reads ahead."""
+    """Let consumers read a file that is not read ahead."""
 
     async def run() -> tuple[float, str]:
         async with _Slots(file, consumers) as slots:
@@ -96,7 +96,7 @@ def read_ahead(file: Path, consumers: Consumers, session: Session, directory: Pa
     """Let consumers read a file that a session reads ahead; each begins when its part has arrived.
 
     :param directory: an empty one, for the node runtime
-    :raises CommandError: if the session did not read to its end, or its reader says nothing of what it took
+    :raises CommandError: if the session did not read to its end, or its reader does not report its usage
     """
 
     async def action(runtime: EmbeddedRuntime) -> Outcome:
@@ -164,7 +164,7 @@ class _Slots:
     async def consume(self, session: ReadAheadSession | None) -> tuple[float, str]:
         """Let all consume.
 
-        :return: seconds, and a digest of what each has read
+        :return: seconds, and a digest of the bytes that each consumer has read
         """
         begun = time.monotonic()
         numbers = iter(range(len(self._cuts)))
@@ -193,7 +193,7 @@ async def _line(process: asyncio.subprocess.Process) -> str:
 
 
 async def _usage(directory: Path, size: int) -> dict[str, float]:
-    """What the last reader took, by its own account."""
+    """The usage of the last reader, by its own account."""
     deadline = time.monotonic() + _EXIT_SECONDS
     while time.monotonic() < deadline:
         for event in await asyncio.to_thread(_last_events, directory):

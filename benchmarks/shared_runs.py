@@ -1,7 +1,7 @@
 """Several runs at once that write to one disk, which gets slower when several write at once.
 
-Each run with a ledger of its own admits as many writers as the disk bears best, so that k runs congest it with k times
-as many. What helps without sharing is to divide the bandwidth by hand, or to do all in one run: those are the
+Each run with a ledger of its own admits as many writers as the disk serves best. So k runs congest the disk with k
+times as many. What helps without sharing is to divide the bandwidth by hand, or to do all in one run: those are the
 baselines. Works wait, they do not compute: the runs of a cluster have cores of their own.
 """
 
@@ -137,7 +137,7 @@ def _tool(command: Sequence[str], inputs: dict[str, JSON], outputs: dict[str, JS
 
 
 def _work(seconds: float, is_first: bool) -> JSON:
-    """Waits, and makes what is written next: of a number, or of the digests of what was written before."""
+    """Waits, and makes what is written next: of a number, or of the digests of earlier writes."""
     what, before = ("echo", "int") if is_first else ("cat", "File[]")
     return _tool(
         ["bash", "-c", f'sleep "$0"; {what} "$@" | sha256sum', str(seconds)],
@@ -216,7 +216,7 @@ def _prepare_alone(directory: Path) -> Sequence[Variant]:
 
 @dataclass(frozen=True)
 class Bursts:
-    """A run that works and writes by turns: so many bursts of so many jobs, each after so many seconds of work."""
+    """A run that works and writes by turns: bursts of a number of jobs, each after some seconds of work."""
 
     count: int
     work: float
@@ -280,7 +280,7 @@ def _prepare_bursts(directory: Path) -> Sequence[Variant]:
 
 
 def _alone(several: Several, title: str, name: str, alone: dict[str, list[float]]) -> Variant:
-    """How long a run takes that nobody disturbs, which is what the others are compared with."""
+    """The time of an undisturbed run, with which the others are compared."""
     run_it = several.variant(title, OWN, [name]).run
 
     def run(directory: Path) -> Outcome:

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.laboratory import Laboratory
+from lab.loop_device import LimitedDisk
+from lab.machines.laboratory import Laboratory
 
 from .cluster_sites import on_host
-from .loop_device import LimitedDisk
 from .processes import CommandError
 from .tools import MEBIBYTE
 
@@ -21,7 +21,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True)
 class SharedStorage:
-    """A file system in a file of a disk, which is attached as often as there are hosts. Nobody writes to it.
+    """A file system in a file of a disk, which is attached as often as there are hosts. No job writes to it.
 
     :ivar disk: has it, and counts what is read of it
     :ivar devices: one for each host
@@ -42,7 +42,7 @@ class SharedStorage:
 
 @contextmanager
 def shared_storage(disk: LimitedDisk, source: Path, hosts: int) -> Iterator[SharedStorage]:
-    """Put a copy of a directory on an empty disk, for so many hosts, as long as the context lasts.
+    """Put a copy of a directory on an empty disk, for a number of hosts, as long as the context lasts.
 
     A device reads past the page cache of the driver's node, so that what one host has read costs another as much again.
 

@@ -1,4 +1,4 @@
-"""Disks that the kernel keeps slow, with a file on them of which nothing is in the page cache; for root."""
+"""Disks that the kernel keeps slow, with a file on them that is not in the page cache; for root."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from lab.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+
 from .tools import MEBIBYTE
 from .workload import Outcome
 
@@ -25,7 +26,7 @@ class Disk:
     """A kind of disk.
 
     :ivar megabytes: MB/s that it reads
-    :ivar read_ahead: KiB that the kernel reads at a time for those who read front to back
+    :ivar read_ahead: KiB that the kernel reads at a time for programs that read front to back
     """
 
     name: str
@@ -54,7 +55,7 @@ def obstacle() -> str | None:
 def cold_on(
     kind: Disk, mount: Path, source: Path, names: Sequence[str], size: int = _DISK_BYTES
 ) -> Iterator[LimitedDisk]:
-    """Make a disk with copies of files, of which the page cache has nothing, for as long as the context lasts.
+    """Make a disk with copies of files, without any page of them in the page cache, for as long as the context lasts.
 
     :param names: of files and directories, relative to `source`, as they then are to the disk
     :param size: bytes of the disk
@@ -77,7 +78,7 @@ def cold_on(
 
 
 def counted(disk: LimitedDisk, size: int, run: Callable[[], Outcome]) -> Outcome:
-    """What a run has read from a disk, and written to it until nothing more is to be written, as further measures.
+    """Return the bytes that a run has read from a disk, and written to it until all is written, as further measures.
 
     :param size: bytes of the file that it reads
     """

@@ -1,4 +1,4 @@
-"""A byte stream in bursts between two SSH hosts, beside somebody else's copy by SSH over the same link.
+"""A byte stream in bursts between two SSH hosts, beside a copy by SSH over the same link.
 
 The producer writes a burst, and computes until the next one: its reader has all that time. Without a limit each burst
 takes what it gets of the link; with `streamBW: required` it is spread over the time until the next one. The copy always
@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laboratories.deployments import ssh_deployment
-from laboratories.laboratory import Laboratory, obstacle
+from lab.machines.deployments import ssh_deployment
+from lab.machines.laboratory import Laboratory, obstacle
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE

@@ -1,4 +1,4 @@
-"""StreamFlow with the plugin, whose runs take turns on a storage that they share: who has asked first goes first.
+"""StreamFlow with the plugin, whose runs take turns on a storage that they share: the first to ask goes first.
 
 No due dates, as a baseline: `python streamflow_in_turns.py run FILE ...`.
 """

@@ -72,7 +72,9 @@ def prepare_variant_calling(directory: Path, pairs: int | None = None) -> tuple[
 
 
 def variants_digest(directory: Path) -> str:
-    """Of records and headers, without header lines that quote paths: what the template's own `compare.py` compares."""
+    """Return a digest of records and headers, without header lines that quote paths: the template's own `compare.py`
+    compares the same.
+    """
     spec = importlib.util.spec_from_file_location("compare", WORKFLOWS / "variant-calling" / "compare.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,9 +1,9 @@
-"""Run a command on a terminal of 80 columns, as somebody who sits before it; by itself, without the rest.
+"""Run a command on a terminal of 80 columns, as a user would; by itself, without the rest.
 
     python terminal.py FACTS TEXT COMMAND...
 
-FACTS is a file for what was seen, as JSON: how many cores the command has used in the mean, when it had started, and
-when TEXT came onto the screen, in seconds since the epoch.
+FACTS is a file for what was seen, as JSON: the cores that the command has used in the mean, the time of its start, and
+the time when TEXT came onto the screen. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 _ROWS, _COLUMNS = 24, 80
-# After so many seconds a program has started.
+# The seconds after which a program has started.
 _STARTED = 1.5
 
 
@@ -55,7 +55,7 @@ def main(facts: str, text: str, *command: str) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What a process has used, but for those that it has started."""
+    """The CPU time of a process, without the processes that it has started."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

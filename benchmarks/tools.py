@@ -1,8 +1,8 @@
 """The programs that the workloads run, as `python tools.py NAME [ARGUMENT...]`; needs the standard library only.
 
 They read and write front to back, in pieces. "Work" is CPU time of the process, not time that passes: two programs that
-share a core need twice as long, so that a gain by overlap is one that real programs would have. Only for jobs of which
-each has a node of its own in reality, and here has not, `chain` can wait instead.
+share a core need twice as long, so that a gain by overlap is one that real programs would have. Jobs that have a node
+each in reality, and share one here, can wait instead (`chain`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def compute(number: int, work: float) -> None:
 
 
 def checkpoint(address: str, size: int, path: str) -> None:
-    """Write and sync `checkpoint.data`, made from the content of a file; print the SHA-256 of what is read back.
+    """Write and sync `checkpoint.data`, made from the content of a file; print the SHA-256 of the bytes that are read
+    back.
 
     :param address: of the server of the congested disk
     """
@@ -95,7 +96,7 @@ def checkpoint(address: str, size: int, path: str) -> None:
             if not server.recv(1):
                 raise SystemExit("the server of the congested disk has ended")
             file.write(piece)
-            # Not all at once in the end: those who write at the same time get equal shares.
+            # Not all at once in the end: writers at the same time get equal shares.
             os.fdatasync(file.fileno())
     print(hashlib.sha256(target.read_bytes()).hexdigest())
 
@@ -221,14 +222,14 @@ def socket_address(address: str) -> str:
 
 
 def use_cpu(seconds: float) -> None:
-    """Use so many seconds of CPU time."""
+    """Use some seconds of CPU time."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
 
 
 def use_all_cores(seconds: float) -> None:
-    """Use so many seconds of CPU time of each core."""
+    """Use some seconds of CPU time of each core."""
     children = []
     for _ in os.sched_getaffinity(0):
         if (child := os.fork()) == 0:

@@ -1,4 +1,4 @@
-"""What it costs to be seen while it runs, how soon what stands is seen, and how right it is about what was saved."""
+"""The cost of a watched run, how soon a stream that stands is seen, and how right the estimate of the saving is."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _on_terminal(workflow: Path, scheduler: Mapping[str, JSON], directory: Path)
 
 
 def _watched(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> Outcome:
-    """A run, and who looks at it at another terminal."""
+    """Run a workflow, with a watcher at another terminal."""
     outcome, seen = _with_watch(StreamFlowRun(workflow, scheduler), directory, "")
     sample = outcome.sample
     further = {**sample.further, "watch_cores": seen.cores}
@@ -62,7 +62,7 @@ def _watched(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a terminal has to tell.
+    """The facts that a terminal shows.
 
     :ivar cores: that the command has used, in the mean, when it had started
     :ivar at: when a text came onto its screen, in seconds since the epoch
@@ -73,7 +73,7 @@ class _Seen:
 
 
 def _with_watch(way: StreamFlowRun, directory: Path, text: str) -> tuple[Outcome, _Seen]:
-    """A run, and what the terminal has seen of it at which somebody looks at it."""
+    """Run a workflow, and return what the terminal of a watcher has shown."""
     facts = directory / _FACTS
     at_terminal = [*_TERMINAL, str(facts), text, *_WATCH]
     outcome = way.run(directory, beside=[["bash", "-c", _AS_SOON_AS_IT_RUNS, "bash", *at_terminal]])
@@ -113,7 +113,7 @@ def _sees_that_it_stands(workflow: Path, directory: Path) -> Outcome:
 
 
 def _estimates(directory: Path) -> Sequence[Variant]:
-    """What a run that streams says it would have taken otherwise, and what it takes then."""
+    """Compare the time that a streaming run foretells without streams with the time that such a run takes."""
     calling, pairs = prepare_variant_calling(directory)
     ways = {
         "chain": StreamFlowRun(DATA.write(directory / "chain.cwl"), {}),
@@ -141,7 +141,7 @@ def _says(way: StreamFlowRun, pattern: re.Pattern[str], name: str, directory: Pa
 
 
 def _of_estimates(name: str) -> list[Comparison]:
-    """What was said may be a tenth too much, or too little."""
+    """Check that an estimate is at most a tenth too large or too small."""
     sides = {"variant": f"{name}: streaming", "baseline": f"{name}: off", "measure": "said_s"}
     return [
         Comparison(name=f"{name}: said / taken", at_most=1.10, **sides),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from lab.cwl import NO_CONTAINERS, streamflow_file, versioned
+
 from .model import Sample
 from .processes import CommandError, Finished, run
 from .workload import Outcome, Variant
@@ -20,9 +22,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 RESULT = "result"  # the name of the output of a run
 _NAME = "benchmark"
-_NAMESPACES: JSON = {"sfio": "urn:streamflow-io:cwl#", "cwltool": "http://commonwl.org/cwltool#"}
 _DATABASE = "streamflow.db"
-_NO_CONTAINERS: JSON = [{"step": "/", "deployment": {"type": "none", "config": {}}}]
 _PLAIN_STREAMFLOW = Path(__file__).with_name("plain_streamflow.py")
 TOOL = (sys.executable, "-S", "-E", str(Path(__file__).with_name("tools.py")))
 
@@ -64,8 +64,7 @@ def write_workflow(
     path: Path, inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Mapping[str, JSON]
 ) -> Path:
     """Write a Workflow. JSON is YAML, so that StreamFlow reads it."""
-    header: dict[str, JSON] = {"cwlVersion": "v1.2", "$namespaces": _NAMESPACES}
-    path.write_text(json.dumps({**header, **workflow(inputs, outputs, steps)}, indent=2), encoding="utf-8")
+    path.write_text(json.dumps(versioned(workflow(inputs, outputs, steps)), indent=2), encoding="utf-8")
     return path
 
 
@@ -124,7 +123,7 @@ class StreamFlowRun:
     time_limit: float | None = None
 
     def command(self, directory: Path) -> list[str]:
-        """What runs it; the result is put into `result` in the directory."""
+        """Return the command that runs it; the result is put into `result` in the directory."""
         launch = [str(Path(sys.executable).with_name("streamflow"))]
         if self.program is not None or self.scheduler is None:
             launch = [sys.executable, str(self.program or _PLAIN_STREAMFLOW)]
@@ -167,22 +166,18 @@ class StreamFlowRun:
             )
 
     def _write_file(self, directory: Path) -> Path:
-        config: dict[str, JSON] = {"file": str(self.workflow)}
-        if self.settings is not None:
-            config["settings"] = str(self.settings)
-        document: dict[str, JSON] = {
-            "version": "v1.0",
-            "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
-        }
-        entry: dict[str, JSON] = {"type": "cwl", "config": config}
-        if self.site is None or not self.site.containers:
-            config["docker"] = _NO_CONTAINERS
+        is_contained = self.site is not None and self.site.containers
+        document = streamflow_file(
+            self.workflow,
+            self.settings,
+            name=_NAME,
+            io=self.scheduler,
+            connection=directory / _DATABASE,
+            workflow={} if is_contained else NO_CONTAINERS,
+        )
         if self.site is not None:
             document["deployments"] = self.site.deployments
-            entry["bindings"] = self.site.entries
-        document["workflows"] = {_NAME: entry}
-        if self.scheduler is not None:
-            document["scheduling"] = {"scheduler": {"type": "io-aware", "config": self.scheduler}}
+            document["workflows"][_NAME]["bindings"] = self.site.entries
         file = directory / "streamflow.yml"
         file.write_text(json.dumps(document), encoding="utf-8")
         return file

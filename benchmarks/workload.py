@@ -1,4 +1,4 @@
-"""What a workload is: variants that do the same in different ways, and the comparisons of their measures."""
+"""The parts of a workload: variants that do the same in different ways, and the comparisons of their measures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .model import Comparison, Sample
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of a variant gives.
+    """The result of one run of a variant.
 
     :ivar outputs: a digest of each output, by a name that is the same in all variants
     :ivar notes: what was done in another way on another machine, for the report

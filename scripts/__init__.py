@@ -1,1 +1,4 @@
-"""What makes the documentation: pages that follow from the code, pictures, the site. Not a part of the package."""
+"""Programs that make the documentation: pages that follow from the code, pictures, the site.
+
+Not a part of the package.
+"""

@@ -1,8 +1,9 @@
-"""Checks the English of docstrings and comments, in Python and in Rust, and of pages in Markdown.
+"""Checks the English of docstrings and comments, in Python and in Rust, of texts for users, and of pages in Markdown.
 
-The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
-the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
-Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
+`python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
+the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the literals of
+several words in the program: messages, their explanations in `messages/of_*.py`, and descriptions of options. Of a
+page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 
 #: Words of one sentence, at most.
 LONGEST = 25
+# Words of a literal that is a text, at least.
+_FEWEST = 4
 
 #: Columns of one line of a page, at most.
 WIDEST = 120
@@ -25,18 +28,32 @@ WIDEST = 120
 #: The pages that are in plain English. The list grows until all pages are in it.
 PAGES = (
     "README.md",
+    "docs/benchmarks.md",
+    "docs/capio-runtime.md",
     "docs/containers.md",
+    "docs/coordination-check.md",
+    "docs/coordination.md",
     "docs/guide.md",
+    "docs/hints.md",
     "docs/how-it-works.md",
     "docs/index.md",
     "docs/operating-on-a-cluster.md",
+    "docs/required-bandwidth.md",
+    "docs/schedules.md",
+    "docs/sharing.md",
     "docs/split-steps.md",
+    "docs/storage.md",
     "docs/streaming-without-hints.md",
+    "docs/suggest.md",
+    "docs/telemetry-records.md",
+    "docs/telemetry.md",
+    "docs/tools.md",
     "docs/tutorial.md",
+    "docs/watch.md",
     "docs/why-it-does-not-stream.md",
 )
 
-_ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "laboratories", "tests")
+_ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")
 _FIRST = re.compile(
     r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
     r"Well|Then|Else|And|Or|But)\b"
@@ -45,6 +62,8 @@ _FIRST_OF_PAGE = re.compile(
     r"(It|Its|They|Them|Their|That|Those|Who|Whose|Whom|Which|None|Nobody|Somebody|Well|Else|And|Or|But|So|"
     r"This (?:is|was|has|can|may|does|holds|needs|costs|happens|works|takes|means))\b"
 )
+#: The beginnings that no sentence of an explanation may have.
+_BEGINS = re.compile(r"(It|Its|They|Them|Their|That|That's|Those|These|Such|Nobody|Somebody|And|Or|But)\b")
 _PRONOUN = re.compile(
     r"\b(who|whom|somebody|someone|nobody|anybody|everybody|so many|so much|that which|those which|of which|of whom|"
     r"of what|what there is|his|her|he|she)\b",
@@ -61,10 +80,10 @@ _EMPHASIS = re.compile(r"\*+(?=\S)|(?<=\S)\*+")
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring, the lines of one comment, or a paragraph of a page.
+    """A docstring, the lines of one comment, a text for users, or a paragraph of a page.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring`, `comment` or `page`
+    :ivar kind: `head` of a file, `docstring`, `comment`, `message`, `explanation` or `quote` of one, or `page`
     """
 
     path: Path
@@ -94,7 +113,10 @@ def findings(text: Text) -> Iterator[Finding]:
         yield Finding(text, f'the head of a file does not say "{match[1]}": its folder does')
     if text.kind == "page":
         yield from _findings_of_page(text, plain)
-    elif text.kind != "comment" and (match := _FIRST.match(plain)):
+    begins = [_FIRST.match(plain)] if text.kind in ("head", "docstring", "explanation") else []
+    if text.kind == "explanation":
+        begins += map(_BEGINS.match, sentences(plain)[1:])
+    for match in filter(None, begins):
         yield Finding(text, f'begin with a verb or a noun of the domain, not with "{match[1]}"')
     for match in _PRONOUN.finditer(plain):
         yield Finding(text, f'"{match[1]}": name the thing or the person')
@@ -141,6 +163,35 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
     yield from _blocks(path, [(line, column, text.lstrip("#: ")) for line, column, text in lines], "comment")
 
 
+def user_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the texts for users in a Python file of the program."""
+    if "streamflow_io" not in path.parts:
+        return
+    tree = ast.parse(source)
+    explains = path.match("messages/of_*.py")
+    calls = [node for node in ast.walk(tree) if explains and isinstance(node, ast.Call)]
+    quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
+    for node, text in _literals(tree):
+        if explains:
+            yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
+        elif len(text.split()) >= _FEWEST and "\n" not in text:
+            yield Text(path, node.lineno, "message", text)
+
+
+def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the text literals below a node, and their texts; docstrings are none."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        yield node, "".join(map(str, parts))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node, node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _literals(child)
+
+
 def rust_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the comments of a Rust file: documentation (`///`, `//!`) and others."""
     for kind, sign in (("head", "//!"), ("docstring", "///"), ("comment", "//")):
@@ -184,7 +235,7 @@ def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterato
         yield Text(path, start, kind, "\n".join(texts))
 
 
-_TEXTS = {".py": python_texts, ".rs": rust_texts, ".md": markdown_texts}
+_TEXTS = {".py": (python_texts, user_texts), ".rs": (rust_texts,), ".md": (markdown_texts,)}
 
 
 def check(paths: list[Path]) -> list[Finding]:
@@ -197,7 +248,10 @@ def check(paths: list[Path]) -> list[Finding]:
     for root in paths:
         files = sorted((*root.rglob("*.py"), *root.rglob("*.rs"))) if root.is_dir() else [root]
         for path in files:
-            found += (finding for text in _TEXTS[path.suffix](path, path.read_text()) for finding in findings(text))
+            source = path.read_text()
+            found += (
+                finding for kind in _TEXTS[path.suffix] for text in kind(path, source) for finding in findings(text)
+            )
     return found
 
 

@@ -21,13 +21,13 @@ from xml.sax.saxutils import escape
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from lab.browser import CHROMIUM, opened
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
 from streamflow_io.records.reader import read_records
 from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
-from tests.browser import CHROMIUM, opened
 
 from .pages import blocks
 
@@ -83,7 +83,7 @@ def shown_plan(directory: Path) -> Text:
 
 
 def run(directory: Path, name: str, file: str) -> str:
-    """What a run has said."""
+    """Return what a run has said."""
     process = start(directory, name, file)
     said = process.communicate()[1]
     assert process.returncode == 0, said

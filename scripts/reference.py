@@ -1,4 +1,5 @@
-"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints.
+"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints,
+the telemetry records, the commands that were tried.
 
 `python -m scripts.reference` writes them into `docs/`.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from scripts import records, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import HINT_CLASSES, AnnotationsFile, StreamingRule
@@ -26,10 +28,10 @@ def command_line() -> str:
     lines = [
         "# Command line",
         "",
-        "`streamflow-io COMMAND --help` prints the options of a command. Each has `--json`, for programs. The exit",
-        "code is 0 only if all is well, 1 if not, 2 if the command line is wrong. `streamflow-io --version` says the",
-        "version. Shells complete commands, options, runs and codes after `source <(streamflow-io completion bash)`,",
-        "or `zsh`; with fish `streamflow-io completion fish | source`.",
+        "`streamflow-io COMMAND --help` prints the options of a command. Each command has `--json`, for programs. The",
+        "exit code is 0 if all is well, 1 if not, and 2 if the command line is wrong. `streamflow-io --version` prints",
+        "the version. After `source <(streamflow-io completion bash)`, the shell completes commands, options, runs and",
+        "codes. For other shells: `zsh` instead of `bash`, and `streamflow-io completion fish | source`.",
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
@@ -76,8 +78,8 @@ def scheduler_config() -> str:
         [
             "# Scheduler config",
             "",
-            "The fields of `config` of the scheduler of type `io-aware`, in the StreamFlow file; none is needed. What",
-            "they are for: the [guide](guide.md#3-choose-the-scheduler).",
+            "The fields of `config` of the scheduler of type `io-aware`, in the StreamFlow file. No field is needed.",
+            "The [guide](guide.md#3-choose-the-scheduler) shows how to use them.",
             "",
             "```yaml",
             "scheduling:",
@@ -99,7 +101,7 @@ def hint_fields() -> str:
     lines = [
         "# Fields of hints",
         "",
-        "All fields, as the schemas have them. What they mean together, with examples: [hints](hints.md).",
+        "All fields of hints, as in the schemas. The page [hints](hints.md) explains them with examples.",
     ]
     rules: Mapping[str, type[BaseModel]] = {"Streaming": StreamingRule, "ReadSession": SessionRule}
     for name, model in HINT_CLASSES.items():
@@ -138,6 +140,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "scheduler-config.md": scheduler_config,
     "hint-fields.md": hint_fields,
+    "telemetry-records.md": records.page,
+    "tools.md": tools.page,
 }
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
+from streamflow.deployment.wrapper import get_inner_location
 from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.executor import StreamFlowExecutor
@@ -425,11 +426,15 @@ async def _run_queued_apart(
     return result
 
 
-def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str]:
-    """The words that run a program with its standard input in a container, for who is on the host of its engine."""
+def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str] | None:
+    """The words that run a program with its standard input in a container, on the host of its engine.
+
+    None: the location is no container of an engine.
+    """
     if isinstance(connector, FutureConnector):
         connector = connector._connector
-    assert isinstance(connector, ContainerConnector)
+    if not isinstance(connector, ContainerConnector):
+        return None
     return shlex.split(" ".join(connector._get_run_command(f"exec {shlex.join(words)}", location, interactive=True)))
 
 
@@ -441,6 +446,11 @@ async def own_shell(
     :param name: of this one only, because a connector finds its shells again by their words; without special characters
     :return: what closes it, its output, its input
     """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector or connector
+    # StreamFlow 0.2.0rc3 asks the connection of a queue manager for a shell at the location of the queue manager.
+    while isinstance(connector, QueueManagerConnector):
+        connector, location = connector.connector, get_inner_location(location)
     shell = await connector.get_shell(["sh", "-s", name], location)
     if isinstance(shell, KubernetesShell):
         return shell, _PodOutput(shell._reader.stream), _PodInput(shell._writer.stream)

@@ -26,39 +26,41 @@ from streamflow_io.hints.errors import HintError, HintErrors
 GROUPS = {
     "before a run": {
         "validate": Subcommand("check a CWL workflow and its hints, without running it", ("workflow.cwl job.yml",)),
-        "plan": Subcommand("show what will stream, and why something will not", ("streamflow.yml",)),
+        "plan": Subcommand("show which data will stream, and why other data will not", ("streamflow.yml",)),
         "doctor": Subcommand(
-            "show what works on this machine, what does not, and why", ("", "--location hpc streamflow.yml")
-        ),
-        "partition": Subcommand(
-            "show where declared splits cut, and whether that is true", ("streamflow.yml --verify",)
+            "show what works on this machine, what does not work, and why", ("", "--location hpc streamflow.yml")
         ),
         "storage": Subcommand(
-            "measure a storage; see and set up which runs share it",
+            "measure a storage; show or set up the runs that share it",
             ("probe /scratch", "status", "share /scratch/runs"),
         ),
     },
-    "a run, and what it has shown": {
-        "watch": Subcommand("show a run while it goes on", ("", "last --web")),
-        "runs": Subcommand("list the runs that have telemetry", ("",)),
+    "a run and its results": {
+        "watch": Subcommand("show the progress of a run", ("", "last --web")),
+        "runs": Subcommand("list the runs with telemetry", ("",)),
         "logs": Subcommand(
-            "show what jobs said, and how they ended", ("last", "last /align", "last /align 0.1", "last /align --list")
+            "show the output of jobs, and how they ended",
+            ("last", "last /align", "last /align 0.1", "last /align --list"),
         ),
         "report": Subcommand(
-            "show where the time of runs went", ("last", "plain auto -o compared.html", "last --format perfetto")
+            "show how runs have used their time", ("last", "plain auto -o compared.html", "last --format perfetto")
         ),
         "suggest": Subcommand("propose hints from an observed run", ("last", "last -o annotations.yml")),
-        "bandwidth": Subcommand("show how fast the data of a run had to move, and did", ("last",)),
-        "learned": Subcommand("what earlier runs have learned: list, show, forget", ("list", "forget --step /save")),
-        "explain": Subcommand("what a message means that ends in a code", ("SFIO-S001", "")),
+        "bandwidth": Subcommand("show how fast data had to move in a run, and how fast it moved", ("last",)),
+        "learned": Subcommand(
+            "list, show, forget or export what earlier runs have learned", ("list", "forget --step /save")
+        ),
+        "explain": Subcommand("explain a message that ends in a code", ("SFIO-S001", "")),
     },
     "with other programs": {
-        "coordination": Subcommand("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
-        "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
-        "completion": Subcommand("print what completes commands in a shell", ("bash",)),
-        **{name: entry for feature in features() for name, entry in feature.commands().items()},
+        "coordination": Subcommand("write the coordination of a StreamFlow file in CAPIO-CL", ("streamflow.yml",)),
+        "trace": Subcommand("write the requests of I/O tasks as a trace for FTIO", ("last -o traces",)),
+        "completion": Subcommand("print the completion of commands for a shell", ("bash",)),
     },
 }
+for _feature in features():
+    for _name, _entry in _feature.commands().items():
+        GROUPS[_entry.group][_name] = _entry
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 _EXAMPLES = "examples: streamflow-io plan streamflow.yml; streamflow-io report last\n"
 
@@ -68,7 +70,10 @@ class _Program(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         # Without empty lines, because a terminal has 24 lines.
-        lines = [f"usage: {self.prog} [--version] COMMAND ...", f"{self.description}; COMMAND --help: its options"]
+        lines = [
+            f"usage: {self.prog} [--version] COMMAND ...",
+            f"{self.description}; COMMAND --help prints its options",
+        ]
         for title, group in GROUPS.items():
             lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items())]
         return "\n".join([*lines, _EXAMPLES])

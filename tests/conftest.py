@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-pytest.register_assert_rewrite("tests.cwl", "tests.node_support")
+pytest.register_assert_rewrite("lab.runs", "lab.node")
 
 # Started by `nohup`, or in the background of a script, tests would hand on that these are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,7 +31,7 @@ settings.load_profile("any machine")
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(
-    r"tests/(unit/|features/\w+/(unit/|integration/test_(template|coordination_check))"
+    r"tests/(unit/|features/(\w+/)?(unit/|integration/test_(template|coordination_check))"
     r"|integration/test_template|e2e/test_security).*?(?=::)"
 )
 #: Those that have cwltool read its schemas.
@@ -42,7 +42,7 @@ _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays: nobody looks for garbage in it, neither meanwhile nor later."""
+    """Collected tests stay: the garbage collector does not look at them, neither meanwhile nor later."""
     gc.disable()
     # What is imported for that when it is first used may be too deep in a test for Python 3.11 to compile it.
     st.from_regex("a").validate()
@@ -70,7 +70,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What the user of the tests has learned, and recorded, is not for them."""
+    """Keep the tests away from what their user has learned and recorded."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
@@ -27,7 +27,7 @@ use crate::inputs::placement::{remove_memory, Placed};
 use crate::outputs::token::Token;
 use crate::processes::usage::Spent;
 use crate::processes::watchdog::Watchdog;
-use crate::protocol::event::{now, Event, EventLog, Exit, Reason};
+use crate::protocol::event::{now, Event, EventLog, ExitEvent, Reason};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::{Job, Mount, Target};
 use crate::protocol::liveness;
@@ -59,7 +59,10 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
             let (code, message) = (Some(failure.code), Some(failure.message));
-            (Exit { code, reason: failure.reason, message, ended: now(), ..Exit::default() }, End::Code(failure.code))
+            (
+                ExitEvent { code, reason: failure.reason, message, ended: now(), ..ExitEvent::default() },
+                End::Code(failure.code),
+            )
         }
     };
     presence.end(events, exit, watcher);
@@ -74,14 +77,14 @@ fn run_in(
     store: Option<Rc<Client>>,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
-) -> Result<(Exit, End), CannotStart> {
+) -> Result<(ExitEvent, End), CannotStart> {
     let alive = liveness::open(&directory.join("../.."))?;
     let job = Job::load(&directory.join("job.json"))?;
-    if job.idle {
+    if job.rehearsal.idle {
         raw::be_idle();
     }
-    let mounts = match mounts::arrange(&job.mounts) {
-        Ok(()) => job.mounts.as_slice(),
+    let mounts = match mounts::arrange(&job.rehearsal.mounts) {
+        Ok(()) => job.rehearsal.mounts.as_slice(),
         Err(error) => {
             let message = format!("directories cannot be put at other places: {error}");
             let _ = events.append(&[Event::warning(message, None)]);
@@ -93,7 +96,8 @@ fn run_in(
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let guard = job.limit.as_ref().and_then(|_| Watchdog::start(&directory).ok());
     let _ = set_child_subreaper(true);
-    let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
+    let clock = Instant::now();
+    let surroundings = Surroundings { directory, alive, signals, clock, inherited, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
     let mut gates = Gates::new(&job)?;
     if job.has_to_be_watched() {
@@ -122,10 +126,10 @@ fn run_job(
     surroundings: &Surroundings,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
-) -> Result<(Exit, End), CannotStart> {
+) -> Result<(ExitEvent, End), CannotStart> {
     job.close_directories()?;
     placing::place(job, surroundings, events, inputs.placed)?;
-    let parts = job.partitions.first().map(Parts::begin).transpose()?;
+    let parts = job.split.as_ref().map(Parts::begin).transpose()?;
     let launcher = inputs.gates.purpose().map(Launcher::new).transpose();
     let launcher = launcher.map_err(|error| format!("the gate: {}", error.desc()))?;
     let mut streamed_stdin = None;
@@ -161,7 +165,7 @@ fn run_job(
     let parts = job.inputs.iter().any(|input| input.part().is_some()).then(|| placed + fed(true));
     let held = (!job.gates.is_empty()).then(|| inputs.gates.handler.table.held());
     let end = ended.end();
-    let exit = Exit {
+    let exit = ExitEvent {
         code: ended.code(),
         signal: ended.signal().map(|signal| signal as i32),
         success: ended.success,
@@ -207,28 +211,28 @@ fn spawn(
         // A value from a job in which this process runs does not concern this job.
         None => command.env_remove(VARIABLE),
     };
-    if let Some(path) = &job.stdin {
+    if let Some(path) = &job.command.stdin {
         command.stdin(File::open(path).map_err(at(path))?);
     } else if let Some(reader) = streamed_stdin {
         command.stdin(Stdio::from(reader));
     }
     let mut stdout = None;
-    if let Some(path) = &job.stdout {
+    if let Some(path) = &job.command.stdout {
         let file = File::create(path).map_err(at(path))?;
         stdout = Some(file.try_clone().map_err(at(path))?);
         command.stdout(file);
     }
-    if let Some(path) = &job.stderr {
+    if let Some(path) = &job.command.stderr {
         command.stderr(match stdout {
-            Some(shared) if job.stdout.as_ref() == Some(path) => shared,
+            Some(shared) if job.command.stdout.as_ref() == Some(path) => shared,
             _ => File::create(path).map_err(at(path))?,
         });
     }
     raw::bind_to_parent(&mut command, surroundings.inherited);
-    if job.confined {
-        let places = job.scratch.iter().map(|scratch| scratch.0.as_path());
+    if job.rehearsal.confined {
+        let places = job.rehearsal.scratch.iter().map(PathBuf::as_path);
         let confined = raw::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
-        if job.apart && confined != Confined::Wholly {
+        if job.rehearsal.apart && confined != Confined::Wholly {
             return Err(CannotStart {
                 code: CANNOT_SET_UP,
                 reason: Reason::Error,

@@ -43,8 +43,7 @@ pub use self::pass_through::pass_through;
 pub use self::streams::Streams;
 use self::table::GateTable;
 use crate::processes::tree::Process;
-use crate::protocol::event::Event;
-use crate::protocol::event::Verdict;
+use crate::protocol::event::{Event, GateEvent, UsedEvent};
 use crate::protocol::job::{Job, Target};
 use crate::streams::origin::Failure;
 use crate::sys::watch::Watcher;
@@ -126,7 +125,7 @@ impl Gates {
     /// Returns an event when the command begins to wait at a gate, or stops waiting.
     pub fn news(&mut self) -> Option<Event<'static>> {
         let waits = !self.inputs.is_empty() && self.handler.has_held_for(LONG);
-        (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate { waits })
+        (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate(GateEvent { waits }))
     }
 
     /// Says that the calls of the command are not reported, or not understood.
@@ -140,7 +139,7 @@ impl Gates {
     }
 
     /// Returns how the inputs were read, after the command has ended.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<UsedEvent> {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 

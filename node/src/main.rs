@@ -30,7 +30,7 @@ use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
 /// number, here and in `streamflow_io/runtime/build.py`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 7");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 9");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -41,11 +41,8 @@ enum Command {
         /// The run directory, which must not exist, and is removed at the end
         #[arg(long, value_name = "PATH")]
         directory: PathBuf,
-        /// The driver is on another machine: end when DIRECTORY/end exists, or when the output is closed
-        #[arg(long)]
-        remote: bool,
         /// The jobs are on other machines, which share DIRECTORY
-        #[arg(long, requires = "remote")]
+        #[arg(long)]
         shared: bool,
         /// Stream to other machines, from this address [default: the address by which SSH has reached this machine]
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
@@ -53,13 +50,10 @@ enum Command {
         /// Encrypt streams to other machines
         #[arg(long, requires = "listen")]
         tls: bool,
-        /// The driver asks for jobs on the standard input
-        #[arg(long, conflicts_with = "remote")]
-        converse: bool,
-        /// How long the driver may be silent before serve ends
-        #[arg(long, value_name = "SECONDS", requires = "converse", default_value_t = 60, value_parser = value_parser!(u64).range(1..))]
-        patience: u64,
-        /// Let other users read the events of jobs whose paths they know
+        /// How long the driver may say nothing before this is the end [default: until the standard input ends]
+        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
+        patience: Option<u64>,
+        /// Let other users read the events of jobs, if they know where these are
         #[arg(long)]
         readable: bool,
         /// Another user, besides root and this one, that may own a directory above DIRECTORY
@@ -227,10 +221,10 @@ fn main() -> ExitCode {
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
     raw::shield(tells);
     let code = match command {
-        Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust, within } => {
+        Command::Serve { directory, shared, listen, tls, patience, readable, trust, within } => {
             let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
-            let converse = converse.then_some(Duration::from_secs(patience));
-            serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted, within })
+            let patience = patience.map(Duration::from_secs);
+            serve::run(&directory, serve::Options { shared, listen, tls, patience, readable, trusted, within })
         }
         Command::Clear { directory } => serve::clear(&directory),
         Command::Reach { run: Some(run), .. } => liveness::reach(&run),

@@ -17,7 +17,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, PartInput
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command whose result is not known; ssh has the same.
@@ -147,7 +147,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         if result is None:
             return None
         said, code = await self._judged(*result)
-        if code in self._spec.success_codes:
+        if code in self._spec.command.success_codes:
             await self._node_job.collected()
         return said, code
 
@@ -194,7 +194,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         if code < 0:
             return said, 128 - code  # the exit code of a shell for a command that a signal has ended
         confirms = self._is_optional and self._is_queued
-        if confirms and code in self._spec.success_codes and not await self._has_succeeded():
+        if confirms and code in self._spec.command.success_codes and not await self._has_succeeded():
             return f"{said or ''}\n\t(it was killed, or its node has failed)", _UNKNOWN
         return said, code
 
@@ -214,20 +214,19 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         def path(stream: int | str | None) -> str | None:
             return posixpath.join(workdir, stream) if isinstance(stream, str) else None
 
-        inputs = list(self._spec.inputs)
         standard_input = path(stdin)
-        for index, stream in enumerate(inputs):
-            if standard_input is not None and stream.target.get("fifo") == standard_input:
-                inputs[index] = _into_stdin(stream)
-                standard_input = None
-        return self._spec.model_copy(
-            update={
-                "stdin": standard_input,
-                "stdout": path(stdout),
-                "stderr": path(stderr),
-                "inputs": tuple(inputs),
-            }
-        )
+        into_stdin = {"target": {"stdin": True}}
+        streams, parts = list(self._spec.streams), list(self._spec.parts)
+        fifos = [one.target.get("fifo") for one in streams] + [one.target.get("fifo") for one in parts]
+        if standard_input is not None and standard_input in fifos:
+            index, standard_input = fifos.index(standard_input), None
+            if index < len(streams):
+                streams[index] = streams[index].model_copy(update=into_stdin)
+            else:
+                parts[index - len(streams)] = parts[index - len(streams)].model_copy(update=into_stdin)
+        redirected = {"stdin": standard_input, "stdout": path(stdout), "stderr": path(stderr)}
+        command = self._spec.command.model_copy(update=redirected)
+        return self._spec.model_copy(update={"command": command, "streams": tuple(streams), "parts": tuple(parts)})
 
 
 async def exit_event_of(node_job: NodeJob) -> ExitEvent:
@@ -237,7 +236,3 @@ async def exit_event_of(node_job: NodeJob) -> ExitEvent:
     :raises NodeRuntimeError: if the node runtime has ended before
     """
     return await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
-
-
-def _into_stdin(stream: InputStream | PartInput) -> InputStream | PartInput:
-    return stream.model_copy(update={"target": {"stdin": True}})

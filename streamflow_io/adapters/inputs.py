@@ -85,8 +85,8 @@ def input_stream(
         limit=limit,
         id=stream,
         phases=True,
-        net=None if net is None else True,
-        pipe=net or None,
+        net=net is not None,
+        pipe=net or 0,
         closes=None if link is not None else closes,
         most=most,
     )
@@ -188,5 +188,5 @@ def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> Ga
         port=token.source.port,
         target=token.value["path"],
         kind=token.source.gate,
-        mode=token.source.listing if token.source.gate == "directory" else None,
+        mode=token.source.listing if token.source.gate == "directory" else "update",
     )

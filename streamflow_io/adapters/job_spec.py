@@ -13,7 +13,8 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime.protocol import JobSpec, ObservedInput, WatchedOutput
+from streamflow_io.runtime.protocol import CommandSpec, JobSpec, ObservedInput, WatchedOutput
+from streamflow_io.runtime.wire import with_observation
 
 from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput
@@ -24,16 +25,16 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     """The spec of a job without any watched file."""
     command = cast(CWLCommand, step.command)
     codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
-    return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
+    return JobSpec(name=job.name, command=CommandSpec(success_codes=tuple(sorted(codes))))
 
 
 def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
     """The output whose parts the program of a job may report, and the path of the file that is split.
 
-    None: where the step cuts is declared, or the input is not a whole file (an optional input, a stream, a part).
+    None: the input of no output is a whole file: it may be an optional input, a stream, or a part.
     """
     for output in outputs:
-        token = inputs.get(output.of or "") if output.declared is None else None
+        token = inputs.get(output.of or "")
         if token is not None and is_whole_file(token):
             return output.port, str(token.value["path"])
     return None
@@ -54,7 +55,8 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
         for path in paths_of([token])
         if path not in streamed
     }
-    return spec.model_copy(update={"outputs": (*spec.outputs, *outputs), "observed": tuple(inputs), "measure": True})
+    watching = spec.model_copy(update={"outputs": (*spec.outputs, *outputs)})
+    return with_observation(watching, reads=tuple(inputs), io=True)
 
 
 def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutput]:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.runtime.protocol import OutputRule, WatchedOutput
 
 _NODE_KINDS: dict[OutputKind, Literal["file", "files", "directory"]] = {
@@ -42,20 +41,6 @@ def is_early_port(port: str) -> bool:
     return port.startswith((*(f"__{delivery.value}_" for delivery in Delivery), order_port("")))
 
 
-class Declaration(BaseModel):
-    """A rule that declares where a step cuts.
-
-    :ivar tool: a hex digest of the tool's content
-    :ivar is_bound: a verdict holds for the same file only
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    rule: SessionRule
-    tool: str
-    is_bound: bool = False
-
-
 class EarlyOutput(BaseModel):
     """An output that is delivered before its job ends.
 
@@ -63,7 +48,6 @@ class EarlyOutput(BaseModel):
     :ivar elements: the ways in which the elements of a list are delivered one by one; empty: only the list is delivered
     :ivar secondary: the patterns of the secondary files of each file; a file is complete when these are complete
     :ivar of: the input whose parts the program may report; the parts are the elements of the list then
-    :ivar declared: the rule that says where the step cuts its input; None: only its program can say it
     :ivar fixed_name: other things than its early readers depend on the name of the output
     :ivar fixed: other things than its early readers depend on whether the output exists
     :ivar record: the output that this one is a field of
@@ -79,7 +63,6 @@ class EarlyOutput(BaseModel):
     elements: tuple[Delivery, ...] = ()
     secondary: tuple[str, ...] = ()
     of: str | None = None
-    declared: Declaration | None = None
     fixed_name: bool = False
     fixed: bool = False
     record: str | None = None
@@ -143,7 +126,7 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
-            phases=True if Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven else None,
+            phases=Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven,
         )
 
 

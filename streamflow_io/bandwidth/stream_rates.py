@@ -29,7 +29,6 @@ from streamflow_io.runtime.protocol import (
     Event,
     InputStream,
     JobSpec,
-    PartInput,
     PhaseEvent,
     StreamLimit,
 )
@@ -106,7 +105,7 @@ class StreamRates(Listener):
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Give the streams of the attempt the rates that they have now."""
-        return spec.model_copy(update={"inputs": tuple(self._limited(job.name, one) for one in spec.inputs)})
+        return spec.model_copy(update={"streams": tuple(self._limited(job.name, one) for one in spec.streams)})
 
     def event(self, job: JobState, event: Event) -> None:
         now = time.time()
@@ -138,8 +137,8 @@ class StreamRates(Listener):
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._remembered.keep(self._streams.learned)
 
-    def _limited(self, job_name: str, one: InputStream | PartInput) -> InputStream | PartInput:
-        if not isinstance(one, InputStream) or one.id is None:
+    def _limited(self, job_name: str, one: InputStream) -> InputStream:
+        if one.id is None:
             return one
         rate = self._streams.rate(StreamName(job_name, one.id))
         return one if rate is None else one.model_copy(update={"limit": StreamLimit(rate=max(1, round(rate)))})

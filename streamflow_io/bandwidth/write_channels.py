@@ -15,7 +15,8 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.models import Way
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
-from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent, WrittenTo
+from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent
+from streamflow_io.runtime.wire import with_observation
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
 
@@ -44,7 +45,7 @@ class WriteChannels(Listener):
         name = None if storage is None else storage.name
         holds = job.hints is not None and job.hints.storage_bandwidth is not None
         self._writes.started(Writer(job.name, job.step, name, job.location.name, holds))
-        return spec.model_copy(update={"phases": WrittenTo(path=directory)})
+        return with_observation(spec, writes=directory)
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, PhaseEvent) and event.port is None:

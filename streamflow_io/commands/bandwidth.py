@@ -40,7 +40,7 @@ def answer(found: Requirements) -> PlainResult:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="name of a run, `last`, or path of telemetry")
+    parser.add_argument("run", metavar="RUN", help="the name of a run, `last`, or the path of telemetry")
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:

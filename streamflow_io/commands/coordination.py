@@ -65,7 +65,9 @@ class MoreOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -73,9 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="capio-cl-1.1 (default), capio-cl-1.0, dot, or json",
     )
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--workflow", metavar="NAME", help="which one, if the StreamFlow file has several")
-    parser.add_argument("--directory", metavar="DIR", type=Path, help="paths below it, instead of relative ones")
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
+    parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
+    parser.add_argument(
+        "--directory", metavar="DIR", type=Path, help="write paths below this directory (default: relative)"
+    )
     subclass_of(MoreOptions)().add_arguments(parser)
 
 

@@ -61,18 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--location",
         metavar="DEPLOYMENT",
-        help="look at a deployment of a StreamFlow file instead of this machine: what works where its jobs run",
+        help="look at a deployment of a StreamFlow file instead of this machine: at the place where its jobs run",
     )
     where.add_argument(
         "--image",
         metavar="IMAGE",
-        help="look at containers of an image, as StreamFlow deploys them for a DockerRequirement",
+        help="look at containers of an image, deployed as for a DockerRequirement",
     )
     parser.add_argument(
         "streamflow_file",
         metavar="STREAMFLOW_FILE",
         nargs="?",
-        help=f"the file with that deployment, or that says how containers are deployed (default: {_STREAMFLOW_FILE})",
+        help=f"the StreamFlow file with that deployment, or with the deployment of containers (default: "
+        f"{_STREAMFLOW_FILE})",
     )
 
 
@@ -104,9 +105,9 @@ def _plugin() -> LocationFinding:
     version = importlib.metadata.version("streamflow")
     found = importlib.metadata.entry_points(group="unito.streamflow.plugin")
     if any(point.value.startswith("streamflow_io.") for point in found):
-        return LocationFinding("plugin", True, f"StreamFlow {version} finds it")
+        return LocationFinding("plugin", True, f"StreamFlow {version} finds the plugin")
     return LocationFinding(
-        "plugin", False, f"StreamFlow {version} does not find it", "install streamflow-io beside StreamFlow"
+        "plugin", False, f"StreamFlow {version} does not find the plugin", "install streamflow-io beside StreamFlow"
     )
 
 
@@ -148,7 +149,7 @@ def _work_directory(directory: Path) -> LocationFinding:
     found = [why for why in whys if why is not None]
     if found:
         return LocationFinding(name, False, found[0], otherwise)
-    return LocationFinding(name, True, f"nobody else can replace what is in {directory}")
+    return LocationFinding(name, True, f"no other user can replace files in {directory}")
 
 
 def _links(directory: Path) -> LocationFinding:

@@ -35,7 +35,11 @@ def answer(codes: Sequence[Code]) -> PlainResult:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "codes", metavar="CODE", nargs="*", type=_code, help="as at the end of a message, SFIO-S001; none: list them"
+        "codes",
+        metavar="CODE",
+        nargs="*",
+        type=_code,
+        help="the code at the end of a message, as SFIO-S001 (default: a list of all codes)",
     )
 
 

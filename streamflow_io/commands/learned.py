@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.records.learned.database import (
     LearnedDatabase,
@@ -22,12 +23,12 @@ from streamflow_io.records.learned.database import (
 
 from . import learned_export
 from .console import say
-from .learned_entries import LIMITS, PROOFS, VERDICTS, WINDOWS, EntryKind
+from .learned_entries import LIMITS, PROOFS, WINDOWS, EntryKind, MoreKinds
 from .learned_export import Exported
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
-_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
+_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, *subclass_of(MoreKinds).kinds, PROOFS)
 
 
 class LearnedList(Struct, frozen=True):
@@ -87,24 +88,27 @@ Result = LearnedList | LearnedDetails | Forgotten | Exported
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
-        "--file", metavar="FILE", type=Path, help="what was learned (default: learned.db in your data directory)"
+        "--file",
+        metavar="FILE",
+        type=Path,
+        help="the file with learned facts (default: learned.db in your data directory)",
     )
     # Without a default, so that it does not undo a `--json` before the subcommand.
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
     commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
     texts = {
-        "list": "what is learned",
-        "show": "all that is known of one",
+        "list": "list all entries",
+        "show": "show all facts of one entry",
         "forget": "delete what was learned",
-        "export": "what streams without a hint, to be shared with a workflow",
+        "export": "write the inputs that stream without a hint, to share them with a workflow",
     }
     parsers = {name: commands.add_parser(name, parents=[common], help=text) for name, text in texts.items()}
-    key = f"as `list` shows it, or its beginning (at least {_SHORTEST_KEY} characters)"
+    key = f"a key as in `list`, or its beginning (at least {_SHORTEST_KEY} characters)"
     parsers["show"].add_argument("key", metavar="KEY", help=key)
     chosen = parsers["forget"].add_mutually_exclusive_group(required=True)
     chosen.add_argument("keys", metavar="KEY", nargs="*", default=[], help=key)
-    chosen.add_argument("--all", action="store_true", help="everything")
-    chosen.add_argument("--step", metavar="STEP", help="everything of a step, such as /align")
+    chosen.add_argument("--all", action="store_true", help="delete all entries")
+    chosen.add_argument("--step", metavar="STEP", help="delete all entries of a step, such as /align")
     learned_export.add_arguments(parsers["export"])
 
 
@@ -122,7 +126,7 @@ def run(arguments: argparse.Namespace) -> Result:
             asyncio.run(_forget(path, result.entries))
         return result
     except LearnedStoreError as error:
-        allowed = "a file of what was learned (if it is damaged, delete it: all is then learned anew)"
+        allowed = "a file with learned facts (if the file is damaged, delete it: runs learn the facts again)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic
 
@@ -16,7 +15,6 @@ from streamflow_io.records.learned.database import E, date_of
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.records.learned.sizes import SizeKey, size_range
-from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
@@ -173,39 +171,6 @@ def _seconds(window: LearnedWindow) -> str:
     return f"{window.of.window:.3g} s"
 
 
-def _verdict_facts(verdict: Verdict) -> Mapping[str, str]:
-    return {
-        "step": verdict.step,
-        "tool": verdict.key.tool,
-        "rule": _rule(verdict),
-        "other inputs": verdict.key.inputs,
-        "verdict": _verdict_outcome(verdict),
-        "compared": date_of(verdict.learned),
-    }
-
-
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "rule": json.loads(verdict.key.rule),
-        "inputs": verdict.key.inputs,
-        "compared": verdict.learned,
-        "verified": verdict.is_verified,
-        "parts": verdict.parts,
-        "difference": verdict.difference,
-    }
-
-
-def _verdict_outcome(verdict: Verdict) -> str:
-    if verdict.difference is not None:
-        return f"refuted: {verdict.difference}"
-    return f"verified: {counted(verdict.parts, 'part')}"
-
-
-def _rule(verdict: Verdict) -> str:
-    rule = json.loads(verdict.key.rule)
-    return ", ".join(f"{name}: {rule[name]}" for name in ("port", "of", *sorted(rule.keys() - {"port", "of"})))
-
-
 _WAYS = {
     "net": "as a file; what a pipe cannot do waits for the file",
     "pipe": "as a pipe",
@@ -288,16 +253,6 @@ WINDOWS = EntryKind(
     lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
     _window_json,
 )
-VERDICTS = EntryKind(
-    Verdict,
-    "splits",
-    "Declared splits",
-    ("step", "rule", "verdict", "compared"),
-    lambda verdict: (verdict.step, _rule(verdict), _verdict_outcome(verdict), date_of(verdict.learned)),
-    _verdict_facts,
-    lambda verdict: f"{verdict.step}, {_verdict_outcome(verdict)}",
-    _verdict_json,
-)
 PROOFS = EntryKind(
     Proof,
     "streams",
@@ -309,3 +264,9 @@ PROOFS = EntryKind(
     _proof_json,
     unfolded=("of",),
 )
+
+
+class MoreKinds:
+    """The kinds of entries that a feature adds. There is none here."""
+
+    kinds: tuple[EntryKind[Any], ...] = ()

@@ -61,7 +61,9 @@ class Exported(Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the StreamFlow file, as for `streamflow run`"
+    )
     add_output_arguments(parser)
 
 
@@ -107,7 +109,7 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
     yield "# What was proven to stream: `streamflow-io learned export`. To use it, in the StreamFlow file:"
     yield "#   scheduler: {type: io-aware, config: {streaming: auto, annotations: THIS_FILE}}"
     yield "# or add it to the annotations file that is named there."
-    yield "# An entry holds for the same tool, programs and options; all else is learned as ever."
+    yield "# An entry holds for the same tool, programs and options; other inputs are learned as before."
     yield "proven:"
     for entry, proof in found:
         if proof.runs:

@@ -114,12 +114,12 @@ class Logs(Struct, frozen=True):
         columns = ("job", "status", "exit code", "attempts", "said")
         numbers = ("exit code", "attempts", "said")
         console.print(table(None, columns, rows, numbers=numbers, unfolded=columns))
-        say(console, f"What one has said: streamflow-io logs {self.run} STEP TAG")
+        say(console, f"The output of one job: streamflow-io logs {self.run} STEP TAG")
 
     def _show_job(self, console: Console, job: JobLog) -> None:
         say(console, f"{job.step} {job.tag}: {job.status or 'has not ended'}", "bold")
         if not job.commands:
-            say(console, "  no command of it has ended")
+            say(console, "  no command of the job has ended")
         for command in job.commands:
             how = "exit code not known" if command.code is None else f"exit code {command.code}"
             again = "" if len(job.commands) == 1 else f"attempt {command.attempt}: "
@@ -174,15 +174,19 @@ def _bytes(number: int) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", default=LAST, help="name of a run, or `last` (default), or path of telemetry"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default=LAST,
+        help="the name of a run, `last` (default), or the path of telemetry",
     )
     parser.add_argument(
         "job",
         metavar="JOB",
         nargs="*",
-        help="a step, as /align; one of its jobs, as /align 0.1 or /align/0.1 (default: a list of all jobs)",
+        help="a step, as /align, or one of its jobs, as /align 0.1 or /align/0.1 (default: all jobs, as a list)",
     )
-    parser.add_argument("--list", action="store_true", help="only how the jobs ended, without what they said")
+    parser.add_argument("--list", action="store_true", help="show only how the jobs ended, without their output")
 
 
 def run(arguments: argparse.Namespace) -> Logs:
@@ -193,7 +197,7 @@ def run(arguments: argparse.Namespace) -> Logs:
     file = find_run(arguments.run)
     jobs = _read(file)
     if len(arguments.job) > 2:
-        raise HintErrors.one(run_label(file), "JOB", "these are too many words", "a step, and a tag of its jobs")
+        raise HintErrors.one(run_label(file), "JOB", "there are too many words", "a step, and a tag of its jobs")
     chosen = _chosen(run_label(file), jobs, arguments.job) if arguments.job else jobs
     return Logs(run_label(file), file.parent, chosen, arguments.list or not arguments.job)
 

@@ -12,9 +12,9 @@ from streamflow_io.hints.errors import HintErrors
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the file that a command writes, and for the workflow."""
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--force", action="store_true", help="overwrite the output")
-    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
 
 
 def output_of(arguments: argparse.Namespace) -> Path | None:

@@ -127,7 +127,7 @@ class WorkflowPlans(Struct, frozen=True):
                 console.print(_partitions(plan.parts.partitions))
             if plan.parts.read_early:
                 names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
-                say(console, f"Without waiting until StreamFlow has read it for its checksum: {names}")
+                say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")
             if plan.graph.gangs:
                 console.print(_gangs(plan))
             for forecasts in self.forecasts.values():
@@ -144,11 +144,13 @@ class WorkflowPlans(Struct, frozen=True):
         if self.locked is not None:
             say(console, f"A run would wait now. {held(self.locked)}", "yellow")
         if self.inactive is not None:
-            say(console, f"Nothing of this will be done: {self.inactive}", "yellow")
+            say(console, f"Nothing of this will happen: {self.inactive}", "yellow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
 
 
 def run(arguments: argparse.Namespace) -> WorkflowPlans:
@@ -445,7 +447,7 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
     rows = []
     for partition in partitions:
         declared = "cut as declared; verified for the same values of its other inputs"
-        who = declared if partition.form == "declared" else "said by the program"
+        who = declared if partition.form == "declared" else "reported by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         if partition.grows:
             parts += ", while it is written"

@@ -156,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="name of a run, `last`, or path of telemetry; several are compared with the first",
+        help="the name of a run, `last`, or the path of telemetry; other runs are compared with the first",
     )
     parser.add_argument(
         "--format",
@@ -169,7 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help=f"where to put it (default: {FORMATS['html']} and the like; with --json nowhere)",
+        help=f"write the report into this file (default: {FORMATS['html']} or similar; with --json no file)",
     )
 
 

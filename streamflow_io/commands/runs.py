@@ -48,7 +48,7 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help=f"all of them, not only the last {_SHOWN}")
+    parser.add_argument("--all", action="store_true", help=f"show all runs, not only the last {_SHOWN}")
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:

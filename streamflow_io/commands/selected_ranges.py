@@ -38,4 +38,4 @@ def _wrong(path: str, rule: SessionRule, values: KnownValues) -> Iterator[HintEr
         try:
             selected(each.value, parts, 0)
         except ValueError as error:
-            yield each.error(f"`{rule.part}` of {path} says no part of {rule.of}: {error}", allowed)
+            yield each.error(f"`{rule.part}` of {path} names no part of {rule.of}: {error}", allowed)

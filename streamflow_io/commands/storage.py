@@ -88,14 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_bytes,
         default="256MiB",
         metavar="SIZE",
-        help="write no more for each number of writers, as in 1GB or 512MiB (default: 256MiB)",
+        help="the most bytes to write for each number of writers, as 1GB or 512MiB (default: 256MiB)",
     )
     probe.add_argument(
         "--seconds",
         type=_seconds,
         default="5",
         metavar="SECONDS",
-        help="write no longer for each number of writers, and read no longer (default: 5)",
+        help="the longest time to write, and to read, for each number of writers (default: 5)",
     )
     add_share(commands)
     add_status(commands)

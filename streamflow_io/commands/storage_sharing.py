@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
-from streamflow_io.features import subclass_of
+from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
@@ -26,7 +26,7 @@ from streamflow_io.wording import counted
 from .console import say
 from .storage_status import megabytes, printable
 
-_SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
+_SHARE = "make a directory for runs of several users that share a storage"
 
 
 class Shared(Struct, frozen=True):
@@ -56,7 +56,8 @@ class ShareOptions:
     directories: tuple[str, ...] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options to a parser."""
+        """Add the options to a parser. Without a feature `--holds` is known only for a message that says so."""
+        parser.add_argument("--holds", help=argparse.SUPPRESS)
 
     def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
         """Return the fields of `ledger.json` that the options ask for.
@@ -64,17 +65,26 @@ class ShareOptions:
         :param path: the path of the directory that is made
         :raises HintErrors: if an option is wrong
         """
+        if arguments.holds is not None:
+            raise HintErrors.one(path, "--holds", missing("schedules") or "it is not allowed", "no --holds")
         return {}
 
 
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the arguments of `storage share`."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
-    share.add_argument("directory", metavar="DIR", type=Path, help="which is made; on a file system that all see")
-    share.add_argument("--path", metavar="PATH", help="where the storage is, for people (default: where DIR is)")
-    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="its write bandwidth, for all runs together")
-    share.add_argument("--read", type=_bandwidth, metavar="MB/S", help="its read bandwidth (one alone holds for both)")
-    share.add_argument("--group", metavar="GROUP", help="whose members may share it (default: your group)")
+    share.add_argument(
+        "directory", metavar="DIR", type=Path, help="the new directory, on a file system that all runs see"
+    )
+    share.add_argument("--path", metavar="PATH", help="the path of the storage (default: the place of DIR)")
+    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="the write bandwidth for all runs together")
+    share.add_argument(
+        "--read",
+        type=_bandwidth,
+        metavar="MB/S",
+        help="the read bandwidth (one of both alone holds for both)",
+    )
+    share.add_argument("--group", metavar="GROUP", help="the users that share the storage (default: your group)")
     subclass_of(ShareOptions)().add_arguments(share)
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 

@@ -21,7 +21,7 @@ from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_dir
 
 from .console import say, table
 
-_STATUS = "show which runs share a storage now: what each holds and waits for"
+_STATUS = "show the runs that share a storage now, with their bandwidth and waits"
 # A clock that is wrong by more than this gets a warning: it shifts the turns of runs on its host.
 _SKEW_SECONDS = 1.0
 # A run that uses something writes its entry more often than this.
@@ -110,10 +110,14 @@ def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the arguments of `storage status`."""
     status = commands.add_parser("status", help=_STATUS, description=_STATUS)
     status.add_argument(
-        "directory", metavar="DIR", nargs="?", type=Path, help="one of `storage share` (default: those of your runs)"
+        "directory",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        help="a directory of `storage share` (default: the storages of your runs)",
     )
     status.add_argument(
-        "--all", action="store_true", help="also the storages that no run has used for more than an hour"
+        "--all", action="store_true", help="show also storages that no run has used for more than an hour"
     )
     status.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
@@ -155,11 +159,11 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
 
 def sharers(status: SharedStatus) -> str:
     """Name the runs that share a storage, in a sentence."""
-    who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
+    who = "all your runs" if status.mine else f"all runs that name {status.directory}"
     if status.problem is not None:
-        return f"{who}; who uses it now is not known: {status.problem}"
+        return f"{who}; the runs that use it now are not known: {status.problem}"
     runs = [f"{printable(run.run)} of {run.user} on {printable(run.host)}{_held(run)}" for run in status.sharers]
-    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; now nobody uses it"
+    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; no run uses it now"
 
 
 def _held(run: Sharer) -> str:

@@ -82,9 +82,11 @@ def _verdict(run: str, found: Suggestions, file: Path | None) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="name of a run with `observe: true`, `last`, or path of telemetry")
+    parser.add_argument(
+        "run", metavar="RUN", help="the name of a run with `observe: true`, `last`, or the path of telemetry"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the proposals as an annotations file")
-    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:

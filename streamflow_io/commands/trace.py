@@ -20,11 +20,11 @@ from .output import write_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="name of a run, `last`, or path of telemetry")
+    parser.add_argument("run", metavar="RUN", help="the name of a run, `last`, or the path of telemetry")
     parser.add_argument(
-        "-o", "--output", metavar="DIRECTORY", type=Path, required=True, help="where to put it: a new directory"
+        "-o", "--output", metavar="DIRECTORY", type=Path, required=True, help="write the trace into this new directory"
     )
-    parser.add_argument("--step", metavar="PATH", help="of this step only, and of those in it")
+    parser.add_argument("--step", metavar="PATH", help="only the I/O tasks of this step and of the steps in it")
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:

@@ -80,7 +80,7 @@ class Validation(Struct, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `validate`."""
     parser.add_argument("workflow", metavar="WORKFLOW", help="a CWL file")
-    parser.add_argument("job", metavar="JOB", nargs="?", help="a file with its inputs")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="a file with the inputs of the workflow")
     parser.add_argument("--annotations", metavar="FILE", help="an annotations file")
 
 

@@ -59,10 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="?",
-        help="name of a run, `last`, or path of telemetry (default: the newest that goes on)",
+        help="the name of a run, `last`, or the path of telemetry (default: the newest run that has not ended)",
     )
-    parser.add_argument("--web", action="store_true", help="in a browser: one page, for this machine alone")
-    parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
+    parser.add_argument(
+        "--web", action="store_true", help="show the run on a page for a browser, for the user of this machine alone"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="with --web: the port of the page (default: any free port)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Watched | PlainResult:
@@ -100,7 +104,7 @@ def _next_run() -> Path:
     began = time.time()
     with contextlib.suppress(HintErrors):
         return running_run()
-    say(SafeConsole(stderr=True), "No run goes on. Waiting for the next one; Ctrl-C ends this")
+    say(SafeConsole(stderr=True), "No run is active. Waiting for the next run; Ctrl-C stops waiting")
     while True:
         for run in list_runs(1):
             if run.began >= began:
@@ -166,7 +170,10 @@ def _serve(text: str | None, port: int) -> PlainResult:
     nobody = page_facts(LiveRun("streamflow-io").view(0.0)) | {"stateText": "shows the next run", "line": ""}
 
     def ready(address: str) -> None:
-        print(f"{address}\nFor the user of this machine alone. Ctrl-C ends it; the run does not notice.", flush=True)
+        print(
+            f"{address}\nOnly the user of this machine can open the page. Ctrl-C closes the page, and the run goes on.",
+            flush=True,
+        )
 
     try:
         with contextlib.suppress(KeyboardInterrupt):

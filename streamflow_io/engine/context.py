@@ -6,6 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
 from streamflow.core.deployment import Connector
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
@@ -26,11 +27,11 @@ from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
-from streamflow_io.parts.part_ways import PartWays
+from streamflow_io.parts.part_ways import PartSites, PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.reader_tasks import ReaderTaskMaker
+from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.learned.database import learned_path
-from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.records.records import Record, StepRecord
 from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
@@ -52,7 +53,6 @@ class Run:
     :ivar config: of the scheduler
     :ivar jobs: the jobs that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
-    :ivar verdicts: which declared splits are trusted
     :ivar reach: where there are node runtimes, and which jobs can read each other's streams
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -61,6 +61,7 @@ class Run:
     :ivar bandwidth: which jobs may use a storage when, and how fast
     :ivar proofs: which files stream without a hint
     :ivar part_ways: how the jobs that read parts of a file find it
+    :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
     :ivar failure: the messages if the run fails
     """
@@ -82,7 +83,6 @@ class Run:
         storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
         self.streaming_jobs = StreamingJobs()
-        self.verdicts = RememberedVerdicts(learned, plan.parts.verdicts)
         self.gangs = GangPlacement(allocations, used, plan.gang_cores)
         self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
@@ -93,33 +93,21 @@ class Run:
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
-        self.part_ways = PartWays(
-            plan.workflow, plan.graph.steps, plan.graph.part_readers, context, runtimes, storages, allocations
-        )
-        readers = ReaderTaskMaker(self.bandwidth.admission)
+        sites = PartSites(plan.workflow, plan.graph.part_readers, context, runtimes, storages)
+        self.part_ways = PartWays(sites, plan.graph.steps, allocations)
+        self.cuts = plan.parts.cuts.of_run(self.part_ways, learned, self._record)
         # A node runtime that also serves containers is started when their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
-        self.sessions = ReadSessions(
-            plan.workflow,
-            plan.annotations,
-            plan.parts.partitions,
-            plan.parts.read_first if is_here else {},
-            plan.graph.part_readers,
-            config,
-            context,
-            storages,
-            runtimes,
-            readers,
-            self.part_ways,
-            self._record,
-        )
+        starter = SessionStarter(config, storages, ReaderTaskMaker(self.bandwidth.admission), self._record)
+        reads = plan.parts if is_here else replace(plan.parts, read_first={})
+        self.sessions = ReadSessions(reads, plan.annotations, sites, self.part_ways, starter)
         ahead = GangDeployment(
             deployments.deploy_ahead, plan.workflow.steps, plan.graph.gangs if plan.service.streams else ()
         )
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
         self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
-        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
         if config.observe and config.runtime == "off":
@@ -131,7 +119,7 @@ class Run:
         self.failure.closing()
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
-        for remembered in (self.bandwidth.remembered, self.verdicts, self.proofs.proofs):
+        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
         if self._has_begun:
             for line in self._telemetry.close(self.failure.status):

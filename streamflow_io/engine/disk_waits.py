@@ -63,9 +63,9 @@ def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
         left = max(there[disk] - reserved[disk], 0.0)
         if size > left:
             return (
-                f"it asks for {size:,.0f} MiB on {disk} (`outdirMin` and `tmpdirMin` of a ResourceRequirement, 1,024 "
-                f"each by default), and {left:,.0f} are left of {there[disk]:,.0f} MiB that were free when the run "
-                "began: StreamFlow does not look again"
+                f"it asks for {size:,.0f} MiB on {disk} (`outdirMin` and `tmpdirMin` of a "
+                f"ResourceRequirement, 1,024 each by default). {left:,.0f} are left of {there[disk]:,.0f} MiB "
+                "that were free when the run began, and StreamFlow does not look again"
             )
     return None
 

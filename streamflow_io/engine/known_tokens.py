@@ -6,7 +6,8 @@ or an expression are known only at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -36,6 +37,8 @@ from streamflow.workflow.step import (
     Transformer,
 )
 from streamflow.workflow.token import TerminationToken
+
+from streamflow_io.hints.cwl import file_of
 
 _ROOT = "0"
 
@@ -235,3 +238,22 @@ def _handed_on(step: Step, port: Port) -> Port:
 
 def _output_name(step: Step, port: Port) -> str:
     return next(str(name) for name, output in step.output_ports.items() if output == port.name)
+
+
+def with_paths(value: Any) -> Any:
+    """A value with a path for each file.
+
+    :raises UnknownValue: if one is nowhere on this machine
+    """
+    if isinstance(value, Mapping):
+        value = {key: with_paths(inner) for key, inner in value.items()}
+        if value.get("class") in ("File", "Directory"):
+            path = str(value.get("path") or value.get("location") or "")
+            path = file_of(path) if path.startswith("file:") else path
+            if not path or "://" in path:
+                raise UnknownValue
+            value |= {"path": path, "basename": value.get("basename") or posixpath.basename(path)}
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [with_paths(inner) for inner in value]
+    return value

@@ -162,7 +162,7 @@ class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
             return
         order = await self._order(token, orders)
         if scattered.difference(order):
-            raise WorkflowExecutionException(f"Step {self.name} has had elements that the list {token.tag} has not")
+            raise WorkflowExecutionException(f"Step {self.name} has got elements that are not in the list {token.tag}")
         for number, element in zip(order, token.value, strict=True):
             await self._scatter_one(element, token.tag, number, scattered)
         in_order = order == list(range(len(order)))
@@ -178,7 +178,7 @@ class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
         while token.tag not in orders:
             size = await self._next(ORDER)
             if isinstance(size, TerminationToken):
-                raise WorkflowExecutionException(f"Step {self.name}: the order of the list {token.tag} never came")
+                raise WorkflowExecutionException(f"Step {self.name}: the order of the list {token.tag} is missing")
             orders[size.tag] = size.order if isinstance(size, ScatterSize) else range(size.value)
         return list(orders.pop(token.tag))
 

@@ -98,7 +98,7 @@ def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLComm
     if processor is None:
         return f"{name} is no File[]"
     if processor.output_eval is not None:
-        return f"{name} is computed by outputEval of what is written"
+        return f"{name} is computed by outputEval from the written files"
     if processor.target is not None:
         return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
     return early_obstacle(processor, OutputKind.FILES, command, name)

@@ -8,7 +8,6 @@ from functools import cached_property
 from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
-from streamflow_io.adapters.outputs import Declaration
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.capio_cl.configuration import Configuration
@@ -16,18 +15,16 @@ from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_ser
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
 from streamflow_io.graph.later import Wiring
-from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import Proof
-from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.storage.admission.storages import StepStorages
 
-#: The reason why the real split runs the first time.
-NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
+from .cuts import PlannedCuts
 
 
 class GraphPlan(Struct, frozen=True):
@@ -88,15 +85,13 @@ class PartsPlan(Struct, frozen=True):
     :ivar partitions: the rules of read sessions, each with its outcome
     :ivar early_inputs: the routes of workflow inputs that jobs get before they are read for a checksum
     :ivar read_first: other files of read sessions that are known before the run, each with a step that reads it
-    :ivar declared: where splits are declared to cut, by step and output
-    :ivar verdicts: the remembered verdicts about declared splits
+    :ivar cuts: the declared cuts
     """
 
     partitions: tuple[Partition, ...] = ()
     early_inputs: tuple[InputRoute, ...] = ()
     read_first: Mapping[str, str] = field(default_factory=dict)
-    declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
-    verdicts: tuple[Verdict, ...] = ()
+    cuts: PlannedCuts = field(default_factory=PlannedCuts)
 
     @property
     def read_early(self) -> frozenset[tuple[str, str]]:
@@ -181,7 +176,7 @@ class Plan(Struct, frozen=True, dict=True):
                 yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
         for partition in self.parts.partitions:
             reason = partition.real or partition.trial
-            if reason is not None and reason != NOT_VERIFIED:
+            if reason not in (None, NOT_VERIFIED):
                 rule = f"The rule of `sfio:ReadSession` for {partition.name}"
                 yield coded(f"{rule} does nothing: {reason}", Code.PARTS_WRITTEN)
         if self.service.unavailable is not None:

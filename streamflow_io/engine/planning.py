@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.step import CWLExecuteStep
-from streamflow.log_handler import logger
 
 from streamflow_io.adapters.deployment_sites import Sites, room_here
-from streamflow_io.features import runtimes
+from streamflow_io.features import runtimes, subclass_of
 from streamflow_io.graph.candidates import Proved, with_refuted
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.early_inputs import early_inputs
@@ -22,7 +21,7 @@ from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
-from streamflow_io.graph.partitions import Partition, never_parts, plan_partitions
+from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import Walk, read_steps
@@ -31,18 +30,15 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
-from streamflow_io.messages import Code, coded
-from streamflow_io.records.learned.database import LearnedStoreError, known_entries, learned_path
-from streamflow_io.records.learned.verdicts import Verdict
+from streamflow_io.records.learned.database import learned_path
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.storage.admission.storages import StepStorages
 
-from .declared import declarations, declared_rules, known_keys, trials, with_checksum
+from .cuts import PlannedCuts, steps_with_cuts
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
-from .known_splits import with_paths
-from .known_tokens import KnownTokens, UnknownValue, is_open
+from .known_tokens import KnownTokens, UnknownValue, is_open, with_paths
 from .plan import GraphPlan, PartsPlan, Plan, ProofsPlan, Service
 from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
 from .scheduler import IOAwareScheduler
@@ -106,10 +102,9 @@ def make_plan(
     is_auto = config.streaming == "auto" and config.runtime == "embedded"
     learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
     tools = tool_digests(walk, [*learned])
-    rules = declared_rules(annotations)
     # Before StreamFlow changes the document.
     declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
-    known = tool_contents(walk, annotations if is_auto else {*declaring, *(step for step, _ in rules)})
+    known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations))
     contents = {path: content.digest for path, content in known.items()}
     programs = {path: content.programs for path, content in known.items()}
     alone = networked(walk, annotations if is_auto else declaring)
@@ -129,10 +124,8 @@ def make_plan(
     may_be_later = bool(candidates)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()
-    declared = declarations(workflow, rules, contents)
-    verdicts = _verdicts(scheduler) if declared else ()
-    tried = trials(declared, verdicts, known_keys(tokens, workflow, declared))
-    partitions = _partitions(graph, annotations, edges, config, tried)
+    cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, contents, path)
+    partitions = _partitions(graph, annotations, edges, config, cuts)
     if parts := {partition.name for partition in partitions if partition.is_served}:
         edges = proved.edges(parts)
     if declaring:
@@ -145,8 +138,8 @@ def make_plan(
     here = room_here()
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
     comes_early = hinted and config.runtime == "embedded"
-    early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared)) if comes_early else ()
-    parts_plan = PartsPlan(partitions, early, declared=declared, verdicts=verdicts)
+    early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
+    parts_plan = PartsPlan(partitions, early, cuts=cuts)
     late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
     return Plan(
         workflow,
@@ -163,7 +156,7 @@ def make_plan(
             outputs=graph.outputs,
             routes=graph.routes,
             names=graph.names,
-            possible=_possible(workflow, graph, edges, config) if shows_possible else (),
+            possible=_possible(workflow, graph, edges, cuts, config) if shows_possible else (),
         ),
         service=Service(wanted and unavailable is None, unavailable),
         parts=replace(parts_plan, read_first=known_files(tokens, workflow, late)),
@@ -204,26 +197,17 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple
     return walk, annotations
 
 
-def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
-    """Return the remembered verdicts about declared splits; none if these cannot be read, with a warning."""
-    try:
-        return known_entries(learned_path(scheduler.config, Path(scheduler.context.config["path"])), Verdict)
-    except LearnedStoreError as error:
-        logger.warning(coded(f"Verified splits of earlier runs are not known: {error}", Code.STORE_NOT_USED))
-        return ()
-
-
 def _partitions(
     graph: IOGraph,
     annotations: Mapping[str, StepAnnotations],
     edges: Iterable[StreamEdge],
     config: SchedulerConfig,
-    trials: Mapping[tuple[str, str], str],
+    cuts: PlannedCuts,
 ) -> tuple[Partition, ...]:
     rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
     joined = ((edge.route.consumer, edge.delivery) for edge in edges if edge.delivery.joins)
     streamed = {(consumer.step, consumer.port): delivery for consumer, delivery in joined if consumer is not None}
-    found = plan_partitions(graph, rules, streamed, trials, _shared(config))
+    found = plan_partitions(graph, rules, streamed, _shared(config), cuts)
     if config.runtime in runtimes():
         why = f"`runtime: {config.runtime}`: parts are no files"
         found = tuple(replace(each, real=each.real or why) for each in found)
@@ -240,9 +224,9 @@ def _shared(config: SchedulerConfig) -> set[str | None]:
 
 
 def _possible(
-    workflow: Workflow, graph: IOGraph, edges: Iterable[StreamEdge], config: SchedulerConfig
+    workflow: Workflow, graph: IOGraph, edges: Iterable[StreamEdge], cuts: PlannedCuts, config: SchedulerConfig
 ) -> tuple[PossibleRoute, ...]:
-    written = never_parts(graph, _shared(config))
+    written = cuts.never_parts(graph, _shared(config))
     return possible_routes(graph.routes, edges, standard_outputs(workflow), written)
 
 

@@ -24,8 +24,8 @@ from streamflow_io.records.learned.database import LearnedStoreError
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, ProofKey, known_proofs, with_known
 
-_NETWORK = "it has NetworkAccess, and does not run twice"
-_TIMED = "the time of its jobs counts, and they do not run twice"
+_NETWORK = "the tool has NetworkAccess, and does not run twice"
+_TIMED = "the time of its jobs counts, and the jobs do not run twice"
 
 
 def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:

@@ -87,7 +87,6 @@ class _Rewiring:
         self._edges = {edge.route: edge for edge in wiring.delivered if not edge.is_plain}
         self._awaited = wiring.awaited
         self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
-        self._declared = plan.parts.declared
         self._candidates = plan.proofs.candidates
 
     def run(self) -> None:
@@ -97,9 +96,8 @@ class _Rewiring:
             if (output := _early_output(edges, self._parts.get((step, port)))) is not None:
                 processor = file_processor(output_processor(self._workflow.steps[step], port))
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
-                declared = self._declared.get((step, port)) if output.of is not None else None
                 is_awaited = port_path(step, port) in self._awaited
-                more = {"secondary": secondary, "declared": declared, "when_proven": is_awaited}
+                more = {"secondary": secondary, "when_proven": is_awaited}
                 early[step].append(output.model_copy(update=more))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}

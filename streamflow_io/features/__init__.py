@@ -24,22 +24,24 @@ class Subcommand(Struct, frozen=True):
     :ivar text: what the subcommand does, in one line of a narrow terminal
     :ivar examples: of its arguments
     :ivar package: has a module with the name of the subcommand, which is imported when needed
+    :ivar group: the title under which `--help` shows the subcommand
     """
 
     text: str
     examples: tuple[str, ...] = ()
     package: str = "streamflow_io.commands"
+    group: str = "with other programs"
 
 
 class Feature:
-    """What the core asks of a feature. Each method does nothing, unless a feature has its own.
+    """Answers what the core asks of a feature. Each method does nothing, unless a feature has its own.
 
     A method that is called before a run, or for `--help`, imports what it needs when it is called: the module `feature`
     itself imports nothing that takes time.
     """
 
     def commands(self) -> Mapping[str, Subcommand]:
-        """The subcommands of the feature, by name. `--help` shows them in the group "with other programs"."""
+        """The subcommands of the feature, by name."""
         return {}
 
     def runtimes(self) -> Mapping[str, str]:
@@ -61,6 +63,13 @@ def features() -> tuple[Feature, ...]:
 def runtimes() -> Mapping[str, str]:
     """The modules of all node runtimes that features bring, by the value of `runtime`."""
     return {name: module for feature in features() for name, module in feature.runtimes().items()}
+
+
+def missing(feature: str) -> str | None:
+    """Why what needs a feature cannot be used. None: the feature is installed."""
+    if any(type(each).__module__.startswith(f"{__name__}.{feature}.") for each in features()):
+        return None
+    return f"the feature {feature!r} is not in this installation: {__name__.replace('.', '/')}/{feature} is missing"
 
 
 def subclass_of(core: type[_Class]) -> type[_Class]:

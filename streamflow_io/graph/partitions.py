@@ -1,15 +1,13 @@
-"""Decides which splits are virtual: no job writes their files, which are parts of the file that is split."""
+"""Decides which splits are virtual: their files are not written, but are parts of the file that is split."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.sessions import Form, SessionRule
 from streamflow_io.messages import Code, coded
@@ -20,20 +18,25 @@ from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
 
 _ONE_HOST = "its deployment is one host, which has the file"
 _WHERE_WRITTEN = "its job runs on the host where the file is written"
+_STREAMED = "is streamed: other cuts than declared ones of `every` need a complete file"
+#: Why the program of a split with declared cuts runs the first time.
+NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
+
+Routes = Mapping[tuple[str, str], Collection[Route]]
 
 
 class Partition(Struct, frozen=True):
-    """A rule of a read session, and what follows from it.
+    """A rule of a read session, and its outcome.
 
-    :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves
+    :ivar port: the output whose files are parts. None: the jobs of the step read parts themselves
     :ivar of: the input that is read in parts
-    :ivar real: why the rule has no effect; None: the files can be parts, or parts that jobs read themselves are read
-        ahead
-    :ivar form: where the knowledge about the beginnings of parts comes from
-    :ivar condition: what must be found at run time, else the rule has no effect; None: no condition
-    :ivar grows: the parts are reported while the file is still written
-    :ivar trial: why the real split runs, though its files could be parts: its declaration is not trusted. None:
-        trusted, or the program itself says where it cuts
+    :ivar real: why everything is as without the rule. None: the files can be parts, or are read ahead where jobs read
+        parts themselves
+    :ivar form: how it is known where the parts begin
+    :ivar condition: must hold when the split runs, or everything is as without the rule. None: no condition
+    :ivar grows: whether the parts are said while the file is still written
+    :ivar trial: why the program runs though its files could be parts: the declared cuts are not trusted. None: the cuts
+        are trusted, or the program says its parts
     """
 
     step: str
@@ -47,7 +50,7 @@ class Partition(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The output or input that the rule is about, for people."""
+        """The name of the output or the input of the rule, for people."""
         return port_path(self.step, self.of if self.port is None else self.port)
 
     @property
@@ -62,25 +65,43 @@ class Partition(Struct, frozen=True):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether no job writes its files."""
+        """Whether its files are not written."""
         return self.is_served and self.trial is None
+
+
+class CutRules:
+    """The meaning of declared cuts for the plan of a split. The feature `cuts` extends this class."""
+
+    def obstacle(self, output: Output, rule: SessionRule, routes: Routes) -> str | None:
+        """Why the program of a split has to run. None: the program need not run.
+
+        :param routes: all routes of the workflow, by step and output
+        """
+        return None
+
+    def may_grow(self, rule: SessionRule) -> bool:
+        """Whether the cuts in a file are known while the file is still written."""
+        return False
+
+    def trial(self, step: str, port: str) -> str | None:
+        """Why the cuts of an output are not trusted. None: the cuts are trusted, or none is declared."""
+        return None
 
 
 def plan_partitions(
     graph: IOGraph,
     rules: Mapping[str, Iterable[SessionRule]],
     streamed: Mapping[tuple[str, str], Delivery],
-    trials: Mapping[tuple[str, str], str] = MappingProxyType({}),
     shared: Collection[str | None] = (),
+    cuts: CutRules = CutRules(),  # noqa: B008
 ) -> tuple[Partition, ...]:
     """Decide which splits are virtual.
 
     :param rules: by step path
-    :param streamed: the inputs that are read while they are written, by step and port
-    :param trials: why a declared rule is not trusted, by step and output; rules that are missing here are trusted
-    :param shared: the deployments with a storage that other deployments see, too, as the user says; None: all have one
+    :param streamed: the delivery of each input that is read while it is written, by step and port
+    :param shared: the deployments with a storage that others see, too, as the user says. None in it: all deployments
     """
-    routes = _routes_by_output(graph)
+    routes = routes_by_output(graph)
     outputs = {(output.step, output.port): output for output in graph.outputs}
     found: list[Partition] = []
     for step, of_step in rules.items():
@@ -92,13 +113,17 @@ def plan_partitions(
                 continue
             output = outputs.get((step, rule.port))
             readers = routes.get((step, rule.port), ())
-            real = _obstacle(step, output, rule, readers, streamed, shared)
-            if real is None and output is not None and rule.form == "declared":
-                real = _declared_obstacle(output, rule, routes)
+            how = streamed.get((step, rule.of))
+            complete = how is not None and not (how is Delivery.STREAM and cuts.may_grow(rule))
+            real = obstacle(
+                step, output, readers, shared, f"{port_path(step, rule.of)} {_STREAMED}" if complete else None
+            )
+            if real is None and output is not None:
+                real = cuts.obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
-                real = f"a program says the parts of one output only, which is {other.name}"
-            trial = trials.get((step, rule.port)) if real is None else None
+                real = f"a program reports the parts of one output only: {other.name}"
+            trial = cuts.trial(step, rule.port) if real is None else None
             condition = _condition(readers) if real is None else None
             grows = real is None and (step, rule.of) in streamed
             if grows and not are_here(graph.steps[step].site):
@@ -107,40 +132,23 @@ def plan_partitions(
     return tuple(_without_parts_of_parts(found, routes))
 
 
-def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str, str]:
-    """Why the files of a File[] output have to be written, even if they are declared as parts of an input.
-
-    Outputs whose files could be parts are missing here.
-
-    :param shared: as of :func:`plan_partitions`
-    :return: by output, as /step/port
-    """
-    routes = _routes_by_output(graph)
-    found: dict[str, str] = {}
-    for output in graph.outputs:
-        if output.kind is OutputKind.FILES:
-            rule = SessionRule(port=output.port, of=output.port)
-            readers = routes.get((output.step, output.port), ())
-            why = _obstacle(output.step, output, rule, readers, {}, shared) or _used_beside(output, rule, routes)
-            if why is not None:
-                found[output.name] = why
-    return found
-
-
-def _routes_by_output(graph: IOGraph) -> dict[tuple[str, str], list[Route]]:
+def routes_by_output(graph: IOGraph) -> dict[tuple[str, str], list[Route]]:
     """All routes of files and of names, by step and output."""
     return grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
 
 
-def _obstacle(
+def obstacle(
     step: str,
     output: Output | None,
-    rule: SessionRule,
     routes: Collection[Route],
-    streamed: Mapping[tuple[str, str], Delivery],
     shared: Collection[str | None],
+    of_input: str | None = None,
 ) -> str | None:
-    """Why the real split runs; None: no obstacle. One sentence for the user."""
+    """Why the program of a split has to write its files, as one sentence. None: the files can be parts.
+
+    :param routes: of the output
+    :param of_input: why the input of the split cannot be read in parts. None: the input can
+    """
     if output is None:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if output.kind is not OutputKind.FILES:
@@ -148,23 +156,15 @@ def _obstacle(
     at_split = step, output.site
     if (reason := parts_obstacle(at_split, at_split, {None}) or output.part_obstacle) is not None:
         return reason
-    if (how := streamed.get((step, rule.of))) is not None and not _may_grow(rule, how):
-        return f"{port_path(step, rule.of)} is streamed: other cuts than declared ones of `every` need a complete file"
+    if of_input is not None:
+        return of_input
     if not routes:
-        return f"nobody reads {output.name}"
+        return f"no step reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
 
 
-def _may_grow(rule: SessionRule, how: Delivery) -> bool:
-    """Whether the cuts of a file are known while it is still written.
-
-    The cuts of a program with `chunk` depend on the content, and the beginnings of `parts` on the size.
-    """
-    return how is Delivery.STREAM and rule.form == "declared" and rule.every is not None
-
-
 def _condition(routes: Iterable[Route]) -> str | None:
-    """The condition that must hold where the readers of parts run; None: no condition."""
+    """The condition that must hold where the readers of parts run. None: no condition."""
     readers = [(route.output.site, route.consumer.site) for route in routes if _needs_bytes(route) and route.consumer]
     return next((found for pair in readers if (found := parts_condition(*pair)) is not None), None)
 
@@ -173,32 +173,8 @@ def _needs_bytes(route: Route) -> bool:
     return not any(hop.by_name for hop in route.hops)
 
 
-def _declared_obstacle(
-    output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
-) -> str | None:
-    """Why the program of a split has to run, though its cuts are declared; None: no obstacle."""
-    if (why := _used_beside(output, rule, routes)) is not None:
-        return why
-    name = name_of_part(rule)
-    if not any(matches(glob, name) for glob in output.globs):
-        return f"the glob of {output.name} does not find {name}, as `names` has it"
-    return None
-
-
-def _used_beside(output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]) -> str | None:
-    for step, port in routes:
-        if step == output.step and port not in (output.port, rule.count):
-            return f"{port_path(step, port)} is used, too: its program alone makes it"
-    return None
-
-
-def name_of_part(rule: SessionRule, number: int = 0) -> str:
-    """The name of a declared part; numbers are from 0."""
-    return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
-
-
 def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:
-    """Why no part is read ahead for jobs that select their own part; None: no obstacle."""
+    """Why nothing is read ahead for jobs that select their own part. None: the parts are read ahead."""
     if step not in graph.steps:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if (step, of) in streamed:
@@ -228,7 +204,7 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
 def _without_parts_of_parts(
     partitions: Sequence[Partition], routes: Mapping[tuple[str, str], Sequence[Route]]
 ) -> Iterator[Partition]:
-    """Turn off parts of parts. A part is there only as long as the job that reads it, so it cannot be split in turn."""
+    """Leave out the parts of parts: a part ends with its reader, and is no file for others."""
 
     def settled(partition: Partition) -> Partition:
         sources = [other for other in partitions if partition.real is None and feeds(other, partition)]

@@ -21,24 +21,24 @@ from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     """A way from an output to an input, as far as it is known before a run."""
 
-    output: Annotated[str, Meta(description="as /step/port")]
-    input: Annotated[str, Meta(description="as /step/port")]
+    output: Annotated[str, Meta(description="an output, as /step/port")]
+    input: Annotated[str, Meta(description="an input, as /step/port")]
     kind: OutputKind
-    standard_output: Annotated[
-        bool, Meta(description="the output is what the command writes to its standard output")
+    standard_output: Annotated[bool, Meta(description="the output is the standard output of the command")] = False
+    through: Annotated[tuple[HopKind, ...], Meta(description="the hops between both")] = ()
+    delivery: Annotated[Delivery, Meta(description="the delivery in this run")]
+    by_element: Annotated[
+        bool, Meta(description="with a commit rule, a list is delivered to a scatter element by element")
     ] = False
-    through: Annotated[tuple[HopKind, ...], Meta(description="what lies between")] = ()
-    delivery: Annotated[Delivery, Meta(description="how it is delivered in this run")]
-    by_element: Annotated[bool, Meta(description="with a commit rule a list goes to a scatter element by element")] = (
-        False
-    )
-    not_at_commit: Annotated[str | None, Meta(description="why it cannot be delivered before its job ends, if so")] = (
+    not_at_commit: Annotated[
+        str | None, Meta(description="why the output cannot be delivered before its job ends, if so")
+    ] = None
+    not_at_gate: Annotated[str | None, Meta(description="why the reader cannot start with the producer, if so")] = None
+    not_streamed: Annotated[str | None, Meta(description="why the output cannot be read before its commit, if so")] = (
         None
     )
-    not_at_gate: Annotated[str | None, Meta(description="why its reader cannot start with its producer, if so")] = None
-    not_streamed: Annotated[str | None, Meta(description="why it cannot be read before its commit, if so")] = None
     not_parts: Annotated[
-        str | None, Meta(description="why its files, if they are parts of an input, have to be written")
+        str | None, Meta(description="why the files must be written if they are parts of an input")
     ] = None
 
 

@@ -24,8 +24,8 @@ _REQUIRED = rf"required(?:\(\s*(?:{_STRATEGY}|(?:{_STRATEGY}\s*,\s*)?{_NUMBER})\
 PATTERN = f"^(?:{_NUMBER}|{_AUTO}|{_REQUIRED})$"
 STREAM_PATTERN = f"^{_REQUIRED}$"
 _REQUIRED_ALLOWED = (
-    "required, or required(strategy,tolerance), each of which may be left out: direct, up-only or adaptive, "
-    "and a number of at least 1"
+    "required, or required(strategy,tolerance) with one or both of: direct, up-only or adaptive, and a number of at "
+    "least 1"
 )
 ALLOWED = (
     f"a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; {_REQUIRED_ALLOWED}"

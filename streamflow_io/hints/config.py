@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from streamflow_io.features import runtimes
+from streamflow_io.features import missing, runtimes
 from streamflow_io.grouping import grouped
 from streamflow_io.wording import shortened
 
@@ -51,7 +51,7 @@ def _runtime(value: object) -> object:
         return value
     message = f"{shortened(repr(value))} is not allowed"
     if value in _FEATURES:
-        message = f"the feature {value!r} is not in this installation: streamflow_io/features/{value} is missing"
+        message = missing(str(value)) or message
     raise mistake(message, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
 
 
@@ -69,28 +69,31 @@ class StorageConfig(Model):
 
     name: Text = Field(description="the name that hints use")
     deployment: Text | None = Field(
-        None, description="a deployment of the StreamFlow file, also as the host of containers (default: all)"
+        None, description="the deployment with this storage, also as the host of containers (default: all deployments)"
     )
-    path: Text = Field(description="an absolute path: what lies below is on this storage")
+    path: Text = Field(description="an absolute path: all files below the path are on this storage")
     scope: Literal["shared", "node"] = Field(
-        "shared", description="shared (default): one for all locations; node: one per node"
+        "shared", description="shared (default): one storage for all locations; node: one storage per node"
     )
     write: BandwidthOf | None = Field(
         None, description="write bandwidth: a number of MB/s above 0, up to 10^12, without a unit"
     )
     read: BandwidthOf | None = Field(
         None,
-        description="read bandwidth: a number of MB/s above 0, up to 10^12, without a unit (one alone holds for both)",
+        description="read bandwidth: a number of MB/s above 0, up to 10^12, without a unit. If only one of "
+        "`read` and `write` is given, that one holds for both",
     )
 
     readers: ReadersOf | None = Field(
-        None, description="how many chunks read sessions read at the same time: a whole number, 1 to 64 (default: 4)"
+        None,
+        description="the number of chunks that read sessions read at the same time: a whole number, 1 to 64 "
+        "(default: 4)",
     )
 
     share: Text | None = Field(
         None,
-        description="with whose runs its bandwidth is shared: mine (default), all of this user; off; or an absolute "
-        "directory that `streamflow-io storage share` has made. With `scope: node` it is off",
+        description="the runs that share the bandwidth: mine (default), all runs of this user; off, no other "
+        "run; or an absolute directory that `streamflow-io storage share` has made. Always off with `scope: node`",
     )
 
     @field_validator("path", mode="after")
@@ -131,7 +134,9 @@ class StorageConfig(Model):
         return limit if limit is not None else given[0]
 
 
-_ANNOTATIONS = "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
+_ANNOTATIONS = (
+    "the path of an annotations file, relative to the StreamFlow file; or a path for each workflow, by its name"
+)
 
 
 AnnotationsOf = Annotated[Text | Annotated[dict[str, Text], Field(min_length=1)], _one_mistake(_ANNOTATIONS)]
@@ -147,64 +152,72 @@ class SchedulerConfig(Model):
         alias="ioExecutors",
         ge=1,
         le=MOST,
-        description="a whole number from 1, below 10^9: most I/O tasks at once on one location (default: 4 x cores)",
+        description="a whole number from 1, below 10^9: the most I/O tasks at once on one location (default: 4 x "
+        "cores)",
     )
     oversubscribe: Literal["idle", "gangs", "never"] = Field(
         "idle",
-        description="idle (default): streaming consumers may exceed the cores, and cores of jobs that wait are lent; "
-        "gangs: streaming consumers only; never",
+        description="idle (default): streaming consumers may exceed the cores, and other jobs may use the cores "
+        "of waiting jobs; gangs: only streaming consumers may exceed the cores; never: no job may",
     )
     streaming: Literal["hints", "auto"] = Field(
         "hints",
-        description="hints (default): what hints and `streamable` say; auto: also what was proven on your own data",
+        description="hints (default): inputs stream as hints and `streamable` declare; auto: inputs that were "
+        "proven on your own data stream, too",
     )
     rehearse: Literal["idle", "wait", "never"] = Field(
         "idle",
-        description="idle (default): tools run once more on idle cores, to compare what they make of a declared stream "
-        "with what they make of the file, and with `streaming: auto` to prove what streams; wait: the run waits for "
-        "that at its end; never",
+        description="idle (default): tools run once more on idle cores, and the outputs are compared. The "
+        "comparison verifies declared streams, and with `streaming: auto` proves other inputs. wait: the run also "
+        "waits at its end for these trials; never: no tool runs once more",
     )
     declarations: Literal["recover", "strict"] = Field(
         "recover",
-        description="what happens when a job fails with a stream that is declared `streamable`: recover (default): it "
-        "runs again with the complete file, and later runs do not stream that input; strict: it has failed",
+        description="the reaction to a job that fails with an input declared `streamable`: recover (default): "
+        "the job runs again with the complete file, and later runs do not stream that input; strict: the job has "
+        "failed",
     )
-    learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
+    learned: Text | None = Field(
+        None, description="the file with learned facts (default: `learned.db` in your data directory)"
+    )
     limits: StrictBool = Field(
         True,
-        description="true (default); false: what is limited by `limited`, `required` or `streamBW` is measured only",
+        description="true (default): `limited`, `required` and `streamBW` limit how fast data moves; false: they "
+        "only measure",
     )
     runtime: Runtime = Field("embedded", description="embedded (default), capio or off")
     containers: Literal["on", "off"] = Field(
-        "on", description="on (default); off: steps in containers run as with plain StreamFlow"
+        "on", description="on (default): steps in containers stream, too; off: they run as with plain StreamFlow"
     )
     observe: StrictBool = Field(
-        False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
+        False,
+        description="true: the run records how each job uses its files, for `streamflow-io suggest`; false (default)",
     )
     progress: StrictBool = Field(
         False,
-        description="true: the state of the run is shown below its log, each second on a terminal, else each 30 s in a "
+        description="true: the log shows the state of the run, each second on a terminal, else each 30 s in a "
         "line (default: false)",
     )
     tls: StrictBool = Field(
-        False, description="true: byte streams between SSH hosts are encrypted, by TLS 1.3; false (default)"
+        False, description="true: byte streams between SSH hosts are encrypted by TLS 1.3; false (default)"
     )
     verify: Literal["full", "samples"] = Field(
         "full",
-        description="full (default): all streamed bytes are compared with the file at its commit; samples: some",
+        description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
+        "of them are",
     )
     session_window: StrictInt | None = Field(
         None,
         alias="sessionWindow",
         ge=1,
         le=MOST,
-        description="a whole number of MB from 1, below 10^9: most that a read session has read ahead "
-        "(default: a quarter of the free memory, at most 2048, at most half of the cgroup's limit)",
+        description="a whole number of MB from 1, below 10^9: the most that a read session reads ahead. The "
+        "default is a quarter of the free memory, at most 2048, and at most half of the cgroup's limit",
     )
     retry_delay: StrictInt | None = Field(
         None,
         le=MOST,
-        description="as with StreamFlow's default scheduler: seconds, below 10^9, between attempts to schedule a job",
+        description="seconds, below 10^9, between attempts to schedule a job, as in StreamFlow's default scheduler",
     )
 
     @field_validator("storages", mode="after")

@@ -101,11 +101,12 @@ class StorageBandwidth(Model):
     )
     direction: Direction = Field("write", description="read, write (default) or both")
     within: _Within | None = Field(
-        None, description="with `storageBW: required`: seconds after which somebody waits (default: learned)"
+        None, description="with `storageBW: required`: seconds until a job needs the data (default: learned)"
     )
     limited: StrictBool | None = Field(
         None,
-        description="true: an I/O task is paused when it moves data faster (default: true with `required`, else false)",
+        description="true: an I/O task is paused when it moves data faster than its storageBW (default: true "
+        "with `required`, else false)",
     )
 
     @field_validator("within", mode="after")
@@ -121,7 +122,7 @@ class StorageBandwidth(Model):
     def _limited_to_what_is_known(cls, limited: bool | None, info: ValidationInfo) -> bool | None:
         if limited and isinstance(info.data.get("storage_bw"), bandwidth.AutoConstraint):
             raise mistake(
-                "the limit would decide what is learned", "`limited: true` with a number, or `required`, in storageBW"
+                "the limit would change the learned value", "`limited: true` with a number, or `required`, in storageBW"
             )
         return limited
 
@@ -146,7 +147,7 @@ class StreamingRule(Model):
 
     port: PortName = Field(description="an output of the step, of type File, File[], Directory or stdout")
     files: tuple[Text, ...] = Field(
-        (), min_length=1, description="globs: the rule holds for these entries of a Directory or File[] only"
+        (), min_length=1, description="globs: the rule holds only for these entries of a Directory or File[]"
     )
     committed: CommitRuleText = Field(
         CommitRule(), description=f"when a file is complete: {commit.ALLOWED} (default: on_termination)"
@@ -155,17 +156,20 @@ class StreamingRule(Model):
         (),
         alias="fileDeps",
         validate_default=True,
-        description="with on_file: outputs of the step, or globs; when all are committed, this one is",
+        description="with on_file: outputs of the step, or globs; the file is committed when all of these are",
     )
     n_files: StrictInt | None = Field(
         None,
         alias="nFiles",
         validate_default=True,
-        description="with on_n_files: a whole number from 1, of committed entries of a Directory or File[]",
+        description="with on_n_files: a whole number from 1; the Directory or File[] is complete with this many "
+        "committed entries",
         json_schema_extra={"minimum": 1, "maximum": MOST},
     )
     mode: FiringRule = Field(
-        "update", description="update (default): readable once committed; no_update: readable as written"
+        "update",
+        description="update (default): data can be read after their commit; no_update: data can be read during "
+        "the write",
     )
     start: Start = Field(
         default_factory=lambda data: "producer" if data.get("mode") == "no_update" else "commit",
@@ -175,12 +179,13 @@ class StreamingRule(Model):
         None,
         alias="streamBW",
         description=(
-            "with mode no_update: MB/s (10^6 bytes per second) to each reader, at most; or `required`, or "
-            "required(strategy,tolerance): what it needs to have each burst before the next (default: no limit)"
+            "with mode no_update: at most this many MB/s (10^6 bytes per second) to each reader (default: no limit). "
+            "`required`, or required(strategy,tolerance): as fast as each burst must arrive before the next one"
         ),
     )
     permanent: StrictBool | None = Field(
-        None, description="true or false: kept after the run (default: workflow outputs yes, others no)"
+        None,
+        description="true or false: the files are kept after the run (default: true for workflow outputs, else false)",
     )
     home_node: StepPath | None = Field(
         None, alias="homeNode", description="for CAPIO: the path of the step whose node holds the data"
@@ -239,16 +244,21 @@ HINT_CLASSES: dict[str, type[Hint]] = {cls.__name__: cls for cls in (IOTask, Sto
 class ProvenInput(Model):
     """An input that was proven to stream, of a tool with some options. Made by `streamflow-io learned export`."""
 
-    input: StepPath = Field(description="as /step/port")
-    read: Literal["net", "pipe"] = Field(description="how the tool may get the stream")
-    first: int | None = Field(None, gt=0, description="so many first bytes of a file have proven that; none: all did")
+    input: StepPath = Field(description="an input, as /step/port")
+    read: Literal["net", "pipe"] = Field(
+        description="net: the tool reads the stream as a file, and calls that need more wait for the complete "
+        "file; pipe: as a pipe"
+    )
+    first: int | None = Field(
+        None, gt=0, description="the number of first bytes of a file that were tried; none: the whole file was tried"
+    )
     extents: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = Field(
         min_length=1,
-        description="for each file: so many bytes of it were read as a stream, of so many in all; "
-        "what is proven holds for no larger files, but with 64 MiB for any",
+        description="for each file: the bytes that were read as a stream, and the size of the file. The proof "
+        "holds for files of that size at most; a proof with 64 MiB holds for all files",
     )
-    tool: Digest = Field(description="for which tool that holds")
-    options: Digest = Field(description="with which values of its inputs")
+    tool: Digest = Field(description="the digest of the tool")
+    options: Digest = Field(description="the digest of the values of the tool's inputs")
 
 
 class AnnotationsFile(Model):
@@ -258,9 +268,10 @@ class AnnotationsFile(Model):
         default_factory=dict, description="hints by StreamFlow step path, as in /chromosome/individuals"
     )
     streamable: tuple[StepPath, ...] = Field(
-        (), description="inputs and outputs, as /step/port, that are read or written front to back"
+        (), description="inputs and outputs, as /step/port: tools read or write them once, front to back"
     )
     proven: tuple[ProvenInput, ...] = Field(
         (),
-        description="what others have proven to stream, for `streaming: auto`: from `streamflow-io learned export`",
+        description="inputs that other runs have proven to stream, for `streaming: auto`; `streamflow-io learned "
+        "export` writes them",
     )

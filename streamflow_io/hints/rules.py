@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
+from streamflow_io.features import missing
 from streamflow_io.messages import Code, coded
 
 from .bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
@@ -46,7 +47,10 @@ def check_sessions(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintEr
         if (key := key_of(rule.value)) in known:
             yield rule.error(f"a second rule for {key[1]!r}", "one rule for each output, or input", key[0])
         known.add(key)
-        yield from _check_names(rule, heirs)
+        if rule.value.form == "declared" and (why := missing("cuts")) is not None:
+            yield rule.error(why, "no records: the program of the step says the parts", "records")
+        else:
+            yield from _check_names(rule, heirs)
 
 
 def check_partitions(step: StepAnnotations) -> Iterator[HintError]:

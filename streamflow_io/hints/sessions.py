@@ -23,7 +23,7 @@ Form = Literal["said", "declared", "selected"]
 
 _CUTS = ("parts", "every", "chunk")
 _NAMED = ("csv", "fasta", "fastq", "lines", "sam", "vcf")
-_RECORDS = f"bytes, {', '.join(_NAMED)}, bgzf: before one of these but bytes, or header and record"
+_RECORDS = f"bytes, {', '.join(_NAMED)}; bgzf: before one of these except bytes; or header and record"
 _SEVERAL_LINES = frozenset({"fastq"})
 _ONE_NUMBER = re.compile(r"[^%/]*%(?:0?[1-9][0-9]?)?d[^%/]*")
 _PATTERN_OF_NAMES = r"^[^%/]*%(0?[1-9][0-9]?)?d[^%/]*$"
@@ -44,7 +44,7 @@ class _OneField(Model):
 class RecordHeader(_OneField):
     """The end of a file's header, which each part has: one of the fields."""
 
-    prefix: Text | None = Field(None, description="the header is all lines at the beginning that begin with this text")
+    prefix: Text | None = Field(None, description="the header is all lines at the beginning that start with this text")
     lines: Positive | None = Field(None, description="the header is this many lines")
     bytes: Positive | None = Field(None, description="the header is this many bytes")
 
@@ -60,8 +60,10 @@ class RecordEnd(_OneField):
 class RecordFormat(Model):
     """The content of a file: perhaps a header, and records."""
 
-    header: RecordHeader | None = Field(None, description="one of prefix, lines, bytes: what each part begins with")
-    record: RecordEnd = Field(description="one of lines, begin, bytes: where a record ends")
+    header: RecordHeader | None = Field(
+        None, description="one of prefix, lines, bytes: the header, with which each part begins"
+    )
+    record: RecordEnd = Field(description="one of lines, begin, bytes: the end of a record")
 
 
 def _record_name(name: str) -> str:
@@ -133,24 +135,25 @@ class SessionRule(Model):
 
     model_config = ConfigDict(json_schema_extra=_SCHEMA)
 
-    port: PortName | None = Field(None, description="an output of type File[]: its elements are parts of `of`")
+    port: PortName | None = Field(None, description="an output of type File[]: the elements are parts of `of`")
     of: InputName = Field(description="an input of type File")
     part: InputName | None = Field(
-        None, description="without port: the input that says which part a job reads, KofN, or a number with parts"
+        None, description="without port: the input with the part that a job reads, as KofN, or as a number with parts"
     )
-    records: Records | None = Field(None, description=f"what the file is made of: {_RECORDS}")
+    records: Records | None = Field(None, description=f"the format of the records: {_RECORDS}")
     parts: Parts | None = Field(
-        None, description="this many parts of equal bytes: a whole number from 1, or the name of an input of type int"
+        None,
+        description="the number of parts, with equal bytes: a whole number from 1, or the name of an input of type int",
     )
-    every: Positive | None = Field(None, description="this many records in each part: a whole number from 1")
+    every: Positive | None = Field(None, description="the number of records in each part: a whole number from 1")
     chunk: Positive | None = Field(
-        None, description="at most this many MiB of whole records in each part: a whole number from 1"
+        None, description="the most MiB of whole records in each part: a whole number from 1"
     )
     names: Names | None = Field(None, description="the name of a part, with one %d for its number")
     first: Annotated[StrictInt, Field(ge=0, le=MOST)] | None = Field(
         None, description="the number of the first part: a whole number from 0 (default: 1)"
     )
-    count: PortName | None = Field(None, description="an output of type int: how many records there are")
+    count: PortName | None = Field(None, description="an output of type int: the number of records")
 
     @property
     def form(self) -> Form:
@@ -170,7 +173,7 @@ class SessionRule(Model):
         cuts = [name for name in _CUTS if name in given]
         if self.form == "selected":
             if alone := next((name for name in ("every", "chunk", *_OF_CUTS) if name in given), None):
-                yield mistake(f"{alone} without port", "of, part, records, parts, where the jobs select their own part")
+                yield mistake(f"{alone} without port", "of, part, records and parts, if the jobs select their own part")
             if self.part is None and (alone := next((n for n in ("records", "parts") if n in given), None)):
                 yield mistake(f"{alone} without port and part", "port, an output; or part, the input that says which")
         elif self.part is not None:

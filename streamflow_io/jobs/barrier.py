@@ -21,8 +21,8 @@ class RewrittenError(Exception):
 
     def __init__(self, job: str | None, how: str | None) -> None:
         super().__init__(
-            f"of job {job}, from which it reads, {how}: that output is not written front to back, take `streamable`, "
-            "or `mode: no_update`, off it"
+            f"job {job} has not written its output front to back: {how}. Remove `streamable`, or `mode: "
+            "no_update`, from that output"
         )
         self.job = job
         self.how = how

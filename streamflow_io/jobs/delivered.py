@@ -194,7 +194,7 @@ class DeliveredOutput:
     def wrong_part(self, how: str) -> Fail:
         """The failure for a part that differs from the one that other jobs have."""
         rule = f"{{port: {self.output.port}, of: {self.output.of}}}"
-        return Fail(f"{how}; others have it already, by the rule {rule} of `sfio:ReadSession`")
+        return Fail(f"{how}; other jobs have the part already, by the rule {rule} of `sfio:ReadSession`")
 
     def to_keep(self, committed: Collection[str]) -> list[str]:
         """The committed files of a failed attempt whose checksums are still wanted; none if nothing streams."""
@@ -283,7 +283,7 @@ class DeliveredOutput:
         if listed is not None and (more := sorted({item.path for item in final.items} - listed)):
             yield Fail(
                 f"the output `{self.output.port}` was committed by `{self.output.rule.committed}` with {len(listed)} "
-                f"files, which others have, but {len(more)} more are there at the end: {_some(more)}"
+                f"files, which other jobs have, but {len(more)} more are there at the end: {_some(more)}"
             )
 
     def told_changes(self) -> Iterator[Warn | Fail]:
@@ -303,7 +303,9 @@ class DeliveredOutput:
         for path in sorted(self.closed_again - self.changed.keys()):
             rule = self.output.rule_for(path)
             if rule is not None and rule.committed.kind == "on_close":
-                again = "and closed again afterwards, unchanged: if it is written in N goes, say `on_close:N`"
+                again = (
+                    "and closed again afterwards, unchanged: if the tool closes the file N times, write `on_close:N`"
+                )
                 yield Warn(f"{self._by_rule(path)}, {again}")
 
     def _broken(self, path: str, how: Literal["written", "removed"]) -> Fail:
@@ -318,7 +320,7 @@ class DeliveredOutput:
         return f"{path} of the output `{self.output.port}` was committed by `{rule.committed}`"
 
     def _cannot_compare(self, reason: str) -> Warn:
-        said = f"the output `{self.output.port}` was committed, and whether it was changed afterwards cannot be told"
+        said = f"the output `{self.output.port}` was committed, and no later change can be seen"
         return Warn(f"{said} from its content: {reason}")
 
 

@@ -45,6 +45,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_lists import list_with_parts
 from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
+from streamflow_io.runtime.wire import part_of
 
 from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
 from .delivered import Fail, Item, Value, Warn
@@ -347,7 +348,7 @@ class Deliverer:
         assert self._attempt.node_job is not None, "only a job under a node runtime says parts"
         run = str(self._attempt.node_job.runtime.directory)
         said_by = SaidBy(self._job.name, run, said.job, said.number)
-        return PartToken(value, said.part, port, said_by, self._tag)
+        return PartToken(value, part_of(said), port, said_by, self._tag)
 
     async def _process(self, source: DeliverySource) -> Token:
         """Return the token of one file, or of a whole output, made as StreamFlow makes it at the end of the job."""

@@ -89,8 +89,7 @@ class EarlyRecords:
         inputs = {token.value["path"]: name for name, token in read}
         streams = {
             stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
-            for stream in spec.inputs
-            if isinstance(stream, InputStream)
+            for stream in spec.streams
         }
         held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
         job.keep(_Early(str(job.job.output_directory), streams, held))

@@ -15,6 +15,7 @@ from streamflow_io.adapters.tokens import parts_of
 from streamflow_io.messages import Code, coded, is_about
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.wire import has_opened_again, is_from_outside
 
 from .barrier import OutgrownError, Producers, RewrittenError
 from .replacing import check_replaced
@@ -68,14 +69,14 @@ async def exit_of(
         exit_event = await exiting
     except asyncio.TimeoutError:
         raise JobFailedError(
-            f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around "
-            "it, or its node has failed",
+            f"FAILED Job {job.name}: its command has ended without an exit code: the command was killed "
+            "together with sfio-node, or its node has failed",
             is_from_outside=True,
         ) from None
     if exit_event is None:
         _check_producers(producers)  # a producer may have failed while this job was in the queue
         said = str(output.value or "").strip()
-        why = said or "its command has not come to run"
+        why = said or "its command did not start"
         raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{why}", is_from_outside=True)
     return exit_event
 
@@ -127,12 +128,12 @@ async def check_exit(
         # A program that has replaced its stream could also replace the file that another attempt would read.
         raise UnrecoverableWorkflowException(f"FAILED Job {job.name}: {exit_event.message}")
     if exit_event.message is not None:
-        is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
-        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside)
+        is_foreign = is_from_outside(exit_event) and not has_opened_again(exit_event)
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_foreign)
     if output.status is not Status.COMPLETED or not exit_event.success:
         hint = _of_streams(streams) if exit_event.reason == "exited" else ""
         said = f"{_why(exit_event, output)}{hint}"
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", exit_event.is_from_outside)
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", is_from_outside(exit_event))
 
 
 def _check_producers(producers: Producers) -> None:
@@ -150,18 +151,18 @@ def _of_streams(streams: Sequence[str]) -> str:
     several = len(streams) > 1
     names = ", ".join(f"`{name}`" for name in streams)
     what = f"inputs {names} were byte streams" if several else f"input {names} was a byte stream"
-    told = f"({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
+    told = f"({what}, read once and front to back: if the command needs a file, remove `streamable` from the input)"
     return f"\n\t{coded(told, Code.WAS_A_STREAM)}"
 
 
 def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
     """The text that a failed command has printed, and how it ended. Many print nothing, or print into an output."""
     if exit_event.reason == "lost":
-        how = "sfio-node exec, which ran it, was killed"
+        how = "sfio-node exec, which ran the command, was killed"
     elif exit_event.signal is not None:
         how = f"ended by signal {exit_event.signal}, {signal.strsignal(exit_event.signal)}"
     elif exit_event.reason == "cancelled":
-        how = "somebody has cancelled it"
+        how = "the command was cancelled"
     else:
         how = f"exit code {exit_event.code}"
     said = str(output.value or "").strip()

@@ -37,10 +37,10 @@ from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
-from streamflow_io.parts.splitting import Split, Splitting
-from streamflow_io.records.learned.verdicts import RememberedVerdicts
+from streamflow_io.parts.splitting import Cuts, Split
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.protocol import ExitEvent, JobSpec, readable
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec
+from streamflow_io.runtime.values import readable
 
 from .awaited_streams import AwaitedStreams
 from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
@@ -106,7 +106,6 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
-    verdicts: RememberedVerdicts
 
     @property
     def bandwidth(self) -> StreamBandwidth: ...
@@ -114,6 +113,8 @@ class StreamingRun(Protocol):
     def proofs(self) -> StreamProofs: ...
     @property
     def part_ways(self) -> PartWays: ...
+    @property
+    def cuts(self) -> Cuts: ...
     @property
     def sessions(self) -> SplitReader: ...
 
@@ -144,7 +145,7 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
-        self._splitting = Splitting(run, step, job)
+        self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
         self._writes = LearnedWrites(run.proofs.streams, job.name)
 
@@ -176,7 +177,7 @@ class Execution:
                 except ReplacedError as error:
                     await self._take_replacements(error)
                 except GaveWayError:
-                    logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
+                    logger.info(f"Job {self._job.name} gives up its node until the jobs from which it reads have nodes")
                 except ProducerFailedError as error:
                     raise UnrecoverableWorkflowException(
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
@@ -206,18 +207,18 @@ class Execution:
         if self._reads_what_is_final:
             raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
         self._reads_what_is_final = True
-        again = f"Job {self._job.name} starts again when what it reads is final: {error}"
+        again = f"Job {self._job.name} starts again when its input is final: {error}"
         logger.warning(coded(again, Code.REWRITTEN))
-        reason = coded(f"who had read it has started again: {error.how or 'it was changed'}", Code.REWRITTEN)
+        reason = coded(f"the reader has started again: {error.how or 'the file was changed'}", Code.REWRITTEN)
         for source in (token.source for token in self._streams if token.source.job == error.job):
             self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
     async def _take_replacements(self, error: ReplacedError) -> None:
         if not await self._learned.replaced(error):
-            again = f"Job {self._job.name} starts again with what it reads in the end: {error}"
+            again = f"Job {self._job.name} starts again with the final output: {error}"
             logger.warning(coded(again, Code.REPLACED))
             source = error.token.source
-            reason = coded(f"who had read it has started again: it {error.how}", Code.REPLACED)
+            reason = coded(f"the reader has started again: the output {error.how}", Code.REPLACED)
             self._run.reach.fell_back(self._state, (source.job, source.port), reason)
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
@@ -227,7 +228,7 @@ class Execution:
         policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
         if not policy.take():
             raise UnrecoverableWorkflowException(str(error)) from None
-        logger.warning(f"{error}\nIt is tried again in place, with the jobs that read from it")
+        logger.warning(f"{error}\nThe job is tried again in place, with the jobs that read from it")
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
@@ -238,7 +239,7 @@ class Execution:
         producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
         if self._lost_a_producer:
             self._lost_a_producer = False
-            logger.info(f"Job {self._job.name} starts again: a job it reads from has failed, and is tried again")
+            logger.info(f"Job {self._job.name} starts again: a job from which it reads has failed, and is tried again")
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
         check_replaced(producers)
@@ -275,8 +276,8 @@ class Execution:
         if parts := parts_of(self._inputs):
             names = ", ".join(sorted({token.value["basename"] for _, token in parts}))
             raise UnrecoverableWorkflowException(
-                f"FAILED Job {self._job.name}: nobody has written {names}, and there is no node runtime where it runs, "
-                "which would give it the bytes"
+                f"FAILED Job {self._job.name}: no job has written {names}, and no node runtime at its "
+                "location delivers the bytes"
             )
         self._take(self._inputs)
         attempt = record.begin(PurePosixPath(self._job.output_directory))
@@ -285,7 +286,7 @@ class Execution:
         try:
             output = await self._command.execute(self._job)
             if output.status is not Status.COMPLETED:
-                said = str(output.value or "").strip() or "its command has failed and said nothing"
+                said = str(output.value or "").strip() or "its command has failed without a message"
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
             await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
             attempt.end(True)
@@ -341,7 +342,7 @@ class Execution:
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            await self._splitting.compare(split, runtime, tokens, globs)
+            await self._splitting.delivered(split, runtime, tokens, globs)
             if rehearsals is not None:
                 rehearsals.succeeded(self._job, tokens, exit_event)
             await self._learned.succeeded()
@@ -349,7 +350,7 @@ class Execution:
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
         except asyncio.TimeoutError as error:
-            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
+            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'the command does not end'}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.attempt_ended(self._job)
@@ -411,15 +412,18 @@ class Execution:
             )
             for name, (token, attempt) in read.items()
         )
-        spec = job_spec(self._step, self._job).model_copy(
+        spec = job_spec(self._step, self._job)
+        command = spec.command.model_copy(update={"directories": self._run.reach.made_for(self._state)})
+        spec = spec.model_copy(
             update={
+                "command": command,
                 "outputs": tuple(
                     self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
                     for output in watched
                 ),
-                "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
+                "streams": tuple(streams),
+                "parts": part_inputs(self._job.inputs, self._learned.parts(), link),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
-                "directories": self._run.reach.made_for(self._state),
             }
         )
         return split.asked(spec)

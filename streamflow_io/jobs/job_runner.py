@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import partial
 
 from msgspec import Struct
 from streamflow.core.deployment import Connector
@@ -15,9 +14,9 @@ from streamflow_io.adapters.connector import JobConnector, exit_event_of
 from streamflow_io.adapters.job_spec import job_spec
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.messages import Code, coded
-from streamflow_io.parts.seen_splits import look_for_splits
+from streamflow_io.parts.splitting import Cuts
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, ObservationSpec
 
 from .reach import Reach
 from .recorder import JobRecorder
@@ -46,10 +45,11 @@ class JobRunner:
     job that is only measured, and repeats that job if it fails; measuring never lets a job fail.
     """
 
-    def __init__(self, jobs: Jobs, reach: Reach, recorder: JobRecorder) -> None:
+    def __init__(self, jobs: Jobs, reach: Reach, recorder: JobRecorder, cuts: Cuts) -> None:
         self._jobs = jobs
         self._reach = reach
         self._recorder = recorder
+        self._cuts = cuts
 
     def connector(self, job: JobState, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
@@ -63,7 +63,7 @@ class JobRunner:
         told = running.told
         if running.following is None:
             queued = self._recorder.queued(job)
-            if told.limit or told.phases or told.cores or queued:
+            if told.limit or told.observation.writes or told.observation.cores or queued:
                 # The events tell the bursts of the job, its need of cores, and the end of its wait in a queue.
                 running.following = asyncio.create_task(self._follow(job, running.node_job))
         return JobConnector(inner, job.name, running.node_job, told, is_optional=True)
@@ -113,7 +113,7 @@ class JobRunner:
         """
         if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
             job.begin(node_job)
-            job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
+            job.keep(_Running(node_job, JobSpec(name=job.name, observation=ObservationSpec(io=True)), streams=False))
 
     def observe(self, job: JobState) -> None:
         """Record how a measured job uses its files, too."""
@@ -137,8 +137,7 @@ class JobRunner:
             if await self.exit(job, node_job) is not None and following is not None:
                 await following
                 if succeeded:
-                    found = partial(self._recorder.splits, job)
-                    await look_for_splits(node_job.runtime, self._recorder.possible_splits(job), found)
+                    await self._cuts.observed(job, node_job.runtime)
         except (asyncio.TimeoutError, NodeRuntimeError) as error:
             why = str(error) or "the node runtime does not answer"
             logger.warning(coded(f"Job {job.name} was not measured: {why}", Code.NOT_MEASURED))

@@ -7,6 +7,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.runtime.protocol import Event, WarningEvent
+from streamflow_io.runtime.wire import is_without_gate
 from streamflow_io.wording import counted
 
 
@@ -24,7 +25,7 @@ class JobWarnings(Listener):
         # The event names an input by the job and the port that write it.
         about = event.message if event.input is None else f"{get_job_step_name(event.input)}/{event.port}"
         # Where one job has no gate, other jobs have none: such a warning is for the run.
-        step = "" if event.is_without_gate else job.step
+        step = "" if is_without_gate(event) else job.step
         message, jobs = self._told.setdefault((step, about), (event.message, set()))
         if not jobs:
             logger.warning(f"Job {job.name}: {message}")
@@ -33,5 +34,5 @@ class JobWarnings(Listener):
     async def run_closed(self) -> None:
         for (step, _), (message, jobs) in self._told.items():
             if (more := len(jobs) - 1) and step:
-                logger.warning(f"{counted(more, 'more job')} of {step}, as one before: {message}")
+                logger.warning(f"{counted(more, 'more job')} of {step}, with the same warning: {message}")
         self._told.clear()

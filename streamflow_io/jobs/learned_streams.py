@@ -103,7 +103,7 @@ class LearnedStreams(Struct, frozen=True):
         known, how = self.proofs.of(key), _without_path(how, token.source.path)
         if was_closed:
             if known is None or known.closes:
-                logger.info(f"{name} is taken to be complete only when its job has ended: {how}")
+                logger.info(f"{name} counts as complete only when its job has ended: {how}")
                 await self.proofs.remember(Proof(key, step, time.time(), closes=0))
         elif known is None or not known.is_refused:
             logger.info(f"{name} is not streamed any more without a hint: {how}")
@@ -116,7 +116,7 @@ def not_as_declared(path: str, how: str) -> str:
     :param path: the input, as /step/port
     :param how: what its program does
     """
-    advice = f"Later runs do not stream it. Take `streamable` off {path}"
+    advice = f"Later runs do not stream this input. Remove `streamable` from {path}"
     return coded(f"{path} is declared `streamable`, but {how}. {advice}", Code.NOT_AS_DECLARED)
 
 
@@ -287,7 +287,9 @@ class LearnedReads:
                 self._learned.proofs.outgrown(self._keys[name])
                 bound, port = bound_of(self._extents[name]), port_path(self._step.name, name)
                 how = "" if bound is None else f" up to {size_text(bound)}"
-                logger.info(f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this is larger")
+                logger.info(
+                    f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this file is larger"
+                )
         self._as_files |= self.streams - self._declared
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
@@ -373,10 +375,10 @@ class LearnedReads:
         """Remember what the success of the job says about its streams."""
         step, proofs = self._step.name, self._learned.proofs
         for name in sorted(self._blamed):
-            reason = f"it fails with a stream, and not with the file: {self._why}"
+            reason = f"the tool fails with a stream, and not with the file: {self._why}"
             path, key = port_path(step, name), self._keys.get(name)
             if name not in self._declared:
-                logger.info(f"{path} is not read any more while it is written: {reason}")
+                logger.info(f"{path} is not streamed any more: {reason}")
             elif path not in self._learned.told:
                 self._learned.told.add(path)
                 logger.warning(not_as_declared(path, reason))

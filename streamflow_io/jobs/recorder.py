@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
 
-from msgspec import Struct, convert, field
+from msgspec import Struct, field
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.job_spec import observed
 from streamflow_io.adapters.jobs import JobState, Listener
-from streamflow_io.records.files import SplitRecord
-from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.records.job_files import Identity, JobFiles
 from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
@@ -26,6 +25,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.usage import JobUsage
+from streamflow_io.runtime.wire import with_observation
 
 from .early_records import EarlyRecords
 from .progress import Progress
@@ -152,7 +152,7 @@ class JobRecorder(Listener):
         self.queued(job)
         step = job.executed_by
         if not self._observes or step is None or job.hints is None:
-            return spec.model_copy(update={"measure": self.is_measured(job)})
+            return with_observation(spec, io=self.is_measured(job))
         if runtime.place is not None:
             self._places[location_node(job.location)] = runtime.place
         self._origins[self._path_on(job.location, job.job.output_directory)] = job.name
@@ -177,20 +177,6 @@ class JobRecorder(Listener):
             self._progress.waits(job, "gate" if event.waits else None)
         if (files := job.kept(JobFiles)) is not None:
             files.add(event)
-
-    def possible_splits(self, job: JobState) -> list[PossibleSplit]:
-        """The splits of its inputs that an observed job seems to have written."""
-        return [] if (files := job.kept(JobFiles)) is None else list(files.possible_splits())
-
-    def splits(self, job: JobState, split: PossibleSplit, rule: Mapping[str, object]) -> None:
-        """Record that a job has split a file.
-
-        :param rule: as `sfio-node propose` prints it
-        """
-        what = {"port": split.port, "of": split.of, "count": split.parts}
-        names = {"names": split.names.names, "first": split.names.first}
-        of = {"time": time.time(), "job": job.name, "step": job.step}
-        self._record(convert({**of, **what, **names, **rule}, SplitRecord))
 
     def ended(self, job: JobState) -> None:
         self._progress.job_ended(job)

@@ -27,8 +27,8 @@ class ReplacedError(Exception):
         source = token.source
         made = "nothing" if final.value is None else final.value["basename"]
         super().__init__(
-            f"job {source.job} has made {made} of its output `{source.port}`, from which it has "
-            f"read {source.path}: take `streamable` and rules off that output, or give it a glob that temporary "
+            f"the output `{source.port}` of job {source.job} is {made}, not {source.path}, which was "
+            "read. Remove `streamable` and rules from that output, or give it a glob that temporary "
             "names do not match"
         )
         self.token = token

@@ -5,126 +5,131 @@ from __future__ import annotations
 from .codes import Code
 from .explanation import Case, Explanation
 
-_AS_IT_SAYS = "As it says."
-_NOTHING = "Nothing to do: not in this version."
+_MESSAGE_SAYS = "The message says what to do."
+_NOT_YET = "Nothing to do: this version does not support streams there."
+_ONE_KIND = "Bind both steps to one of these kinds of places."
+_NOTHING = "Nothing to do."
+_ONE_LIST = "Use `dotproduct`, or scatter over one list."
 
 STREAMS = {
     Code.NOT_STREAMABLE: Explanation(
         "The input is not declared to be read as a stream",
-        "Bytes flow while they are written only if both ends allow it. A stream can be read once, front to back: "
-        "only you know whether the tool does that. Until you say so, the file is delivered by its commit rule.",
+        "Bytes flow during the write only if both ends allow streams. A stream can be read once, front to back. Only "
+        "you know whether the tool reads its input so. Until you declare that, the commit rule delivers the file.",
         (
             Case(
                 "the input X is not `streamable`",
-                "`streamable: true` on X, if its tool reads the input once, front to back. Else let the file be "
-                "delivered at its commit, or write `start: producer` without `mode: no_update`.",
+                "Write `streamable: true` on X if its tool reads the input once, front to back. If not, let the "
+                "commit deliver the file, or write `start: producer` without `mode: no_update`.",
             ),
         ),
         "guide.md#2-annotate",
     ),
     Code.LISTED: Explanation(
         "StreamFlow lists the Directory before the step starts",
-        "The listing of a Directory is known when the Directory is complete. With CWL v1.0 StreamFlow always lists it.",
+        "The listing of a Directory is known when the Directory is complete. With CWL v1.0 StreamFlow always lists a "
+        "Directory. The reader starts when the Directory is complete.",
         (
             Case(
                 "X is listed (loadListing; with CWL v1.0 always)",
-                "`loadListing: no_listing`, and `cwlVersion: v1.2`.",
+                "Write `loadListing: no_listing`, and `cwlVersion: v1.2`.",
             ),
         ),
     ),
     Code.WHOLE_FILE: Explanation(
         "Something needs the whole file before the step starts",
-        "Contents and secondary files are read, or looked for, by StreamFlow before the job is submitted.",
+        "StreamFlow reads the contents, or looks for the secondary files, before the job is submitted. The reader "
+        "starts when the file is complete.",
         (
-            Case("X has loadContents", "Take `loadContents` off, if `contents` is not used."),
-            Case("X has secondaryFiles", "Take `secondaryFiles` off, if they are not used."),
+            Case("X has loadContents", "Remove `loadContents` if no expression uses `contents`."),
+            Case("X has secondaryFiles", "Remove `secondaryFiles` if the tool does not use these files."),
         ),
     ),
     Code.EXPRESSION: Explanation(
-        "An expression looks at more of the file than its name",
-        "Of a file that is still written its name is known, but neither its size nor its contents. An expression "
-        "that uses `inputs` as a whole counts as one that looks at everything, and so does a function of "
-        "`expressionLib`.",
+        "An expression needs more of the file than its name",
+        "The name of a file is known before the file is complete. The size and the contents are not. An expression "
+        "that uses `inputs` as a whole, or a function of `expressionLib`, counts as one that needs everything.",
         (
             Case(
                 "X is used in the expression ..., which needs the whole file",
-                "Use only `path`, `basename`, `nameroot`, `nameext`, `location`, `dirname`, `format` of X, or of an "
-                "element `X[0]`, the `length` of a list, and `X == null`.",
+                "Use only `path`, `basename`, `nameroot`, `nameext`, `location`, `dirname` and `format` of X or of "
+                "an element `X[0]`. The `length` of a list and `X == null` are allowed, too.",
             ),
             Case(
                 "the format of X is an expression that needs the whole file",
-                "Let it use inputs, and of the file itself only the name.",
+                "Let the expression use other inputs, and only the name of X.",
             ),
             Case("`when` needs the whole file (...)", "Let `when` use only the name of the file."),
-            Case("S is an ExpressionTool", "Nothing to do: it reads its inputs in the driver."),
+            Case("S is an ExpressionTool", "Nothing to do: the driver reads the inputs of an ExpressionTool."),
         ),
     ),
     Code.KNOWN_AT_THE_END: Explanation(
-        "What the output is, is known only when the job has ended",
-        "A file can be delivered early if it is known, before the job ends, which one it is: by a `glob`, or as the "
-        "standard output.",
+        "The files of the output are known only when the job has ended",
+        "Early delivery needs the name of the file before the job ends. The name comes from a `glob`, or the file is "
+        "the standard output. Other outputs are delivered when their job has ended.",
         (
-            Case("X is computed by outputEval when the job has ended", "A `glob` alone."),
+            Case("X is computed by outputEval when the job has ended", "Use a `glob` without `outputEval`."),
             Case(
                 "X has secondaryFiles, which are complete only when the job has ended",
-                "Patterns, no expressions; for a `File[]` the rule `on_close`.",
+                "Write the secondary files as patterns, not as expressions. For a `File[]` use the rule `on_close`.",
             ),
-            Case("X has no glob", "Give it a `glob`."),
+            Case("X has no glob", "Give the output a `glob`."),
             Case("X is no File, File[] or Directory", "Nothing to do: only files are committed."),
-            Case("X is no File", "Take the files of the record apart, by a `valueFrom: $(self.field)` for each."),
-            Case("X may be missing at the end", "Make the field of the record a `File`, and no `File?`."),
-            Case("X is bound to another location in the StreamFlow file", "Drop the binding of the port."),
+            Case("X is no File", "Take each file out of the record by a `valueFrom: $(self.field)`."),
+            Case("X may be missing at the end", "Make the field of the record a `File`, not a `File?`."),
+            Case("X is bound to another location in the StreamFlow file", "Remove the binding of the port."),
         ),
     ),
     Code.NOT_JOINED: Explanation(
-        "The two steps run where neither sees the files of the other",
-        "Bytes flow on the driver's node, between SSH hosts, within one queue manager, between containers of one "
-        "host that share a directory or a network, and between pods that share a volume or a network. Between other "
-        "places a file goes when it is committed, as with plain StreamFlow.",
+        "Neither step sees the files of the other step",
+        "Bytes flow on the driver's node, between SSH hosts, and within one queue manager. Containers of one host need "
+        "a shared directory or network for streams. Pods need a shared volume or network. Between other places a file "
+        "is copied when it is committed, as with plain StreamFlow.",
         (
             Case(
                 "S runs on D, T on E: a stream needs both on the driver's node, both on SSH hosts, or both on one "
                 "queue manager",
-                "Bind both steps to one of these.",
+                _ONE_KIND,
             ),
             Case(
                 "S runs on D, T on E: the gate needs both on the driver's node, or both on one queue manager",
-                "On SSH hosts: `no_update` of a File, into a `streamable` input.",
+                "On SSH hosts, use `no_update` of a File into a `streamable` input.",
             ),
             Case(
                 "S runs on D or E: to stream, bind it to one kind of deployment, or to one queue manager",
-                _AS_IT_SAYS,
+                _MESSAGE_SAYS,
             ),
             Case(
                 "S runs in a container of A or B: to stream, bind it to one kind of deployment, or to containers of "
                 "one host",
-                _AS_IT_SAYS,
+                _MESSAGE_SAYS,
             ),
             Case(
-                "S runs in a container of A (docker), T in one of B (docker): they share no directory of their "
-                "host; give both a volume at their workdir",
-                "A `volume` (docker) or `bind` (singularity) with the same source, at the `workdir` of each. What "
-                "StreamFlow deploys for a DockerRequirement has one.",
+                "S runs in a container of A (docker), T in one of B (docker): they share no directory of their host; "
+                "give both a volume at their workdir",
+                "Give both a `volume` (docker) or `bind` (singularity) with the same source, at the `workdir` of "
+                "each. Containers that StreamFlow deploys for a DockerRequirement have one.",
             ),
             Case(
                 "S runs in a container of A (docker), T on the driver's node: they share no directory; give the "
                 "container the workdir of its host, as a volume at its own",
-                "As it says; that of the driver's node is below `TMPDIR` if it is not in the StreamFlow file.",
+                "The message says what to do. The `workdir` of the driver's node is in the StreamFlow file, or below "
+                "`TMPDIR`.",
             ),
             Case(
-                "S runs in a container of A (docker, on D), T in one of B (docker, on E): streams between "
-                "containers need one host",
+                "S runs in a container of A (docker, on D), T in one of B (docker, on E): streams between containers "
+                "need one host",
                 "Bind both steps to one host.",
             ),
             Case(
-                "S runs in a container of A (docker), T on D (ssh): a container streams with others of its host, "
-                "and with steps on that host",
-                "Bind both steps to one of these.",
+                "S runs in a container of A (docker), T on D (ssh): a container streams with others of its host, and "
+                "with steps on that host",
+                _ONE_KIND,
             ),
             Case(
                 "S runs on D (TYPE), T on E (TYPE): they share no volume; give both a PersistentVolumeClaim, or a "
                 "hostPath, at their workdir",
-                "As it says, or let these [pods](containers.md#kubernetes) have a network.",
+                "Give both a volume, as the message says, or give these [pods](containers.md#kubernetes) a network.",
             ),
             Case("S runs on D (TYPE), T on E: pods stream with pods only", "Bind both steps to pods."),
         ),
@@ -132,140 +137,149 @@ STREAMS = {
     ),
     Code.NOT_WATCHED: Explanation(
         "No node runtime can watch the jobs of the step",
-        "Early delivery needs `sfio-node` beside the job. Where it is not started, all is as with plain StreamFlow.",
+        "Early delivery needs `sfio-node` beside the job. Without `sfio-node` the step runs as with plain StreamFlow.",
         (
             Case(
-                "T runs on D (TYPE): only jobs of the driver's node, SSH hosts, queue managers, pods, and "
-                "containers on the first two stream yet",
-                _NOTHING,
+                "T runs on D (TYPE): only jobs of the driver's node, SSH hosts, queue managers, pods, and containers "
+                "on the first two stream yet",
+                _NOT_YET,
             ),
             Case(
                 "T takes N locations of D for each job: only jobs on one location stream yet",
-                "`locations: 1`, if it is no MPI program.",
+                "Write `locations: 1` if the tool is no MPI program.",
             ),
             Case(
                 "S runs in a container of A (docker): `containers: off`",
-                "Take `containers: off` out of the scheduler's config.",
+                "Remove `containers: off` from the scheduler's config.",
             ),
             Case(
                 "S has a dockerOutputDirectory, which a job shares with its next attempt",
-                "Take `dockerOutputDirectory` off: a job that is tried again would find there what has failed before.",
+                "Remove `dockerOutputDirectory`. With it, a second attempt of a job finds the files of the failed "
+                "attempt.",
             ),
         ),
         "containers.md",
     ),
     Code.WHOLE_LIST: Explanation(
-        "The list goes on as a whole, not element by element",
-        "Elements go on one by one only where a step scatters directly over the list, and where the place of each "
-        "element is known when it is committed.",
+        "The list is delivered as a whole, not element by element",
+        "Elements are delivered one by one only if a step scatters directly over the list. The place of each element "
+        "in the list must be known at its commit.",
         (
             Case(
                 "only a File, a Directory, or a File[] into a scatter, can be had before its commit; ...",
-                "Nothing to do: a whole list is delivered at commit.",
+                "Nothing to do: a whole list is delivered at its commit.",
             ),
             Case(
                 "a list is scattered as a whole here (S): linkMerge at T lies between the list and the scatter",
-                "Scatter directly over the output, not behind a `linkMerge`, a subworkflow or a default.",
+                "Scatter directly over the output, without a `linkMerge`, a subworkflow or a default between them.",
             ),
             Case(
                 "a list is scattered as a whole here (S): scatters are nested",
-                "Scatter directly over the output, not behind another scatter.",
+                "Scatter directly over the output, without another scatter around.",
             ),
             Case(
                 "...: T pairs them with those of another list, and their places are known at the end",
-                "Scatter over one list: in a `dotproduct` with another, the place of a file depends on the names of "
-                "all.",
+                "Scatter over one list. In a `dotproduct` of two lists, the place of a file depends on the names of "
+                "all files.",
             ),
-            Case("...: a flat_crossproduct made the list", "`dotproduct`, or one list, in the step before."),
+            Case(
+                "...: a flat_crossproduct made the list",
+                "Use `dotproduct`, or one list, in the step before.",
+            ),
             Case(
                 "its elements are in commit order and S pairs them with another list",
-                "Behind another scatter: scatter over one list, or `committed: on_termination`.",
+                "Scatter over one list, or write `committed: on_termination`.",
             ),
             Case(
                 "a list of records goes on as a whole (S)",
-                "Put the steps that make and read the record into a subworkflow, and scatter that.",
+                "Put the steps that make and read the record into a subworkflow, and scatter the subworkflow.",
             ),
-            Case("flat_crossproduct needs the whole list", "`dotproduct`, or one list."),
-            Case("nested_crossproduct needs the whole list", "`dotproduct`, or one list."),
+            Case("flat_crossproduct needs the whole list", _ONE_LIST),
+            Case("nested_crossproduct needs the whole list", _ONE_LIST),
         ),
         "how-it-works.md#lists-element-by-element",
     ),
     Code.VALUE_COMPUTED: Explanation(
-        "Something looks at the value on its way",
-        "`valueFrom` makes another value of it, and needs to know what the file is.",
+        "An expression uses the value between the two steps",
+        "`valueFrom` computes another value from the file, and needs to know the file. The reader starts when the file "
+        "is complete.",
         (
-            Case("valueFrom computes a new value from it (S)", "Take `valueFrom` off that input."),
+            Case("valueFrom computes a new value from it (S)", "Remove `valueFrom` from that input."),
             Case(
                 "its name, or whether it is there, decides something else",
-                "A `glob` that is no pattern, or an output that is not optional.",
+                "Use a `glob` without wildcards, and an output that is not optional.",
             ),
             Case(
                 "I is computed from it by valueFrom, which uses more than its name",
-                "Let that `valueFrom` use only `basename`, `nameroot`, `nameext`: a name comes with its file, "
-                "before the commit.",
+                "Let that `valueFrom` use only `basename`, `nameroot` and `nameext`. The name of a file is known "
+                "before its commit.",
             ),
         ),
     ),
     Code.NO_BYTES: Explanation(
         "A Directory is not one sequence of bytes",
-        "Its files go on as they are committed, with `start: producer`.",
-        (Case("X is a Directory: only a File has bytes to stream", _AS_IT_SAYS),),
+        "Only a File can be a byte stream. With `start: producer` the files of a Directory are delivered at their "
+        "commits.",
+        (Case("X is a Directory: only a File has bytes to stream", "Write `start: producer` without `no_update`."),),
     ),
     Code.UNKNOWN_WAY: Explanation(
         "The way of the file through the workflow is not known before the run",
-        "How often a loop runs is known at its end, and some steps of StreamFlow are not known to us. The file is "
-        "delivered when its job has ended, as with plain StreamFlow.",
+        "The number of iterations of a loop is known only at its end. StreamFlow-IO does not know some steps of "
+        "StreamFlow. The file is delivered when its job has ended, as with plain StreamFlow.",
         (
-            Case("it enters a loop (S)", "Nothing to do."),
-            Case("it is not known what happens to it there (S)", "Nothing to do."),
+            Case("it enters a loop (S)", _NOTHING),
+            Case("it is not known what happens to it there (S)", _NOTHING),
         ),
     ),
     Code.SHARED_TOKEN: Explanation(
-        "Two steps get the same token, and only one of them can stream it",
-        "Behind a subworkflow or a `when`, StreamFlow hands on one token for all readers.",
+        "Two steps read the same file, and only one of them can stream it",
+        "Behind a subworkflow or a `when`, StreamFlow gives all readers the same value. So all of them stream the "
+        "file, or none does.",
         (
             Case(
                 "S hands the same file to T, which cannot stream it",
-                "Make T `streamable`, or give it the file by an input of its own.",
+                "Make the input of T `streamable`, or give T the file by an input of its own.",
             ),
             Case("S hands the same file to T, which needs it committed", "Give T the file by an input of its own."),
             Case(
                 "X is a field of the same record, and comes no earlier",
-                "Let X stream, too, or take the files of the record apart.",
+                "Let X stream, too, or take the files out of the record.",
             ),
             Case("another reader of the same file cannot read it so", "Give that reader an input of its own."),
         ),
     ),
     Code.DIRECTORY_NOT_CLOSED: Explanation(
-        "Nobody closes a Directory",
-        "A file is closed by its writer, a Directory is not: nothing says when the last file of it is there.",
+        "A Directory is never closed",
+        "A program closes a file, but not a Directory. No event says that the last file of a Directory is there. The "
+        "files are committed when the job has ended.",
         (
             Case(
                 "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at "
                 "termination",
-                "As it says, or `start: producer`: its files are committed one by one.",
+                "Use one of these rules. With `start: producer`, the files are committed one by one.",
             ),
         ),
         "hints.md",
     ),
     Code.TIME_LIMIT: Explanation(
         "Waiting would use up the time of the job",
-        "A job of a queue manager that waits for another one in its node uses up its ToolTimeLimit.",
+        "A job of a queue manager that waits inside its node uses up its ToolTimeLimit. The reader starts when the "
+        "file is complete.",
         (
             Case(
                 "S has a ToolTimeLimit, and its queue manager counts the time in which it would wait",
-                "Remove the limit, if it is not needed.",
+                "Remove the limit if the tool does not need one.",
             ),
         ),
     ),
     Code.ONE_END: Explanation(
         "Only one end of an edge is `streamable`",
-        "Bytes flow if the tool that writes never changes what it has written, and the tool that reads does so "
-        "once, front to back. Both have to be said.",
+        "Bytes flow if two things are true, and both are declared. The writing tool never changes bytes that it has "
+        "written. The reading tool reads the file once, front to back.",
         (
             Case(
                 "A is `streamable`, and B is not: nothing streams from A to B",
-                "`streamable: true` on both ends, if it is true of both tools; else ignore it.",
+                "Write `streamable: true` on both ends if both tools allow streams. If not, ignore the warning.",
             ),
         ),
         "guide.md#2-annotate",

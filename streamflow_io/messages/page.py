@@ -20,10 +20,11 @@ _GROUPS = {
 _HEAD = """\
 # Message codes
 
-Messages that have more to say end in a code, as `[SFIO-S001]`. `streamflow-io explain SFIO-S001` prints what stands
-here, `streamflow-io explain` lists all codes. In what is quoted, words in capitals and `...` stand for what differs.
+A message with an explanation ends in a code, such as `[SFIO-S001]`. `streamflow-io explain SFIO-S001` prints the
+explanation, and `streamflow-io explain` lists all codes. In quoted messages, words in capitals and `...` stand for
+values.
 
-Results are those of plain StreamFlow wherever this page does not say that a run fails.
+Results are those of plain StreamFlow, unless this page says that a run fails.
 """
 
 

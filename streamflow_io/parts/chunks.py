@@ -1,4 +1,4 @@
-"""What is read next: the parts of a file, in order, merged and cut into chunks."""
+"""The chunks of a read session: the parts of a file, in order, merged and cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS = 0.1
 def chunk_size(bandwidth: float | None) -> int:
     """Bytes of a chunk: what a storage gives in 0.1 s, and enough to be worth a message.
 
-    :param bandwidth: of the storage, for reading, in MB/s; None: not known
+    :param bandwidth: of the storage, for reading, in MB/s. None: chunks are of the smallest size
     """
     return min(LARGEST, max(SMALLEST, int(_SECONDS * (bandwidth or 0.0) * 1e6)))
 
@@ -48,8 +48,8 @@ class Chunks:
     :param size: of the file
     :param chunk: bytes of a chunk
     :param most_guessed: bytes
-    :param together: so many chunks are read at the same time. The first so many are that part of a chunk, the next ones
-        twice as large, and so on: on a storage that they share the first one arrives as early as if it was read alone
+    :param together: the number of chunks that are read at the same time. The first chunks are small, and the next ones
+        twice as large: so the first one arrives as early as if it was read alone
     """
 
     def __init__(self, size: int, chunk: int, most_guessed: int, together: int = 1) -> None:
@@ -78,16 +78,16 @@ class Chunks:
             self._known.add(span)
 
     def forget(self, spans: Sequence[Span]) -> None:
-        """These are not needed any more, as far as they are in no chunk. They are not read later, either."""
+        """Take bytes that no job needs any more out of the queue. Bytes in a chunk stay there."""
         if not self._queue:
             return
         rest = Extents(spans)
         self._queue = deque(left for span in self._queue for left in rest.missing(span))
 
     def next(self, guess: bool) -> tuple[Span, ...]:
-        """Take the next chunk; empty: there is none now.
+        """Take the next chunk, which is empty if nothing is to be read now.
 
-        :param guess: more parts are expected
+        :param guess: whether more parts are expected
         """
         spans, room = list[Span](), self._first[0] if self._first else self._chunk
         while room and self._queue:
@@ -105,7 +105,10 @@ class Chunks:
         return tuple(Extents(spans))
 
     def _following(self, room: int) -> list[Span]:
-        """What follows in the file and was never needed, so many bytes at most."""
+        """The next bytes of the file that were never needed.
+
+        :param room: the most bytes
+        """
         found: list[Span] = []
         for begin, end in self._known.missing((self._end, self._size)):
             rest = room - length(found)

@@ -1,17 +1,19 @@
-"""What a read session does: events in, instructions out.
+"""Decides for a read session: events in, instructions out.
 
-**Events** are what jobs and the split do (:class:`Announced`, :data:`Moment`, :class:`Consumed`) and what the reader
-says (:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,
-:class:`Drop`, :class:`Watch`, :class:`End`) and for the jobs that wait (:class:`Arrived`). How many chunks are read at
-the same time is decided elsewhere: each is submitted (:class:`Submit`), and read when it is granted (:class:`Granted`).
+**Events** come from jobs and the split (:class:`Announced`, :data:`Moment`, :class:`Consumed`), and from the reader
+(:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,
+:class:`Drop`, :class:`Watch`, :class:`End`), and for jobs that wait (:class:`Arrived`). The number of chunks that are
+read at the same time is decided elsewhere. Each chunk is submitted (:class:`Submit`), and is read when it is granted
+(:class:`Granted`).
 
 Guarantees, in whatever order events come:
 
-- Each byte is in one chunk at most. What is in a part is read before a byte of a later one, but for what is guessed.
+- Each byte is in one chunk at most. The bytes of a part are read before bytes of a later part, but for guesses.
 - Bytes that have arrived and were not consumed, or have been submitted, are never more than the window and one chunk.
-- Each part arrives once, in order. None waits for ever as long as jobs consume what has arrived, and ``stalled`` comes
-  where nothing happens: then all parts have arrived, as far as their jobs are concerned, who read for themselves. A
-  session that waits for a grant goes on all the same; what those jobs have read meanwhile is not read again.
+- Each part arrives once, in order. No part waits for ever as long as jobs consume arrived parts, and ``stalled`` comes
+  where nothing happens.
+- After ``stalled`` all parts count as arrived, and their jobs read for themselves. A session that waits for a grant
+  goes on all the same. Bytes that those jobs have read meanwhile are not read again.
 - After :class:`End` nothing is read, and every part arrives at once.
 """
 
@@ -29,12 +31,12 @@ from .chunks import Chunks
 
 
 class Window:
-    """What has arrived and is not consumed.
+    """The bytes that have arrived and are not consumed.
 
-    :ivar bytes: how many there may be
-    :ivar held: what has arrived, and was not consumed
-    :ivar arrived: all that has ever arrived
-    :ivar consumed: what nobody needs any more, whether it has arrived or not
+    :ivar bytes: the most bytes that may be held
+    :ivar held: bytes that have arrived, and were not consumed
+    :ivar arrived: all bytes that have ever arrived
+    :ivar consumed: bytes that no job needs any more, whether they have arrived or not
     :ivar peak: the most bytes that were held at once
     """
 
@@ -53,9 +55,9 @@ class Window:
         return self.held.bytes + more >= self.bytes
 
     def arrive(self, spans: Iterable[Span]) -> list[Span]:
-        """These were read.
+        """Add bytes that were read.
 
-        :return: those among them that nobody needs any more
+        :return: the bytes among them that no job needs any more
         """
         late: list[Span] = []
         for span in spans:
@@ -67,9 +69,9 @@ class Window:
         return late
 
     def consume(self, spans: Sequence[Span]) -> list[Span]:
-        """Nobody needs these any more, whether they have arrived or not.
+        """Note that no job needs some bytes any more, whether they have arrived or not.
 
-        :return: those that were held
+        :return: the bytes that were held
         """
         gone: list[Span] = []
         for span in spans:
@@ -79,13 +81,14 @@ class Window:
         return gone
 
     def need(self, spans: Iterable[Span]) -> None:
-        """Somebody needs these, also if nobody did any more."""
+        """Note that a job needs some bytes, also if all others have consumed them."""
         for span in spans:
             self.consumed.remove(span)
 
     def shrink(self, bytes_gone: int, least: int) -> None:
-        """The kernel has not kept so many bytes of what is held: it has no room for as many.
+        """Make the window smaller: the kernel has no room for all held bytes.
 
+        :param bytes_gone: the held bytes that the kernel has evicted
         :param least: bytes that the window keeps
         """
         self.bytes = min(self.bytes, max(least, self.held.bytes - bytes_gone))
@@ -95,14 +98,14 @@ class Window:
 ENOUGH_CACHED = 0.95
 # Of a chunk that was read, or its file system keeps nothing.
 _ENOUGH_KEPT = 0.5
-# Of what is held, to make the window smaller: single pages always go.
+# Of the held bytes, to make the window smaller: single pages always go.
 _ENOUGH_GONE = 0.02
 
 
 class Began(Struct, frozen=True):
     """The reader has the file.
 
-    :ivar cached: bytes of it that were in the page cache; None: that cannot be told
+    :ivar cached: bytes of the file that were in the page cache. None: the file is read as if none was
     """
 
     cached: int | None = None
@@ -123,7 +126,7 @@ class Granted(Struct, frozen=True):
 class ChunkRead(Struct, frozen=True):
     """A chunk is in the page cache.
 
-    :ivar resident: bytes of it that are there after it was read; None: that cannot be told
+    :ivar resident: bytes of the chunk that are in the page cache after the read. None: all count as kept
     """
 
     chunk: int
@@ -137,7 +140,10 @@ class Consumed(Struct, frozen=True):
 
 
 class Evicted(Struct, frozen=True):
-    """The kernel has not kept so many bytes of what is watched."""
+    """The kernel has evicted watched bytes.
+
+    :ivar bytes: the number of them
+    """
 
     bytes: int
 
@@ -154,7 +160,7 @@ class Submit(Struct, frozen=True):
 
 
 class Withdraw(Struct, frozen=True):
-    """Nobody needs a chunk any more that was submitted and not granted."""
+    """Take back a chunk that was submitted and not granted: no job needs it any more."""
 
     chunk: int
 
@@ -167,25 +173,25 @@ class Read(Struct, frozen=True):
 
 
 class Arrived(Struct, frozen=True):
-    """Who needs a part may start."""
+    """Let the jobs that need a part start."""
 
     part: int
 
 
 class Drop(Struct, frozen=True):
-    """Nobody needs these pages any more."""
+    """Drop pages that no job needs any more."""
 
     spans: tuple[Span, ...]
 
 
 class Watch(Struct, frozen=True):
-    """Say if these do not stay."""
+    """Watch whether pages stay."""
 
     spans: tuple[Span, ...]
 
 
 class End(Struct, frozen=True):
-    """Nothing more is to be read."""
+    """Read nothing more."""
 
     reason: SessionReason
 
@@ -198,13 +204,13 @@ class Director:
     """One session: one file, and the jobs of one scatter that read parts of it.
 
     :ivar size: of the file
-    :ivar window: the bytes that have arrived and that somebody will need
-    :ivar ended: why nothing more is read; None: it goes on
+    :ivar window: the bytes that have arrived and that a job will need
+    :ivar ended: why nothing more is read. None: the session goes on
 
     :param chunk: bytes of a chunk
     :param window: bytes
     :param readers: how many chunks are read at the same time, at most
-    :param consumers: how many jobs say that they have consumed a part; 0: nobody does
+    :param consumers: how many jobs say that they have consumed a part. 0: no job does
     :param guess: parts are announced one by one, and those to come are likely to follow in the file
     """
 
@@ -242,7 +248,7 @@ class Director:
         self._shared = Extents()
 
     def handle(self, event: Event) -> list[Instruction]:
-        """What follows of an event."""
+        """Decide what an event causes."""
         return list(self._handle(event))
 
     def has_arrived(self, part: int) -> bool:
@@ -328,13 +334,13 @@ class Director:
             yield Drop(tuple(spans))
 
     def _go_on(self) -> Iterator[Instruction]:
-        """Read what there is room for, let jobs start whose parts are there, and end when nothing is left to do."""
+        """Fill the window, let jobs start whose parts have arrived, and end when nothing is left to do."""
         if self.ended is None and self._began:
             yield from self._read_more()
         yield from self._arrive(self._next)
         if self.ended is not None or not self._began or self._reading or self._submitted:
             return
-        # Nothing will be read: who waits, waits for the window. It moves if a part that has arrived is consumed.
+        # Nothing will be read: jobs wait for the window. The window moves if an arrived part is consumed.
         while self._next < len(self._parts) and not self._moves():
             yield from self._arrive(self._next + 1)
         if not self._all_announced or self._next < len(self._parts):

@@ -1,4 +1,4 @@
-"""The lists of files of which parts of another file are elements, as StreamFlow makes them of files."""
+"""Lists of files whose elements are parts of another file, as StreamFlow makes lists of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way a part takes to the jobs that read it. Tried before anything is said of the parts of a file."""
+"""Finds the way of a part to its readers, before a job says any part of a file."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PartReaders = Callable[[str, str], Sequence[Input]]
 class CutFile(Struct, frozen=True):
     """A file whose parts are read.
 
-    :ivar path: by which their readers find it, if they see it
-    :ivar is_here: all of them are on the driver's node, as the split is
-    :ivar found: what it is where the split runs
-    :ivar from_home: whether all of them may have their parts from there
-    :ivar grows: it was still written when its parts were said first
+    :ivar path: by which readers find the file, if they see it
+    :ivar is_here: whether all readers are on the driver's node, as the split is
+    :ivar found: the file where the split runs
+    :ivar from_home: whether all readers may have their parts from the location of the split
+    :ivar grows: whether the file was still written when its first part was said
     """
 
     path: str
@@ -48,11 +48,24 @@ class CutFile(Struct, frozen=True):
     grows: bool = False
 
     async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """What a split says, with the file as its readers find it: elsewhere its device has another number."""
+        """The events of a split, with the file as its readers find it: elsewhere its device has another number."""
         async for event in events:
             if isinstance(event, PartEvent) and not self.is_here:
                 event = event.model_copy(update={"identity": event.identity.model_copy(update={"device": None})})
             yield event
+
+
+class PartSites(Struct, frozen=True):
+    """Where a run has files, and jobs that read parts of them.
+
+    :ivar readers: gives the inputs that read the parts of an output
+    """
+
+    workflow: Workflow
+    readers: PartReaders
+    context: StreamFlowContext
+    runtimes: NodeRuntimes
+    storages: Storages
 
 
 class _UnseenError(Exception):
@@ -62,50 +75,38 @@ class _UnseenError(Exception):
 class PartWays:
     """Finds the path by which jobs that read parts of a file find it, wherever they will run.
 
-    Who does not see the file gets its parts by a link, from the host of the job that has said them.
+    A reader that does not see the file gets its part by a link, from the host of the job that has said the part.
 
     :param steps: all tools, by step path
-    :param readers: gives the inputs that read the parts of an output
     :param jobs: those that were scheduled, by name
     """
 
-    def __init__(
-        self,
-        workflow: Workflow,
-        steps: Mapping[str, Step],
-        readers: PartReaders,
-        context: StreamFlowContext,
-        runtimes: NodeRuntimes,
-        storages: Storages,
-        jobs: Mapping[str, JobAllocation],
-    ) -> None:
-        self._workflow = workflow
+    def __init__(self, sites: PartSites, steps: Mapping[str, Step], jobs: Mapping[str, JobAllocation]) -> None:
+        self._sites = sites
         self._steps = steps
-        self._readers = readers
-        self._context = context
-        self._runtimes = runtimes
-        self._storages = storages
         self._jobs = jobs
         self._told: set[str] = set()
         # By job that splits, and run directory, where it runs; and which others get its parts by a link.
         self._homes: dict[tuple[str, str], NodeRuntime] = {}
         self._linked: set[tuple[str, NodeRuntime]] = set()
-        # Who sees the file itself, and may have them so, too; and the jobs whose file is read ahead.
+        # Readers that see the file, and may have parts by a link, too; and the jobs whose file is read ahead.
         self._linkable: set[tuple[str, NodeRuntime]] = set()
         self._read_ahead: set[str] = set()
 
     async def of(
         self, job_name: str, port: str, path: str, runtime: NodeRuntime, grows: bool = False
     ) -> CutFile | None:
-        """The file that a job is about to split; None: not all that read its parts see it, which is said once.
+        """The file that a job is about to split. None: the job writes files, because a reader cannot have its part.
+
+        The reason for None is said once.
 
         :param port: whose elements the parts are
-        :param path: where the job finds it
+        :param path: where the job finds the file
         :param runtime: where the job runs
-        :param grows: it is still written: nobody can say of another host what is seen of it there
+        :param grows: whether the file is still written: on another host the file cannot be compared
         """
         step = get_job_step_name(job_name)
-        readers = self._readers(step, port)
+        readers = self._sites.readers(step, port)
         if are_here(self._steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True, grows=grows)
         self._homes[job_name, str(runtime.directory)] = runtime
@@ -128,7 +129,7 @@ class PartWays:
     def narrow(
         self, job: Job, available: MutableMapping[str, AvailableLocation]
     ) -> MutableMapping[str, AvailableLocation]:
-        """Of the locations where a job fits, that from where it would get its parts; all, if it does not fit there."""
+        """Choose the location from which a job would get its parts; all locations, if the job does not fit there."""
         homes: set[str] = set()
         for job_name in {token.said_by.job for _, token in parts_of(job.inputs)}:
             if job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
@@ -137,7 +138,7 @@ class PartWays:
         return chosen or available
 
     def link(self, reader: NodeRuntime, token: PartToken) -> Link | None:
-        """How a job gets a part from elsewhere; None: it reads the file itself.
+        """How a job gets a part from elsewhere. None: the job reads the file itself.
 
         :param reader: where the job runs
         """
@@ -145,17 +146,18 @@ class PartWays:
         is_linked = (said_by.job, reader) in self._linked
         if not is_linked and (said_by.job not in self._read_ahead or (said_by.job, reader) not in self._linkable):
             return None
-        # Another run has made it, if it is not there: then the file is all that there is.
+        # A part of another run has no home: its readers have the file alone.
         home = self._homes.get((said_by.job, said_by.run))
         return None if home is None else home.link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
-        yield from self._workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
+        yield from self._sites.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
     async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile | None) -> bool:
-        """
-        :param file: None: it is still written
-        :return: whether they may have their parts from where the split runs
+        """Try whether the jobs of a step can read the file, at all locations of a target.
+
+        :param file: where the split runs. None: the file is still written
+        :return: whether the jobs may have their parts from where the split runs
         :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
         :raises NodeRuntimeError: if there is no node runtime that would give it its part
         """
@@ -175,33 +177,35 @@ class PartWays:
         location: AvailableLocation,
         file: FoundFile | None,
     ) -> bool:
-        runtime = await self._runtimes.for_streams_at(location.location, target.workdir)
+        runtime = await self._sites.runtimes.for_streams_at(location.location, target.workdir)
         if runtime is home:
             return True
         unseen = "it is still written" if file is None else await runtime.why_not(file)
         apart = await runtime.no_link(home)
         if unseen is not None and apart is not None:
-            where = self._runtimes.deployments.where(location.location)
+            where = self._sites.runtimes.deployments.where(location.location)
             raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
         if apart is None:
             (self._linkable if unseen is None else self._linked).add((split, runtime))
         return apart is None
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
-        """:raises _UnseenError: if they are not to be had"""
+        """Ask for the locations of a target.
+
+        :raises _UnseenError: if they cannot be told"""
         name = target.deployment.name
         try:
             # Its step may not have asked for it yet.
-            await self._context.deployment_manager.deploy(target.deployment)
-            self._runtimes.deployments.deploy_ahead(name)
-            connector = self._context.deployment_manager.get_connector(name)
+            await self._sites.context.deployment_manager.deploy(target.deployment)
+            self._sites.runtimes.deployments.deploy_ahead(name)
+            connector = self._sites.context.deployment_manager.get_connector(name)
             found = await connector.get_available_locations(service=target.service)
         except Exception as error:  # Each connector has its own.
             raise _UnseenError(f"{name}: {error or type(error).__name__}") from error
         return list(found.values())
 
     def _check_storage(self, split: str, target: Target, path: str) -> None:
-        """Nobody can try what the nodes of a queue manager see, but they see what its other jobs see.
+        """Check that a storage shows the file to the nodes of a queue manager, on which nothing can be tried.
 
         :raises _UnseenError: if they are not known to see the file
         """
@@ -209,7 +213,7 @@ class PartWays:
         is_queue = deployment_kind(target.deployment.type) is SiteKind.QUEUE
         if not is_queue or self._jobs[split].target.deployment.name == name:
             return
-        storage = self._storages.of(None, target, posixpath.dirname(path))
+        storage = self._sites.storages.of(None, target, posixpath.dirname(path))
         is_shared = storage is not None and "scope" in storage.model_fields_set and storage.scope == "shared"
         if not is_shared and not path.startswith(f"{target.workdir}/"):
             raise _UnseenError(f"{path} is on no storage of {name} with `scope: shared`")

@@ -1,7 +1,7 @@
-"""One read session: carries out what its director says, and tells it what the reader says.
+"""One read session: carries out the instructions of its director, and tells it the events of the reader.
 
-Nothing depends on it. Whoever waits for a part waits 10 s at most after the last sign of life, and then reads the file
-for himself.
+No job depends on a session. A job waits for its part 10 s at most after the last sign of life, and then reads the file
+itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PATIENCE_SECONDS = 10.0
 class ReadAheadSession:
     """One file, and the jobs that read parts of it.
 
-    :param facts: what it is
+    :param facts: of the session, for telemetry
     :param director: decides
     :param readers: tell when a chunk may be read
     :param job: reads; it has begun
@@ -85,7 +85,7 @@ class ReadAheadSession:
 
     @property
     def ended(self) -> SessionReason | None:
-        """Why nothing more is read; None: it goes on."""
+        """Why nothing more is read. None: the session goes on."""
         return self._director.ended
 
     def announce(self, spans: Sequence[Span]) -> int:
@@ -155,7 +155,7 @@ class ReadAheadSession:
         self._handle("lost")
 
     def _warn(self, why: str) -> None:
-        ended = f"{self._facts.file} is not read ahead any more, its readers do it themselves: {why}"
+        ended = f"{self._facts.file} is not read ahead any more, its readers read the file themselves: {why}"
         logger.warning(coded(ended, Code.NOT_READ_AHEAD))
 
     def _handle(self, event: Event) -> None:
@@ -199,7 +199,7 @@ class ReadAheadSession:
             )
         )
         if reason == "stalled":
-            self._warn(f"nothing has come for {PATIENCE_SECONDS:.0f} s")
+            self._warn(f"no data has arrived for {PATIENCE_SECONDS:.0f} s")
             self._tasks.append(asyncio.create_task(self._job.cancel()))
         elif reason != "lost":
             self._job.end()

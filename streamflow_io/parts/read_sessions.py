@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
-from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.workflow import Workflow
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState, Listener
@@ -18,22 +17,18 @@ from streamflow_io.adapters.tokens import PartToken
 from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from streamflow_io.storage.storages import Storages
+from streamflow_io.runtime.wire import part_of
 
-from .part_ways import PartReaders, PartWays
+from .part_ways import PartSites, PartWays
 from .read_session import ReadAheadSession
-from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
@@ -45,54 +40,51 @@ class _Reads(Struct, frozen=True):
     parts: Sequence[tuple[ReadAheadSession, int]]
 
 
+class PlannedReads(Protocol):
+    """The plan of the files that are read in parts.
+
+    :ivar partitions: the outcome of each rule
+    :ivar read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
+    """
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+    @property
+    def read_first(self) -> Mapping[str, str]: ...
+
+
 class ReadSessions(Listener):
-    """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
+    """Reads files ahead of their jobs: the parts of virtual splits, and files whose jobs select their own part.
 
-    StreamFlow reads an input of the workflow itself, for its checksum, in small pieces and before the first job: such
-    a file is read ahead of that.
+    StreamFlow itself reads an input of the workflow for its checksum, in small pieces and before the first job. Such a
+    file is read ahead of StreamFlow.
 
-    Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
-    long as :class:`ReadAheadSession` says.
+    No job depends on a session, which only fills the page cache. A job waits for its part before it gets a core, and
+    at most as long as :class:`ReadAheadSession` says.
 
     :param hints: of the steps of the workflow, by path
-    :param partitions: what is made of each rule
-    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
-    :param part_readers: gives the inputs that read the parts of an output
-    :param storages: where the files are
-    :param readers: let chunks be read
     :param ways: are told what is read ahead
-    :param record: keeps a record for telemetry
     """
 
     def __init__(
         self,
-        workflow: Workflow,
+        plan: PlannedReads,
         hints: Mapping[str, StepAnnotations],
-        partitions: Iterable[Partition],
-        read_first: Mapping[str, str],
-        part_readers: PartReaders,
-        config: SchedulerConfig,
-        context: StreamFlowContext,
-        storages: Storages,
-        runtimes: NodeRuntimes,
-        readers: ReaderTaskMaker,
+        sites: PartSites,
         ways: PartWays,
-        record: Callable[[Record], None],
+        starter: SessionStarter,
     ) -> None:
-        self._workflow = workflow
         self._hints = hints
-        self._part_readers = part_readers
-        self._context = context
-        self._runtimes = runtimes
+        self._sites = sites
         self._ways = ways
-        self._starter = SessionStarter(config, storages, readers, record)
+        self._starter = starter
         self._of_splits: dict[str, ReadAheadSession] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
-        # By step, the inputs of which its jobs read parts.
-        self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
-        self._read_first = read_first
+        # By step, the inputs whose parts its jobs read.
+        self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
+        self._read_first = plan.read_first
         self._first: asyncio.Task[None] | None = None
-        # By step, of which the first job has come.
+        # By step, once its first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
     async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None:
@@ -102,8 +94,8 @@ class ReadSessions(Listener):
             return
         step = job.step
         # What was just written is in the page cache.
-        for partition in (each for each in split.partitions if not each.grows):
-            readers = self._part_readers(step, partition.port)
+        if (partition := split.partition) is not None and not partition.grows:
+            readers = self._sites.readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
                 file = self._starter.look(partition.of, job.target) if is_of_use else None
@@ -125,7 +117,7 @@ class ReadSessions(Listener):
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
         session = self._of_splits.get(job.name)
-        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+        if isinstance(event, PartEvent) and session is not None and (part := part_of(event)) not in self._parts:
             self._parts[part] = session, session.announce(_spans(part))
 
     def split_ended(self, job: JobState) -> None:
@@ -134,9 +126,9 @@ class ReadSessions(Listener):
             session.all_announced()
 
     async def arrived(self, job: JobState) -> None:
-        """Wait until the parts that a job needs are there, or will not be soon: before that it needs no core.
+        """Wait until the parts that a job needs have arrived, or will not soon: before that the job needs no core.
 
-        It does not wait for lists of parts, which may be larger than the window.
+        Lists of parts are not waited for: they may be larger than the window.
         """
         parts = [token.part for token in job.job.inputs.values() if isinstance(token, PartToken)]
         if reads := [self._parts[part] for part in parts if part in self._parts]:
@@ -151,7 +143,7 @@ class ReadSessions(Listener):
         step = job.step
         if step in self._selected or step not in self._ahead:
             return
-        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        schedule = self._sites.workflow.steps[posixpath.join(step, "__schedule__")]
         rules = [located.value for located in self._hints[step].sessions]
         self._selected[step] = [
             SelectedParts(step, schedule, rule, self._begin_at(step, job.targets[0]))
@@ -189,7 +181,7 @@ class ReadSessions(Listener):
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> dict[str, ReadAheadSession]:
             locations = await self._locations(target)
-            # Of several, who needs all of a file, and where, is not known.
+            # Of several locations it is not known where a whole file is needed.
             if len(locations) > 1 and consumers == 0:
                 return {}
             homes = [each for each in locations if each.local or self._has(each.location, path)]
@@ -206,7 +198,7 @@ class ReadSessions(Listener):
         self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
     ) -> ReadAheadSession | None:
         try:
-            runtime = await self._runtimes.at(home.location, target.workdir)
+            runtime = await self._sites.runtimes.at(home.location, target.workdir)
             if isinstance(runtime, EmbeddedRuntime):
                 file = self._starter.look(path, target)
             elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
@@ -220,12 +212,12 @@ class ReadSessions(Listener):
         return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
     def _has(self, location: ExecutionLocation, path: str) -> bool:
-        """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
-        found = self._context.data_manager.get_data_locations(path, location.deployment, location.name)
+        """Whether a file is at a location. StreamFlow copies other files there, which are in the page cache then."""
+        found = self._sites.context.data_manager.get_data_locations(path, location.deployment, location.name)
         return len(found) > 0
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
-        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        connector = self._sites.context.deployment_manager.get_connector(target.deployment.name)
         return list((await connector.get_available_locations(service=target.service)).values())
 
     async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
@@ -234,7 +226,7 @@ class ReadSessions(Listener):
         if len(locations) != 1 or not locations[0].local:
             return None
         try:
-            runtime = await self._runtimes.at(locations[0].location, target.workdir)
+            runtime = await self._sites.runtimes.at(locations[0].location, target.workdir)
         except NodeRuntimeError as error:
             logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
             return None

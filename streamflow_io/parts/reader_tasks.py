@@ -26,7 +26,7 @@ async def to_the_end(work: Coroutine[object, object, _Result]) -> _Result:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled():
-            # Nobody else asks for it.
+            # No other task asks for the exception.
             task.exception()
         raise
 
@@ -48,9 +48,10 @@ _USUAL = 4
 
 
 class ReaderLimit(Struct, frozen=True):
-    """
+    """The limits of the chunks of a file.
+
     :ivar most: how many chunks may be read at the same time
-    :ivar constraint: the storageBW of each; None: a chunk takes nothing of a bandwidth
+    :ivar constraint: the storageBW of each. None: a chunk takes nothing of a bandwidth
     """
 
     most: int
@@ -62,20 +63,20 @@ def readers_of(storage: StorageConfig | None) -> ReaderLimit:
     if storage is None:
         return ReaderLimit(_USUAL, None)
     most = storage.readers or _USUAL
-    # Rounded down to what the ledger counts in: so many do fit then.
+    # Rounded down to the unit of the ledger: then that number of chunks fits.
     share = max(1, bytes_per_second(storage.bandwidth("read")) // most)
     return ReaderLimit(most, StaticConstraint(share / BYTES_PER_MEGABYTE))
 
 
 class ReaderAdmission(Protocol):
-    """What admits chunks."""
+    """Admits chunks."""
 
     def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None: ...
     def end_reader(self, job: str) -> None: ...
 
 
 class LocatingAdmission(ReaderAdmission, Protocol):
-    """What also has to know where they are read."""
+    """Admits chunks, and has to know where they are read."""
 
     async def locate(self, target: Target, node: str | None = None) -> str: ...
     def share(self, storage: StorageConfig | None) -> None: ...
@@ -95,8 +96,9 @@ class Admitted(Struct, frozen=True):
 
 
 class _Task(Struct):
-    """
-    :ivar admitted: None: the chunk waits
+    """A chunk that was submitted.
+
+    :ivar admitted: how. None: the chunk waits
     """
 
     job: str
@@ -105,7 +107,7 @@ class _Task(Struct):
 
 
 class ReaderTasks:
-    """The chunks of one session, from when they are submitted until they have arrived, or nobody needs them.
+    """The chunks of one session, from when they are submitted until they have arrived, or no job needs them.
 
     :ivar readers: how many may be read at the same time
 
@@ -156,7 +158,7 @@ class ReaderTaskMaker:
         """
         :param session: its number in the run
         :param target: of the jobs that read the file
-        :param node: where chunks are read, of the nodes of this target; None: it has one
+        :param node: where chunks are read, of the nodes of this target. None: the target has one node
         :param storage: that holds the file
         """
         placement, readers = Placement(await self._admission.locate(target, node), storage), readers_of(storage)

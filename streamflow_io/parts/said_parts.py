@@ -1,4 +1,4 @@
-"""What the program of a job has said of the parts of one output, over all attempts of the job."""
+"""The parts of one output that the program of a job has said, over all attempts of the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamflow_io.runtime.protocol import PartEvent
 
 
 class SaidParts:
-    """A part that was said is there for good: each attempt has to say it again, with the same pieces and bytes."""
+    """Keeps the parts that were said: each attempt has to say the same parts, with the same pieces and bytes."""
 
     def __init__(self) -> None:
         self._known: dict[str, PartEvent] = {}
@@ -18,17 +18,17 @@ class SaidParts:
 
     @property
     def said(self) -> Mapping[str, PartEvent]:
-        """What the attempt has said, by name, in its order."""
+        """The parts that the attempt has said, by name, in the order of the attempt."""
         return self._said
 
     def begin(self) -> None:
-        """An attempt begins: nothing is said."""
+        """Begin an attempt, which has said nothing."""
         self._said = {}
 
     def say(self, event: PartEvent) -> str | None:
-        """A part is said.
+        """Add a part.
 
-        :return: what is wrong with it, if so
+        :return: why the part is wrong. None: the part is right
         """
         self._said[event.name] = event
         before = self._known.setdefault(event.name, event)
@@ -39,9 +39,9 @@ class SaidParts:
         return f"the part {event.name} is another one than before: {_shown(event)}, and was {_shown(before)}"
 
     def unsaid(self) -> str | None:
-        """What is wrong with an attempt that has succeeded: it has not said what was said before, if so."""
+        """Why an attempt that has succeeded is wrong: a part is missing. None: the attempt is right."""
         missing = [name for name in self._known if name not in self._said]
-        return f"the part {missing[0]} was said by an attempt before, and is not now" if missing else None
+        return f"the part {missing[0]} was reported by an earlier attempt, and is missing now" if missing else None
 
 
 def _shown(event: PartEvent) -> str:

@@ -1,6 +1,6 @@
-"""The files of which the jobs of a step select their own part: they are read ahead in the order of the list.
+"""Files whose parts the jobs of a step select themselves: they are read ahead in the order of the list.
 
-Nothing about the jobs changes. What they will read is known when their input is there, long before most of them start.
+Nothing about the jobs changes. Their parts are known when their input is there, long before most of them start.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ Begin = Callable[[str, int], Awaitable[Mapping[str, ReadAheadSession]]]
 
 
 class SelectedParts:
-    """What the jobs of one step read of one of their inputs.
+    """The parts that the jobs of one step read of one of their inputs.
 
-    Where one location has the file, it is read ahead in the order of the list. Of several, nobody knows which jobs will
-    run where: each reads for a job when that is about to run there, so that no byte is read on two of them.
+    Where one location has the file, the file is read ahead in the order of the list. Of several locations it is not
+    known which jobs will run where. Each location reads for a job that is about to run there, so that no byte is read
+    at two of them.
 
     :param step: the path of the step
     :param schedule: StreamFlow's step that submits its jobs, and has their input
@@ -47,7 +48,7 @@ class SelectedParts:
         # By job, what it reads, and where that is read ahead; the jobs that have ended before that was known.
         self._reads: dict[str, tuple[str, ReadAheadSession, int]] = {}
         self._early: set[str] = set()
-        # Where jobs run; what those will read of which that is not known, and who may read it ahead.
+        # Where jobs run; and of the other jobs, the parts that they will read, and the sessions that may read them.
         self._places: dict[str, str] = {}
         self._unplaced: dict[str, tuple[Mapping[str, ReadAheadSession], Span]] = {}
         self._all_known = False
@@ -57,7 +58,7 @@ class SelectedParts:
         self._following = asyncio.create_task(self._follow(schedule, ports))
 
     def placed(self, job_name: str, location: str) -> None:
-        """A job is about to run at a location: what is read ahead for it elsewhere is of no use."""
+        """Note that a job is about to run at a location: a part that is read ahead elsewhere is of no use."""
         self._places[job_name] = location
         if job_name in self._reads and self._reads[job_name][0] != location:
             self._consume(job_name)
@@ -140,6 +141,6 @@ class SelectedParts:
         except ValueError as error:
             if not self._warned:
                 self._warned = True
-                no_part = f"Step {self._step}: `{self._rule.part}` says no part of {self._rule.of}: {error}"
+                no_part = f"Step {self._step}: `{self._rule.part}` names no part of {self._rule.of}: {error}"
                 logger.warning(coded(no_part, Code.NO_PART))
             return None

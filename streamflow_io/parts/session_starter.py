@@ -18,8 +18,10 @@ from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec, readable
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.values import readable
+from streamflow_io.runtime.wire import identity_of
 from streamflow_io.storage.storages import Storages
 
 from .chunks import chunk_size
@@ -45,7 +47,7 @@ class WorthReading(Struct, frozen=True):
     :ivar storage: that holds it
     :ivar chunk: bytes of a chunk
     :ivar target: of the jobs that read it
-    :ivar node: where it is read, of the nodes of this target; None: it has one
+    :ivar node: where the file is read, of the nodes of this target. None: the target has one node
     """
 
     path: PurePosixPath
@@ -57,9 +59,9 @@ class WorthReading(Struct, frozen=True):
 
 
 class SessionStarter:
-    """There is no session for what is one chunk at most, or no regular file.
+    """Begins a session for each regular file of more than one chunk.
 
-    What is in the page cache already is left alone by the session itself, when its reader has looked.
+    A session leaves a file alone that is in the page cache already, when its reader has looked.
 
     :ivar sessions: all of the run
 
@@ -96,14 +98,14 @@ class SessionStarter:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        file = FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(found))
+        file = FoundFile(path=os.path.realpath(path), identity=identity_of(found))
         return self.look_at(file, os.path.dirname(path), target)
 
     def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:
         """The same of a file that was found where it is.
 
         :param directory: in which jobs find it
-        :param node: where it is read, of the nodes of the target; None: it has one
+        :param node: where the file is read, of the nodes of the target. None: the target has one node
         """
         storage = self._storages.of(None, target, directory)
         chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
@@ -112,7 +114,7 @@ class SessionStarter:
         return WorthReading(PurePosixPath(file.path), file.identity, storage, chunk, target, node)
 
     async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
-        """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
+        """Read all of a file that has room in the window: no job says how much of the file it has consumed."""
         if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
             session.announce([(0, file.identity.size)])
             session.all_announced()
@@ -120,10 +122,10 @@ class SessionStarter:
     async def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
     ) -> ReadAheadSession | None:
-        """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
+        """Begin a session. None: a warning says why nothing is read, or a whole file has no room in the window.
 
-        :param consumers: how many jobs tell that they have consumed a part; 0: none does
-        :param form: who says where the parts are: a program one by one, or the jobs of a list; `whole`: all is needed
+        :param consumers: how many jobs say that they have consumed a part. 0: no job does
+        :param form: whether a program says the parts one by one, or the jobs of a list select them; `whole`: neither
         """
         size = file.identity.size
         try:

@@ -13,7 +13,7 @@ from .rehearsal import Rehearsal
 from .rehearsal_rules import Finding, Manner, Ran, shows_nothing, unknown
 from .repeated_job import NotApartError, RepeatedJob
 
-_VARIES = "its outputs differ from run to run"
+_VARIES = "the outputs differ from run to run"
 
 
 def next_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding:
@@ -31,7 +31,7 @@ def next_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding:
     if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if not ran.succeeded:
-        return Finding("pipe", f"it does not run twice: {ran.said}")
+        return Finding("pipe", f"the tool fails when it runs again: {ran.said}")
     is_equal = ran.difference is None
     match [manner for manner, _ in so_far]:
         case ["file"]:
@@ -67,7 +67,7 @@ def next_short_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Fin
 
 
 def _refuted(ran: Ran) -> Finding:
-    return Finding(None, ran.difference if ran.succeeded else f"{ran.said} when it reads a short stream")
+    return Finding(None, ran.difference if ran.succeeded else f"{ran.said} with a short stream")
 
 
 class Comparison(Rehearsal):
@@ -122,7 +122,7 @@ class Comparison(Rehearsal):
         if (name := next(named, None)) is None:
             return finding
         file = "" if finding.reason == name else f" ({finding.reason})"
-        return Finding(None, f"its output `{name}`{file} is another one when it reads the complete file")
+        return Finding(None, f"the output `{name}`{file} differs with the complete file")
 
 
 def _names(output: str, value: Any) -> set[str]:

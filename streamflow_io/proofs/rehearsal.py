@@ -268,5 +268,5 @@ class Rehearsal(Struct, eq=False, dict=True):
             needed = disk_for(outputs) if self.performance.has_ended else disk_beside(outputs, self.size)
             there = await self.job.free()
         except (IndexError, ValueError):
-            return "how much space is free is not told"
+            return "the free space is not known"
         return None if there >= needed + sum(self._most or ()) else "there is too little space"

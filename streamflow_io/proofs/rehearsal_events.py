@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import AskedEvent, Event, ExitEvent, HeldEvent, StreamEvent, WarningEvent
+from streamflow_io.runtime.wire import cpu_of, is_from_outside, is_without_gate, is_without_mounts
 
 from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 
@@ -45,9 +46,9 @@ class Seen(Struct):
             self._held[event.name] = event
         elif isinstance(event, AskedEvent) or (isinstance(event, WarningEvent) and event.input is not None):
             self._asked = True
-        elif isinstance(event, WarningEvent) and event.is_without_gate:
+        elif isinstance(event, WarningEvent) and is_without_gate(event):
             self.no_gate = event.message
-        elif isinstance(event, WarningEvent) and event.is_without_mounts:
+        elif isinstance(event, WarningEvent) and is_without_mounts(event):
             self.is_elsewhere = True
 
     @property
@@ -72,8 +73,8 @@ class Seen(Struct):
             self._call,
             self._asked,
             difference,
-            exit_event.is_from_outside,
-            exit_event.usage.cpu,
+            is_from_outside(exit_event),
+            cpu_of(exit_event.usage),
         )
 
     def given_up(self) -> Ran:

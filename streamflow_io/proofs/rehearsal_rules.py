@@ -40,19 +40,19 @@ GIVEN_UP = "given up"
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
 _CALLS = {
-    "lseek": "it seeks in it",
-    "mmap": "it maps it into memory",
-    "mmap2": "it maps it into memory",
-    "sendfile": "it copies it without reading",
-    "splice": "it copies it without reading",
-    "copy_file_range": "it copies it without reading",
-    "open": "it opens it again",
-    "openat": "it opens it again",
-    "openat2": "it opens it again",
-    "execve": "it runs it as a program",
-    "execveat": "it runs it as a program",
-    "getdents": "it lists its directory",
-    "getdents64": "it lists its directory",
+    "lseek": "the tool seeks in the file",
+    "mmap": "the tool maps the file into memory",
+    "mmap2": "the tool maps the file into memory",
+    "sendfile": "the tool copies the file without reading",
+    "splice": "the tool copies the file without reading",
+    "copy_file_range": "the tool copies the file without reading",
+    "open": "the tool opens the file again",
+    "openat": "the tool opens the file again",
+    "openat2": "the tool opens the file again",
+    "execve": "the tool runs the file as a program",
+    "execveat": "the tool runs the file as a program",
+    "getdents": "the tool lists the directory of the file",
+    "getdents64": "the tool lists the directory of the file",
 }
 
 
@@ -220,7 +220,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"
-    return Finding("net", read=ran.read) if ran.fed or ran.held_at else unknown("it has not read it")
+    return Finding("net", read=ran.read) if ran.fed or ran.held_at else unknown("the tool has not read the file")
 
 
 def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
@@ -254,12 +254,12 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     if streamed.is_equal:
         return None
     if not streamed.succeeded:
-        return Finding(None, f"{streamed.said} when it reads a short stream", has_failed=True)
+        return Finding(None, f"{streamed.said} with a short stream", has_failed=True)
     if manner != "file" and streamed.unlike is not None:
         return "file"
     if differ_only_in_times(streamed.unlike, ran.unlike):
         return None
-    return Finding(None, f"its outputs differ when it reads a short stream: {streamed.difference}")
+    return Finding(None, f"the outputs differ with a short stream: {streamed.difference}")
 
 
 def waits_for_more(ran: Ran, size: int) -> bool:
@@ -304,7 +304,9 @@ def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:
     if ran.is_equal and not ran.asked and ran.fed:
         return Finding("pipe", read=ran.read)
     if is_dear(under_net.cpu, cpu) and under_net.held_at is None:
-        return Finding(None, f"it takes {under_net.cpu:.1f} s of CPU time with a stream, and {cpu:.1f} s with the file")
+        return Finding(
+            None, f"the tool takes {under_net.cpu:.1f} s of CPU time with a stream, and {cpu:.1f} s with the file"
+        )
     return Finding(None, _why_held(under_net))
 
 
@@ -312,7 +314,7 @@ def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) 
     """The result for a job whose outputs may differ only because it had other paths."""
     *before, (manner, streamed), (_, twin) = so_far
     if not twin.succeeded:
-        return Finding(None, f"it does not run twice: {twin.said}", has_failed=True)
+        return Finding(None, f"the tool fails when it runs again: {twin.said}", has_failed=True)
     if twin.difference is not None:
         return "again"
     return next_manner([*before, (manner, _like_the_job(streamed))], size, cpu)
@@ -325,21 +327,21 @@ def _like_the_job(ran: Ran) -> Ran:
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
     """The result for a job that has made something else of a stream than of the file."""
     if not ran.succeeded:
-        return Finding(None, f"it does not run twice: {ran.said}", has_failed=True)
+        return Finding(None, f"the tool fails when it runs again: {ran.said}", has_failed=True)
     if ran.difference is not None and not (streamed.succeeded and differ_only_in_times(ran.unlike, ran.unlike)):
-        return Finding(None, f"its outputs differ from run to run: {ran.difference}")
+        return Finding(None, f"the outputs differ from run to run: {ran.difference}")
     if not streamed.succeeded:
-        return Finding(None, f"{streamed.said} when it reads a stream", has_failed=True)
-    return Finding(None, f"its outputs differ when it reads a stream: {streamed.difference}")
+        return Finding(None, f"{streamed.said} with a stream", has_failed=True)
+    return Finding(None, f"the outputs differ with a stream: {streamed.difference}")
 
 
 def _why_held(ran: Ran) -> str:
     if ran.ended == "unstreamable":
-        return f"it does what only a file can do ({ran.said})" if ran.said else "it does what only a file can do"
+        return f"the tool does what only a file allows{f' ({ran.said})' if ran.said else ''}"
     if "stat" in ran.call or ran.call.startswith(("access", "faccessat", "readlink")):
-        return "it asks for its size, or more, by its path"
+        return "the tool asks for the size, or more, by the path"
     if ran.call.startswith(("pread", "preadv")):
-        return "it reads at positions"
+        return "the tool reads at positions"
     return _CALLS.get(
-        ran.call, f"it waits for the whole file ({ran.call})" if ran.call else "it waits for the whole file"
+        ran.call, f"the tool waits for the whole file ({ran.call})" if ran.call else "the tool waits for the whole file"
     )

@@ -49,6 +49,7 @@ from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProo
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.wire import cpu_of
 from streamflow_io.wording import counted, size_text
 
 from .comparison import Comparison
@@ -190,8 +191,7 @@ class Rehearsals(Listener):
         """Wait until there is nothing to rehearse, or no room for a rehearsal."""
         await asyncio.gather(*self._adding, return_exceptions=True)
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
-            them = "it" if waiting == 1 else "them"
-            logger.info(f"{counted(waiting, 'rehearsal')} of what may be read as a stream: the run waits for {them}")
+            logger.info(f"The run waits for {counted(waiting, 'rehearsal')} of inputs that may stream")
         self.look()
         while self._running or self._timers or self._confirming:
             running = [each.task for each in self._running.values() if each.task is not None]
@@ -289,7 +289,7 @@ class Rehearsals(Listener):
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
             span = span_of(exit_event)
-            performance.result.set_result(JobResult(outputs, span[1] - span[0], exit_event.usage.cpu, span))
+            performance.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 
@@ -392,8 +392,8 @@ class Rehearsals(Listener):
         if self._is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
-                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
-                "what was proven elsewhere with the same programs streams there"
+                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only. Inputs that "
+                "were proven elsewhere with the same programs stream there"
             )
 
     def look(self) -> None:
@@ -560,7 +560,7 @@ class Rehearsals(Listener):
         if not isinstance(command, CWLCommand) or step.output_connectors:
             return "it is no command, or its outputs are elsewhere"
         if hints is not None and hints.concern_storage:
-            return "its hints say something about storage"
+            return "it has hints about storage"
         if command.inplace_update:
             return "it changes its inputs"
         if parts_of(inputs):

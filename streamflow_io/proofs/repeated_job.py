@@ -33,6 +33,7 @@ from streamflow_io.jobs.wants import is_want
 from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
+from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
 
 from .clocks import Line, Span, Unlike
 from .excerpts import Excerpts, make_excerpts
@@ -212,9 +213,9 @@ class RepeatedJob(Struct, eq=False, dict=True):
             scratch = directories if excerpts is None else (*directories, excerpts.directory)
             spec = await self._spec(job, manner, read, streams, scratch)
             if excerpts is not None and manner == "file":
-                spec = spec.model_copy(update={"excerpts": excerpts.as_wholes(streams)})
+                spec = with_rehearsal(spec, excerpts=excerpts.as_wholes(streams))
             if is_disguised:
-                spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
+                spec = with_rehearsal(spec, mounts=self._mounts(job, manner, files, streams))
             compare: _Compare = partial(self._differs_from_the_job, there)
             if before is not None:
                 compare = partial(self._differs_from, before, there, excerpts)
@@ -246,7 +247,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
         step = shadow_of(performance.step, job, connector, performance.hardware)
-        seen = Seen(size if len(spec.inputs) == 1 else None, len(spec.inputs))
+        seen = Seen(size if len(spec.streams) == 1 else None, len(spec.streams))
         following = asyncio.create_task(seen.follow(node_job))
         execution = asyncio.create_task(_execute(step, job))
         try:
@@ -255,7 +256,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             try:
                 output = execution.result()
             except WorkflowException as error:
-                if not spec.inputs:
+                if not spec.streams:
                     raise
                 # StreamFlow cannot do with a stream what it does with a file before the command.
                 return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -268,7 +269,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             if not exit_event.success or output.status is not Status.COMPLETED:
                 ran = seen.ran(exit_event, False, said)
                 return replace(ran, is_from_outside=ran.is_from_outside or is_want(str(output.value or "")))
-            is_elsewhere = spec.mounts is None or seen.is_elsewhere
+            is_elsewhere = spec.rehearsal is None or not spec.rehearsal.mounts or seen.is_elsewhere
             if not is_elsewhere and await _names_paths(performance.runtime, job, output):
                 raise _NotDisguisedError
             try:
@@ -323,7 +324,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             raise ExhaustedError(self._too_long)
         if exit_event.reason == "space":
             raise ExhaustedError("there is too little space")
-        if exit_event.is_not_apart:
+        if is_not_apart(exit_event):
             raise NotApartError
 
     async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any], span: Span) -> _Compared:
@@ -420,7 +421,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                     path=file,
                     target={"fifo": stream},
                     verify=self.verify,
-                    net=True if manner == "net" else None,
+                    net=manner == "net",
                     replay=True,
                 )
                 for number, (file, stream) in enumerate(zip(files, streams, strict=True))
@@ -430,8 +431,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
             bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
-        ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}
-        return job_spec(self.performance.step, job).model_copy(update=ways)
+        spec = job_spec(self.performance.step, job).model_copy(update={"streams": inputs})
+        return with_rehearsal(spec, idle=True, confined=True, scratch=scratch, **bounds)
 
 
 def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:

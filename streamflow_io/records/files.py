@@ -32,9 +32,9 @@ class EdgeRecord(BaseRecord, frozen=True, tag="edge", kw_only=True):
     output: Annotated[str, Meta(description="as /step/port")]
     input: Annotated[str | None, Meta(description="as /step/port; none: an output of the workflow")] = None
     delivery: Delivery
-    fallback: Annotated[str | None, Meta(description="why it is not delivered as the rule asks, if so")] = None
+    fallback: Annotated[str | None, Meta(description="why the delivery is not as the rule asks")] = None
     capio: Annotated[
-        str | None, Meta(description="with `runtime: capio`: `served`, or why the embedded node runtime serves it")
+        str | None, Meta(description="with `runtime: capio`: `served`, or why the embedded runtime serves the edge")
     ] = None
 
 
@@ -42,11 +42,11 @@ class FallbackRecord(JobRecord, frozen=True, tag="fallback", kw_only=True):
     """A delivery that a job could not get early; recorded once for each reason and output."""
 
     output: Annotated[
-        str | None, Meta(description="as /step/port: what it has got when it was complete; none: all")
+        str | None, Meta(description="as /step/port: delivered when it was complete; none: all outputs")
     ] = None
     reason: str
     without: Annotated[
-        str | None, Meta(description="it started again without this, `CAPIO`; none: it fell back at once")
+        str | None, Meta(description="`CAPIO`: the job started again without CAPIO; none: the job fell back at once")
     ] = None
 
 
@@ -54,9 +54,9 @@ class ReadingRecord(JobRecord, frozen=True, tag="reading"):
     """A job that is about to run, and reads an output that is not known to be complete."""
 
     input: Annotated[str, Meta(description="as /step/port")]
-    output: Annotated[str, Meta(description="as /step/port: what it reads")]
+    output: Annotated[str, Meta(description="as /step/port: the output that is read")]
     delivery: Literal["stream", "gate"]
-    sources: Annotated[tuple[str, ...], Meta(description="the jobs that write it")]
+    sources: Annotated[tuple[str, ...], Meta(description="the jobs that write the output")]
 
 
 class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
@@ -65,15 +65,12 @@ class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
     input: Annotated[str | None, Meta(description="as /step/port; none: not known")] = None
     outputs: Annotated[
         tuple[str, ...],
-        Meta(
-            description="as /step/port: what it has read; several, if it reads several of one job: then it is one of "
-            "these"
-        ),
+        Meta(description="as /step/port: the output that was read; several: one of these, not known which"),
     ]
-    source: Annotated[str | None, Meta(description="the job that has written it")] = None
-    bytes: int
-    first: Annotated[float | None, Meta(description="when its first byte was given to the job")] = None
-    last: Annotated[float | None, Meta(description="when its last byte was")] = None
+    source: Annotated[str | None, Meta(description="the job that has written the output")] = None
+    bytes: Annotated[int, Meta(description="the bytes that the job was given")]
+    first: Annotated[float | None, Meta(description="when the first byte was given to the job")] = None
+    last: Annotated[float | None, Meta(description="when the last byte was given to the job")] = None
     waited: Annotated[
         float | None, Meta(description="seconds in which the job had taken all bytes, and waited for more")
     ] = None
@@ -83,7 +80,7 @@ class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
     lag: Annotated[int | None, Meta(description="the most bytes that were there and not yet given to the job")] = None
     capio: Annotated[
         bool | None,
-        Meta(description="CAPIO carried it: what it was given is what it read, and it is not known how it waited"),
+        Meta(description="CAPIO carried the stream; its waits are not known, and its times are known to 0.2 s"),
     ] = None
 
 
@@ -98,7 +95,7 @@ class CommittedRecord(JobRecord, frozen=True, tag="committed", kw_only=True):
     files: int
     bytes: int
     first: Annotated[float, Meta(description="when the first file was committed")]
-    last: Annotated[float, Meta(description="when the last one was")]
+    last: Annotated[float, Meta(description="when the last file was committed")]
     ended: Annotated[float, Meta(description="when the command ended")]
 
 
@@ -109,9 +106,9 @@ class OutputRecord(JobRecord, frozen=True, tag="output", kw_only=True):
     path: Annotated[
         str, Meta(description="relative to the output directory; of several files: a directory above all of them")
     ]
-    files: Annotated[int, Meta(description="of how many files this is")] = 1
-    opened: Annotated[float | None, Meta(description="the first time")] = None
-    closes: Annotated[int, Meta(description="how often it was closed after writing; of several files: the least")]
+    files: Annotated[int, Meta(description="the number of files in this record")] = 1
+    opened: Annotated[float | None, Meta(description="when a file was first opened")] = None
+    closes: Annotated[int, Meta(description="closes after writing; of several files: the least")]
     most_closes: Annotated[int, Meta(description="of several files: the most")]
     first_close: float | None = None
     last_close: float | None = None
@@ -125,17 +122,19 @@ class InputRecord(JobRecord, frozen=True, tag="input", kw_only=True):
     input: str
     path: Annotated[str, Meta(description="absolute, or relative to the output directory of `source`")]
     source: Annotated[str | None, Meta(description="the job that wrote the file")] = None
-    files: Annotated[int, Meta(description="of how many files this is")] = 1
-    opens: Annotated[int, Meta(description="how often it was opened; 0: never; of several files: the most")]
-    sequential: Annotated[bool, Meta(description="it was only read, front to back, in each opening")]
-    reasons: Annotated[tuple[str, ...], Meta(description="why not, if so")] = ()
-    first: Annotated[float | None, Meta(description="when it was opened first")] = None
-    last: Annotated[float | None, Meta(description="when it was opened last")] = None
+    files: Annotated[int, Meta(description="the number of files in this record")] = 1
+    opens: Annotated[int, Meta(description="openings; of several files: the most")]
+    sequential: Annotated[bool, Meta(description="each opening only read, front to back")]
+    reasons: Annotated[tuple[str, ...], Meta(description="why the reading was not sequential")] = ()
+    first: Annotated[float | None, Meta(description="the first opening")] = None
+    last: Annotated[float | None, Meta(description="the last opening")] = None
     touched: Annotated[
-        float | None, Meta(description="when it was first opened, listed, or asked for its size or kind by its path")
+        float | None, Meta(description="the first opening, listing, or question for size or kind by path")
     ] = None
-    read: Annotated[float | None, Meta(description="it was not read later; none: not known")] = None
-    whole: Annotated[bool, Meta(description="by `read` the job had written to none of its outputs")] = False
+    read: Annotated[float | None, Meta(description="after this time the job read nothing of it; none: not known")] = (
+        None
+    )
+    whole: Annotated[bool, Meta(description="at the time `read` the job had written to none of its outputs")] = False
 
 
 class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
@@ -143,9 +142,9 @@ class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
 
     port: str
     of: Annotated[str, Meta(description="the input")]
-    count: Annotated[int, Meta(description="how many parts")]
+    count: Annotated[int, Meta(description="the number of parts")]
     names: Annotated[str, Meta(description="the name of a part, with one %d for its number")]
-    first: Annotated[int, Meta(description="the number of the first")]
+    first: Annotated[int, Meta(description="the number of the first part")]
     records: str
     every: Annotated[int | None, Meta(description="this many records in each part")] = None
     parts: Annotated[int | None, Meta(description="this many parts of equal bytes")] = None
@@ -164,12 +163,17 @@ class SessionRecord(BaseRecord, frozen=True, tag="session", kw_only=True):
     session: Annotated[int, Meta(description="its number in the run, from 1")]
     step: str
     file: str
-    size: Annotated[int, Meta(description="of the file")]
-    form: SessionForm
-    readers: Annotated[int, Meta(description="how many chunks may be read at the same time")]
+    size: Annotated[int, Meta(description="bytes of the file")]
+    form: Annotated[
+        SessionForm,
+        Meta(
+            description="how parts are selected: by a program that says them, or by each job; `whole`: all is read "
+            "ahead"
+        ),
+    ]
+    readers: Annotated[int, Meta(description="the most chunks that may be read at the same time")]
     constraint: Annotated[
-        str | None,
-        Meta(description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned; none: it has none"),
+        str | None, Meta(description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned")
     ] = None
     chunk: Annotated[int, Meta(description="bytes of a chunk, at most")]
     window: Annotated[int, Meta(description="bytes that may have arrived and not be consumed")]
@@ -181,12 +185,12 @@ class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
     session: int
     bytes: int
     cached: Annotated[int | None, Meta(description="bytes that were in the page cache before; none: not known")] = None
-    seconds: float
-    requests: int
-    held: Annotated[int, Meta(description="bytes that had arrived before, and were not consumed")]
-    waited: Annotated[float | None, Meta(description="seconds, until it was admitted")] = None
+    seconds: Annotated[float, Meta(description="the time in which the chunk was read")]
+    requests: Annotated[int, Meta(description="the requests to the storage")]
+    held: Annotated[int, Meta(description="bytes of the session that had arrived before and were not consumed")]
+    waited: Annotated[float | None, Meta(description="seconds until the chunk was admitted")] = None
     readers: Annotated[int | None, Meta(description="chunks of the session that were read then, with this one")] = None
-    constraint: Annotated[float | None, Meta(description="its storageBW; none: it took nothing of a bandwidth")] = None
+    constraint: Annotated[float | None, Meta(description="storageBW of the chunk")] = None
 
 
 class ArrivedRecord(BaseRecord, frozen=True, tag="arrived"):
@@ -208,9 +212,11 @@ class SessionEndRecord(BaseRecord, frozen=True, tag="sessionEnd"):
     """The end of a read session, which reads nothing more."""
 
     session: int
-    reason: SessionReason
-    parts: Annotated[int, Meta(description="how many are known")]
-    storage_bytes: Annotated[int, Meta(description="read that were not in the page cache before, as far as is known")]
-    cached_bytes: Annotated[int, Meta(description="asked for that were there before")]
+    reason: Annotated[SessionReason, Meta(description="why nothing more is read")]
+    parts: Annotated[int, Meta(description="the number of known parts")]
+    storage_bytes: Annotated[
+        int, Meta(description="bytes read that were not in the page cache before, as far as is known")
+    ]
+    cached_bytes: Annotated[int, Meta(description="bytes that were in the page cache before")]
     peak_window: Annotated[int, Meta(description="most bytes that had arrived and were not consumed")]
     read_seconds: Annotated[float, Meta(description="from the beginning of the session to its last chunk")]

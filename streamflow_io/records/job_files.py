@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct, field
 
 from streamflow_io.grouping import grouped
-from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent, readable
+from streamflow_io.runtime.protocol import (
+    ClosedEvent,
+    CommittedEvent,
+    Event,
+    JobSpec,
+    ObservedInput,
+    OpenedEvent,
+    UsedEvent,
+    WatchedOutput,
+)
+from streamflow_io.runtime.values import readable
 
 from .files import InputRecord, OutputRecord
 
@@ -40,23 +49,6 @@ class Identity(Struct, frozen=True):
     step: str
 
 
-class PossibleSplit(Struct, frozen=True):
-    """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
-
-    :ivar of: the name of the input
-    :ivar file: the path of the input
-    :ivar size: bytes of all parts
-    """
-
-    port: str
-    of: str
-    file: str
-    directory: str
-    names: PartNames
-    parts: int
-    size: int
-
-
 class JobFiles:
     """Follows the files of one attempt of a job.
 
@@ -67,7 +59,7 @@ class JobFiles:
 
     def __init__(self, spec: JobSpec) -> None:
         self._outputs = {output.port: output for output in spec.outputs}
-        self._observed = spec.observed or ()
+        self._observed = spec.observation.reads or ()
         self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 
@@ -100,22 +92,18 @@ class JobFiles:
             for group in [list(files)] if together else [[path] for path in files]:
                 yield self._output(of, port, group, time, ended)
 
-    def possible_splits(self) -> Iterator[PossibleSplit]:
-        """Yield the outputs that may be parts of an input that the job has opened."""
+    def sizes(self) -> Iterator[tuple[WatchedOutput, Mapping[str, int]]]:
+        """The sizes of the files of each output that were committed, by path."""
         for port, written in self._written.items():
-            output = self._outputs[port]
             sizes = {path: file.size for path, file in written.items() if file.size is not None}
-            if output.kind != "files" or len(sizes) < 2:
-                continue
-            paths = sorted(sizes)
-            names = names_of_parts([posixpath.basename(path) for path in paths])
-            if names is None or {posixpath.dirname(path) for path in paths} != {str(output.root)}:
-                continue
-            for of, observed in grouped(self._observed, lambda one: one.name).items():
-                opened = {event.path for event in self._used[of] if not event.directory and event.opens}
-                if len(observed) == 1 and opened == {observed[0].path}:
-                    size = sum(sizes.values())
-                    yield PossibleSplit(port, of, observed[0].path, str(output.root), names, len(paths), size)
+            yield self._outputs[port], sizes
+
+    def opened_alone(self) -> Iterator[ObservedInput]:
+        """The inputs that are one file, and of which the job has opened that file and no other."""
+        for name, observed in grouped(self._observed, lambda one: one.name).items():
+            opened = {event.path for event in self._used[name] if not event.directory and event.opens}
+            if len(observed) == 1 and opened == {observed[0].path}:
+                yield observed[0]
 
     def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
         files = [self._written[port][path] for path in paths]
@@ -180,37 +168,3 @@ class JobFiles:
 
 def _is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-_DIGITS = re.compile(r"[0-9]+")
-# The most digits in a rule of a read session.
-_WIDEST = 18
-
-
-class PartNames(Struct, frozen=True):
-    """The pattern of the names of parts.
-
-    :ivar names: the pattern, with one `%d`, or `%0Nd`, for the number
-    :ivar first: the number of the first name
-    """
-
-    names: str
-    first: int
-
-
-def names_of_parts(found: Sequence[str]) -> PartNames | None:
-    """Return the pattern that some names share. None: the names are not numbered one after the other.
-
-    :param found: names without a slash, in order
-    """
-    if not found or "%" in found[0] or not all(name.isprintable() for name in found):
-        return None
-    ends = ((start, run.end()) for run in _DIGITS.finditer(found[0]) for start in range(run.start(), run.end()))
-    for start, end in ends:
-        before, digits, after = found[0][:start], found[0][start:end], found[0][end:]
-        first, width = int(digits), len(digits) if digits.startswith("0") and len(digits) > 1 else 0
-        if width <= _WIDEST and all(
-            name == f"{before}{number:0{width}d}{after}" for number, name in enumerate(found, first)
-        ):
-            return PartNames(f"{before}%{f'0{width}' if width else ''}d{after}", first)
-    return None

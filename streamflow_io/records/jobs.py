@@ -35,7 +35,9 @@ class AdmittedRecord(JobRecord, frozen=True, tag="admitted", kw_only=True):
 
     location: str
     storage: str | None = None
-    constraint: Annotated[float | None, Meta(description="its storageBW; none: it needs no bandwidth")] = None
+    constraint: Annotated[float | None, Meta(description="storageBW of the job; none: the job needs no bandwidth")] = (
+        None
+    )
     allocated: Annotated[
         float | None, Meta(description="admitted storageBW of all jobs on the storage, with this one")
     ] = None
@@ -73,30 +75,34 @@ class StartedRecord(JobRecord, frozen=True, tag="started"):
 
     location: str
     waited: Annotated[
-        dict[WaitCause, float], Meta(description="since it was submitted: seconds, by what it has waited for")
+        dict[WaitCause, float], Meta(description="seconds since the job was submitted, by the cause of the wait")
     ] = field(default_factory=dict)
-    cores: Annotated[float | None, Meta(description="that it uses, whether it had to have them free or not")] = None
-    location_cores: Annotated[float | None, Meta(description="that its location has")] = None
-    queue: Annotated[bool, Meta(description="it is given to a queue manager: its command may start later")] = False
+    cores: Annotated[
+        float | None, Meta(description="the cores that the job uses, also where they did not have to be free")
+    ] = None
+    location_cores: Annotated[float | None, Meta(description="the cores of the location")] = None
+    queue: Annotated[bool, Meta(description="a queue manager has the job; the command may start later")] = False
 
 
 class LentRecord(JobRecord, frozen=True, tag="lent"):
     """The start of a job on cores that other jobs hold and do not use."""
 
     location: str
-    cores: Annotated[int, Meta(description="how many it has borrowed")]
-    lenders: Annotated[tuple[str, ...], Meta(description="the jobs that hold them")]
+    cores: Annotated[int, Meta(description="the number of borrowed cores")]
+    lenders: Annotated[tuple[str, ...], Meta(description="the jobs that hold these cores")]
 
 
 class RehearsedRecord(JobRecord, frozen=True, tag="rehearsed", kw_only=True):
     """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
     input: Annotated[str, Meta(description="as /step/port")]
-    way: Annotated[Literal["net", "pipe"] | None, Meta(description="how it reads a stream; none: it does not")] = None
-    reason: Annotated[str | None, Meta(description="why not, or why that is not known")] = None
-    known: Annotated[bool, Meta(description="false: it has shown nothing")]
-    seconds: Annotated[float, Meta(description="that it took")]
-    bytes: Annotated[int, Meta(description="of the file")]
+    way: Annotated[
+        Literal["net", "pipe"] | None, Meta(description="the way in which the job reads a stream; none: the job cannot")
+    ] = None
+    reason: Annotated[str | None, Meta(description="why the job cannot read a stream, or why that is not known")] = None
+    known: Annotated[bool, Meta(description="false: the rehearsal has shown nothing")]
+    seconds: Annotated[float, Meta(description="the time of all that was tried")]
+    bytes: Annotated[int, Meta(description="the size of the file")]
     excerpt: Annotated[
         int | None, Meta(description="the number of first bytes that were enough; none: the whole file was tried")
     ] = None
@@ -106,24 +112,25 @@ class EndedRecord(JobRecord, frozen=True, tag="ended"):
     """The end of a job."""
 
     status: EndStatus
-    usage: Annotated[JobUsage | None, Meta(description="where the node runtime ran it")] = None
+    usage: Annotated[JobUsage | None, Meta(description="measured where the node runtime ran the job")] = None
 
 
 class CommandRecord(JobRecord, frozen=True, tag="command", kw_only=True):
     """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
     attempt: Annotated[int, Meta(description="from 1")]
-    command: Annotated[str, Meta(description="as it was run, with its redirections; of a long one the first 16 kB")]
+    command: Annotated[str, Meta(description="the command line with its redirections; of a long one the first 16 kB")]
     location: str
-    directory: Annotated[str | None, Meta(description="where it ran")] = None
-    started: float
-    code: Annotated[int | None, Meta(description="its exit code; none: not known")] = None
+    directory: Annotated[str | None, Meta(description="the directory of the job")] = None
+    started: Annotated[float, Meta(description="when the command started")]
+    code: Annotated[int | None, Meta(description="the exit code; none: not known")] = None
     stream: Annotated[
         Literal["stderr", "both"],
-        Meta(description="what is kept; `both`: standard output and standard error, which have gone to one place"),
+        Meta(description="the output that is kept; `both`: standard output and standard error went to one place"),
     ] = "stderr"
     file: Annotated[
-        str | None, Meta(description="where that is kept, relative to the directory of the run; none: it is not")
+        str | None,
+        Meta(description="the file with this output, relative to the directory of the run; none: it is not kept"),
     ] = None
     bytes: Annotated[int, Meta(description="the size of that output")] = 0
     cut: Annotated[

@@ -66,11 +66,10 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     workflow: Annotated[str, Meta(description="the CWL file")]
     storages: tuple[RunStorage, ...] = ()
     io_executors: Annotated[int | None, Meta(description="as configured")] = None
-    streaming: Annotated[str | None, Meta(description="as configured; none: not recorded")] = None
-    oversubscribe: Annotated[str | None, Meta(description="as configured; none: not recorded")] = None
+    streaming: Annotated[str | None, Meta(description="as configured")] = None
+    oversubscribe: Annotated[str | None, Meta(description="as configured")] = None
     steps: Annotated[
-        dict[str, tuple[str, ...]],
-        Meta(description="each step that runs jobs, with the steps before that give it results"),
+        dict[str, tuple[str, ...]], Meta(description="each step that runs jobs, with the steps whose results it gets")
     ] = field(default_factory=dict)
 
 
@@ -88,18 +87,18 @@ class LeaseRecord(BaseRecord, frozen=True, tag="lease"):
 
     storage: str
     direction: Way
-    held: Annotated[float, Meta(description="by this run")]
-    used: Annotated[float, Meta(description="by its jobs")]
-    others: Annotated[float, Meta(description="what other runs hold, as far as this one knows")]
-    wanted: Annotated[float, Meta(description="what its first waiting job needs beyond what is used")]
+    held: Annotated[float, Meta(description="MB/s that this run holds")]
+    used: Annotated[float, Meta(description="MB/s that the jobs of this run use")]
+    others: Annotated[float, Meta(description="MB/s that other runs hold, as far as this run knows")]
+    wanted: Annotated[float, Meta(description="MB/s that the first waiting job needs in addition")]
 
 
 class HeldRecord(BaseRecord, frozen=True, tag="held"):
     """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
 
     storage: str
-    slot: Annotated[float, Meta(description="when it is due by the schedule, in seconds since the epoch")]
-    until: Annotated[float, Meta(description="until when it is held back, at the latest")]
+    slot: Annotated[float, Meta(description="when the burst is due by the schedule")]
+    until: Annotated[float, Meta(description="the latest time until which the burst is held back")]
 
 
 class StreamProgress(Struct, frozen=True, rename="camel", kw_only=True):
@@ -137,32 +136,34 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     are known, in no order.
     """
 
-    channel: Annotated[str, Meta(description="what issues such requests one after the other")]
-    phase: Annotated[int, Meta(description="of the channel, from 0")]
+    channel: Annotated[str, Meta(description="the source of such requests, one after the other")]
+    phase: Annotated[int, Meta(description="the number of the request in its channel, from 0")]
     kind: Annotated[
         RequestKind,
-        Meta(description="what an I/O task has moved; a burst of a byte stream; one that a compute job has written"),
+        Meta(description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"),
     ] = "task"
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: Annotated[float, Meta(description="when what the job reads was there; of a burst, when its first byte was")]
-    started: Annotated[float, Meta(description="when its command began; of a burst, when it was ready")]
-    ended: Annotated[float, Meta(description="when its command had ended, or the reader had been given the burst")]
+    ready: Annotated[
+        float, Meta(description="when the input of the job was there; of a burst, when its first byte was there")
+    ]
+    started: Annotated[float, Meta(description="when the command started; of a burst, when it was ready")]
+    ended: Annotated[float, Meta(description="when the command ended, or the reader had the burst")]
     required: Annotated[float, Meta(description="the required end: when a job first waits for the data")]
-    rule: Annotated[EndRule, Meta(description="why then")]
-    limit: Annotated[float | None, Meta(description="MB/s, how fast it might move at its start; none: as it could")] = (
-        None
-    )
-    estimate: Annotated[bool, Meta(description="`ready` or `required` are not known for certain")] = False
+    rule: Annotated[EndRule, Meta(description="the reason for the required end")]
+    limit: Annotated[float | None, Meta(description="MB/s that were allowed at the start; none: no limit")] = None
+    estimate: Annotated[bool, Meta(description="true: `ready` or `required` is an estimate")] = False
 
 
 class RateRecord(JobRecord, frozen=True, tag="rate", kw_only=True):
     """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
-    input: Annotated[str | None, Meta(description="that is fed by the stream; none: the job is an I/O task")] = None
-    rate: Annotated[float | None, Meta(description="MB/s; none: as fast as it can")] = None
-    reason: Annotated[RateReason | StreamReason, Meta(description="why; see docs/required-bandwidth.md")]
+    input: Annotated[str | None, Meta(description="the input that the stream feeds; none: the job is an I/O task")] = (
+        None
+    )
+    rate: Annotated[float | None, Meta(description="MB/s; none: no limit")] = None
+    reason: Annotated[RateReason | StreamReason, Meta(description="the reason; see docs/required-bandwidth.md")]
 
 
 class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
@@ -171,13 +172,13 @@ class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
     step: str
     storage: str
     location: str
-    number: Annotated[int, Meta(description="from 1, for each time that the step learns")]
-    constraint: float
-    concurrency: Annotated[int, Meta(description="how many jobs fit at once")]
-    jobs: Annotated[int, Meta(description="how many jobs the mean is of")]
+    number: Annotated[int, Meta(description="the number of the epoch, from 1 each time that the step learns")]
+    constraint: Annotated[float, Meta(description="storageBW of a job")]
+    concurrency: Annotated[int, Meta(description="the number of jobs at once")]
+    jobs: Annotated[int, Meta(description="the number of jobs in the mean")]
     mean_seconds: Annotated[float | None, Meta(description="the mean time of a job; none: no job succeeded")] = None
-    registered: bool
-    started: float
+    registered: Annotated[bool, Meta(description="whether the result counts")]
+    started: Annotated[float, Meta(description="when the epoch started")]
 
 
 class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
@@ -185,13 +186,13 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
 
     step: str
     storage: str
-    constraint: float
+    constraint: Annotated[float, Meta(description="storageBW of a job")]
     reason: Literal[
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
     outstanding: Annotated[int, Meta(description="jobs of the step that wait or run")]
     estimates: Annotated[
-        dict[str, float], Meta(description="by registered constraint, the seconds that all of them would take")
+        dict[str, float], Meta(description="seconds that all of these would take, by registered constraint")
     ] = field(default_factory=dict)
 
 

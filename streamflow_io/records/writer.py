@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from streamflow_io.files import stranger
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime.protocol import readable
+from streamflow_io.runtime.values import readable
 
 from .records import ProgressRecord, Record
 from .runs import lock

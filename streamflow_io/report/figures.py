@@ -209,7 +209,7 @@ def _who(named: Sequence[_Named]) -> Figure:
     kinds = [("has some of it", COLOURS[0]), ("waits", "#777777"), ("held for its slot", _HELD_COLOUR)]
     _, one = named[0]
     return Figure(
-        f"Who had {one.storage} ({one.direction})",
+        f"Runs on {one.storage} ({one.direction})",
         "When each run had some of the storage, and when a job of it waited for what others held."
         + (_HELD if has_held else ""),
         "time since the start of the first run (s)",
@@ -265,8 +265,8 @@ def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of: s
         lines.append(("limit", storage.limit_over_time))
     where = "byte streams, and I/O tasks without a storage" if storage.storage is None else storage.storage
     caption = (
-        "What I/O tasks and byte streams need together so that nobody waits, and how fast they moved. Where the "
-        "throughput is much higher, data moved faster than it had to; exposed requests are left out."
+        "The bandwidth that I/O tasks and byte streams need together so that no job waits, and the throughput they "
+        "reached. A much higher throughput means that data moved faster than needed. Exposed requests are left out."
     )
     if storage.limit_over_time:
         caption += " Limit: how fast those that had a limit might move together, while they moved."

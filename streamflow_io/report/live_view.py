@@ -132,7 +132,7 @@ STATES = {
     "failed": "has FAILED",
     "cancelled": "was cancelled",
     "ended": "has ended",
-    "killed": "was KILLED: nobody writes its records any more",
+    "killed": "was KILLED: no process writes its records any more",
 }
 
 

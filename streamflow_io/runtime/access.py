@@ -1,4 +1,4 @@
-"""The driver's access to other locations: small commands, files, a program whose output is read.
+"""The driver's access to other locations: small commands, files, and a program that the driver talks with.
 
 Everything goes through StreamFlow's connectors, so that it is the same over SSH, on login nodes and in containers.
 """
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 SECONDS = 600.0
 _WRITE_SECONDS = 60.0
 _SLOWEST = 50_000  # bytes per second that a connection carries at least
-_READ_SIZE = 2**16
-# Waits until the file has all its bytes: not every connector tells that a writer has ended, nor how.
+# Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
 _FINISH = (
     'i=0; until test "$(wc -c < {part})" -eq {size}; '
     "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
@@ -100,8 +99,11 @@ class Access:
         :raises NodeRuntimeError: if the shell cannot be started
         """
         try:
-            if (wraps := self._location.wraps) is not None and wraps.local:
-                return await ProcessConversation.start(container_command(self._connector, self._location, ["sh"]))
+            wraps = self._location.wraps
+            is_near = wraps is not None and wraps.local
+            words = container_command(self._connector, self._location, ["sh"]) if is_near else None
+            if words is not None:
+                return await ProcessConversation.start(words)
             return ShellConversation(*await own_shell(self._connector, self._location, os.urandom(8).hex()))
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
@@ -146,19 +148,6 @@ class Access:
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 
-    async def start(self, script: str) -> PrintedLines:
-        """Start a program whose output is read.
-
-        :raises NodeRuntimeError: if the program cannot be started
-        """
-        stack = AsyncExitStack()
-        try:
-            manager = await self._connector.get_stream_reader(self._words(script), self._location)
-            stream = await stack.enter_async_context(manager)
-        except Exception as error:
-            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
-        return PrintedLines(stack, stream)
-
     def abandon(self) -> None:
         """Drop the connections to a location that does not answer: nothing waits for them any more."""
         abandon(self._connector, self._location)
@@ -169,33 +158,6 @@ class Access:
 
     def _words(self, script: str) -> list[str]:
         return ["sh", "-c", script if self._verbatim else shlex.quote(script)]
-
-
-class PrintedLines:
-    """The lines that a program prints."""
-
-    def __init__(self, stack: AsyncExitStack, stream: StreamWrapper) -> None:
-        self._stack = stack
-        self._stream = stream
-        self._text = bytearray()
-
-    async def line(self) -> bytes | None:
-        """Return the next line, without its end; None: no line is left.
-
-        :raises Exception: any, if the connection is lost
-        """
-        while (end := self._text.find(b"\n")) < 0:
-            more = await self._stream.read(_READ_SIZE)
-            if not more:
-                return None
-            self._text += more
-        line = bytes(self._text[:end])
-        del self._text[: end + 1]
-        return line
-
-    async def close(self) -> None:
-        """Read no more. The program must have ended, for connectors may wait for its end."""
-        await self._stack.aclose()
 
 
 def _forget(task: asyncio.Task[tuple[str, int] | None]) -> None:

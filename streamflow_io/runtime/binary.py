@@ -188,7 +188,7 @@ async def _bring(
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
         binary, delivered, version = await _check(access, workdir, binary, neighbours)
     if version is None:
-        return delivered, "it is not there"
+        return delivered, "the file is missing"
     if version.startswith("sfio-node "):
         # The file for another machine, which lies beside this one, may be of another build.
         return delivered, other_build(version)
@@ -211,7 +211,8 @@ async def _check(
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(
-            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, take another workdir"
+            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, choose "
+            "another workdir"
         )
     if neighbours is None and "open" in said and "temporary" not in said:
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("streamflow")
 
-#: The most bytes of a line.
-LINE_LIMIT = 2**22
+#: Of a line, in bytes.
+LINE_LIMIT = 2**25
 _READ_SIZE = 2**16
 _CLOSE_SECONDS = 10.0
 _SAID_LINES = 20
@@ -163,7 +163,7 @@ async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
     with contextlib.suppress(asyncio.TimeoutError, ValueError):
         if (event := await asyncio.wait_for(read(), seconds)) is not None:
             return event
-    why = "; ".join(filter(None, said[-_SAID_LINES:])) or "it says nothing"
+    why = "; ".join(filter(None, said[-_SAID_LINES:])) or "there is no output"
     raise NodeRuntimeError(f"{program} does not start: {why}")
 
 
@@ -182,9 +182,9 @@ async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, 
             elif line.strip() and not line.startswith(_ALIVE):
                 logger.warning(f"{program}: {line.decode(errors='replace').rstrip()}")
     except asyncio.TimeoutError:
-        reason = f"{program} has not been heard of for {silence:.0f} s"
+        reason = f"{program} has sent nothing for {silence:.0f} s"
     except ValueError as error:
-        reason = f"{program} says a line that is too long: {error}"
+        reason = f"{program} has sent a line that is too long: {error}"
     except Exception as error:  # each connector raises errors of its own
         reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
     finally:

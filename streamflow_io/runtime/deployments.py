@@ -145,7 +145,7 @@ class Deployments:
             return os.getuid()
         said, code = await self.access(host).run("id -u")
         if code != 0 or not said.strip().isdecimal():
-            raise NodeRuntimeError(f"{host} does not say who is logged in: {said.strip()}")
+            raise NodeRuntimeError(f"{host} does not name the user that is logged in: {said.strip()}")
         return int(said)
 
     def workdir(self, location: ExecutionLocation) -> str:

@@ -23,8 +23,9 @@ from .build import other_build
 from .conversation import ProcessConversation, follow, ready
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError, unsafe_workdir
 from .place import Place
-from .protocol import FileIdentity, FoundFile
+from .protocol import FoundFile
 from .session_job import LocalSessionJob
+from .wire import identity_of
 
 _START_SECONDS = 10.0
 
@@ -42,8 +43,8 @@ def find_sfio_node() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate).absolute()
     raise NodeRuntimeError(
-        "sfio-node is not installed: reinstall streamflow-io from a wheel, or where cargo is present, "
-        "or name it in SFIO_NODE"
+        "sfio-node is not installed: reinstall streamflow-io from a wheel, or on a machine with cargo, or set "
+        "SFIO_NODE to the program"
     )
 
 
@@ -168,7 +169,7 @@ class EmbeddedRuntime(NodeRuntime):
     async def find(self, path: PurePath | str) -> FoundFile:
         # Without a process: each declared split asks for it.
         def look() -> FoundFile:
-            return FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(os.stat(path)))
+            return FoundFile(path=os.path.realpath(path), identity=identity_of(os.stat(path)))
 
         try:
             return await asyncio.to_thread(look)

@@ -70,7 +70,7 @@ class NewLimits:
             try:
                 await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
             except Exception as error:  # each connector raises errors of its own
-                logger.debug(f"A job could not be told its limits: {error}")
+                logger.debug(f"A job did not get its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS
             await self._rest(pause, ends)
 

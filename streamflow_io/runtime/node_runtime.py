@@ -20,7 +20,8 @@ from streamflow_io.messages import Code, coded
 
 from .new_limits import NewLimits
 from .place import Place
-from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart, job_of, parse_event
+from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart
+from .wire import job_of, parse_event, text_of
 
 logger = logging.getLogger("streamflow")
 
@@ -74,7 +75,7 @@ class SharedFile(Struct, frozen=True):
     path: str
     named: str | None
     events: str
-    lock: Literal[True] | None
+    lock: bool
 
 
 def seconds_to_compare(size: int) -> float:
@@ -125,7 +126,7 @@ class NodeJob:
         if here is None or events is None or not consumer.shares_files(self.runtime):
             return None
         is_own = consumer is self.runtime
-        return SharedFile(str(here), None if here == path else str(path), str(events), None if is_own else True)
+        return SharedFile(str(here), None if here == path else str(path), str(events), not is_own)
 
     def link_to(self, consumer: NodeRuntime) -> Link | None:
         """The link by which a job under another runtime reads streams of this one; None: the other job has the files.
@@ -164,7 +165,7 @@ class NodeJob:
         :raises NodeRuntimeError: if `job.json` cannot be written
         """
         self._launched = True
-        await self.runtime.write_spec(self, spec.text())
+        await self.runtime.write_spec(self, text_of(spec))
         self._limits.begin()
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
 
@@ -402,7 +403,7 @@ class NodeRuntime(ABC):
         """
         if self.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.location} cannot be reached from elsewhere")
-        tls = True if self.tls or consumer.tls else None
+        tls = self.tls or consumer.tls
         return Link(address=self.address, job=job, certificate=str(consumer.certificate_path), tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:
@@ -531,7 +532,7 @@ class NodeRuntime(ABC):
         try:
             return FoundFile.model_validate(json.loads(said))
         except ValueError:
-            raise NodeRuntimeError(f"{self.location}: of {path} is not told which file it is: {said}") from None
+            raise NodeRuntimeError(f"{self.location}: the identity of {path} is not known: {said}") from None
 
     async def memory(self) -> Memory:
         """Return how much memory the node has.
@@ -542,7 +543,7 @@ class NodeRuntime(ABC):
         try:
             return Memory.model_validate_json(said)
         except ValueError:
-            raise NodeRuntimeError(f"{self.location}: how much memory there is is not told: {said}") from None
+            raise NodeRuntimeError(f"{self.location}: the size of the memory is not known: {said}") from None
 
     async def why_not(self, file: FoundFile) -> str | None:
         """Return why the path of a file that was found elsewhere leads to another file here; None: the same file.
@@ -566,7 +567,7 @@ class NodeRuntime(ABC):
         try:
             event = parse_event(line)
         except ValueError as error:
-            reason = f"sfio-node at {self.location} says what is not understood: {line[:_SHOWN]!r}: {error}"
+            reason = f"sfio-node at {self.location} has sent an unknown message: {line[:_SHOWN]!r}: {error}"
             if (job := self._jobs.get(job_of(line) or "")) is not None:
                 job.refuse(reason)
             else:

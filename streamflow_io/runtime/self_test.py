@@ -60,7 +60,7 @@ async def self_test(location: TriedLocation) -> list[LocationFinding]:
 async def contained_test(location: TriedLocation) -> list[LocationFinding]:
     """Try what containers are known to refuse, and report what is done instead."""
     jobs = _SelfTest(location)
-    fails = "a reader that opens its input twice may get a part of it: take `streamable` off such inputs"
+    fails = "a reader that opens its input twice may get a part of it: remove `streamable` from such inputs"
     return [
         await _try(location, "gate, Directory", jobs.directory_gate, _NO_GATE),
         await _try(location, "second opening", jobs.second_opening, fails),
@@ -150,7 +150,7 @@ class _SelfTest:
         stream = self._stream(producer, directory, there)
         await self._finish(
             _Command(producer, _writer(directory), _SLOWLY, directory),
-            _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), "cat fifo > copy", there),
+            _Command(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
 
@@ -183,14 +183,14 @@ class _SelfTest:
             try:
                 await self._finish(
                     _Command(producer, _writer(directory), _SLOWLY, directory),
-                    _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), script, there),
+                    _Command(consumer, JobSpec(name="consumer", streams=(stream,)), script, there),
                 )
             except BrokenError:
                 exit_event = await consumer.exit
                 if not exit_event.success and "opened again" in str(exit_event.message):
                     continue
             raise BrokenError("two programs have opened a stream, and only one of them was seen")
-        return "was seen each time, and has ended the job: nobody takes a part of a stream for all of it"
+        return "was seen each time, and has ended the job: a part of a stream never counts as all of it"
 
     async def gate(self) -> str:
         """Show that a command runs, and waits for a missing file."""

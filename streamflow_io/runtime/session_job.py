@@ -14,6 +14,7 @@ from .access import Access
 from .extents import Span
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import SessionSpec
+from .wire import text_of
 
 # The most bytes of orders that go at once; a longer order goes alone.
 _AT_ONCE = 1 << 15
@@ -64,7 +65,7 @@ class LocalSessionJob(SessionJob):
     async def begin(self, spec: SessionSpec) -> None:
         self._launched = True
         try:
-            await asyncio.to_thread(self._write, spec.text())
+            await asyncio.to_thread(self._write, text_of(spec))
         except OSError as error:
             raise NodeRuntimeError(f"session.json cannot be written: {error}") from error
 
@@ -96,7 +97,7 @@ class RemoteSessionJob(SessionJob):
     async def begin(self, spec: SessionSpec) -> None:
         self._launched = True
         mode = 0o700 if self.runtime.place is None else 0o711
-        await self._access.write(self.directory / "session.json", spec.text().encode(), parent=mode)
+        await self._access.write(self.directory / "session.json", text_of(spec).encode(), parent=mode)
 
     def _send(self, line: str) -> None:
         self._lines.append(line)

@@ -118,7 +118,7 @@ class DeployedLocation(TriedLocation):
         except Exception as error:  # each connector raises errors of its own
             raise BrokenError(str(error) or type(error).__name__) from error
         if result is not None and result[1] != 0:
-            raise BrokenError(f"{result[0] or 'it says nothing'} (exit code {result[1]})")
+            raise BrokenError(f"{result[0] or 'there is no output'} (exit code {result[1]})")
 
     async def read(self, path: PurePosixPath) -> str:
         return await self._said(f"cat {shlex.quote(str(path))}")

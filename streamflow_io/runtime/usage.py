@@ -12,20 +12,24 @@ from streamflow_io.hints.models import Direction
 class JobUsage(Struct, frozen=True, rename="camel"):
     """The resources that a job's process tree used, as the node runtime measured them."""
 
-    started: Annotated[float, Meta(description="when its command started")]
-    ended: float
+    started: Annotated[float, Meta(description="when the command started, by the clock of its node")]
+    ended: Annotated[float, Meta(description="when the command ended, by the clock of its node")]
     bytes_read: Annotated[int, Meta(description="by system calls")]
     bytes_written: Annotated[int, Meta(description="by system calls")]
     storage_bytes_read: Annotated[int, Meta(description="from storage, as the kernel accounts them")]
     storage_bytes_written: Annotated[int, Meta(description="to storage, as the kernel accounts them")]
-    cpu_seconds: float
-    io_seconds: Annotated[float | None, Meta(description="time in I/O: one of its threads waited for a device")] = None
-    held_seconds: Annotated[float | None, Meta(description="one of its calls waited at the gate")] = None
-    paused_seconds: Annotated[
-        float | None, Meta(description="it was paused, to be held to its storageBW (`limited`)")
-    ] = None
-    pauses: Annotated[int | None, Meta(description="how often")] = None
-    bytes_ahead: Annotated[int | None, Meta(description="the most that it had moved before their time")] = None
+    cpu_seconds: Annotated[float, Meta(description="CPU time of all processes")]
+    io_seconds: Annotated[float | None, Meta(description="seconds in which one of its threads waited for a device")] = (
+        None
+    )
+    held_seconds: Annotated[float | None, Meta(description="seconds in which one of its calls waited at the gate")] = (
+        None
+    )
+    paused_seconds: Annotated[float | None, Meta(description="seconds in which the job was paused by a limit")] = None
+    pauses: Annotated[int | None, Meta(description="the number of pauses")] = None
+    bytes_ahead: Annotated[int | None, Meta(description="the most bytes that the job had moved ahead of its limit")] = (
+        None
+    )
 
     def moved(self, direction: Direction) -> int:
         """The bytes moved in a direction; for both directions, their sum."""

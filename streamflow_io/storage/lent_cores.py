@@ -21,6 +21,7 @@ from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.wire import with_observation
 
 from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
@@ -133,7 +134,7 @@ class LentCores(Listener):
         place = job.kept(_Place)
         if place is None or not place.capacities or not place.cores or not self._takes_part(job):
             return spec
-        return spec.model_copy(update={"cores": place.cores})
+        return with_observation(spec, cores=place.cores)
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, StartedEvent | ExitEvent):

@@ -1,4 +1,4 @@
-"""The fault campaign: real runs of small workflows, in each of which something dies, stands still or is missing.
+"""The fault campaign: real runs of small workflows. In each, something dies, stands still or is missing.
 
 After each, one of two is true: the results are identical to plain StreamFlow's, or the run has failed with a clear
 error. No consumer has succeeded on partial data, and nothing is left behind. Prints a table; exits with 1, and keeps
@@ -23,9 +23,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from laboratories.laboratory import LaboratoryError
-from tests.cwl import Run
-from tests.installed_capio import installed_capio
+from lab.disks import can_loop, can_mount
+from lab.installed_capio import installed_capio
+from lab.machines.laboratory import LaboratoryError
+from lab.runs import Run
 
 from .capio import CAPIO, CAPIO_SPAN
 from .cases import (
@@ -41,7 +42,6 @@ from .cases import (
     choose,
 )
 from .containers import Engine, engine
-from .disk import can_loop, can_mount
 from .hosts import Hosts, hosts
 from .standstill import can_freeze
 from .trial import Trial, run_case, run_plain
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
-    """Those that make sense where the jobs run."""
+    """The faults that make sense where the jobs run."""
     if options.hosts:
         return HOST_FAULTS
     if options.capio:
@@ -86,7 +86,7 @@ def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
 
 
 def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collection[str] | None) -> list[Fault]:
-    """Those that can be brought about on this machine; says which cannot."""
+    """The faults that can be brought about on this machine; prints those that cannot."""
     cannot: list[Fault] = []
     kinds = {fault.kind for fault in faults}
     if "full" in kinds and not can_mount(directory):
@@ -132,7 +132,7 @@ def place(options: argparse.Namespace) -> AbstractContextManager[Hosts | Engine 
 
 
 def run_workloads(directory: Path, options: argparse.Namespace, where: Hosts | Engine | None) -> dict[str, Run]:
-    """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
+    """Run each workload with plain StreamFlow. Of the random ones, those are left out that it cannot run."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
     if options.capio:

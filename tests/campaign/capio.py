@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tests.cwl import Document, found, streamable, tool, workflow
-from tests.installed_capio import SHARED, left_in_shared_memory, shared_memory_of
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.installed_capio import SHARED, left_in_shared_memory, shared_memory_of
 
 #: The name of the workflow; nothing else is tried with CAPIO.
 CAPIO = "capio"
@@ -20,7 +20,7 @@ def taken(name, data):
     with open(os.environ["TRACE"], "a") as trace:
         print(time.time(), "read", name, len(data), hashlib.sha1(data).hexdigest(), file=trace)
 """
-# CAPIO's library gathers what is written: only so much is passed on while a job runs.
+# CAPIO's library gathers what is written: only this many bytes make it pass them on while a job runs.
 _LINES = "b''.join(b'%08d of the part\\n' % n for n in range(turn * 20_000, turn * 20_000 + 20_000))"
 _MAKE = f"""
 with open("first.txt", "wb", buffering=0) as first, open("second.txt", "wb", buffering=0) as second:
@@ -44,7 +44,7 @@ print(len(data), data[-100:])
 
 
 def capio_streams() -> Document:
-    """One producer of two files, one of which goes through a second step; a reader of each, and one of a plain file."""
+    """One producer of two files, with a second step behind one; a reader of each, and a reader of a plain file."""
     by_path = "source = open(os.environ['file'], 'rb')\n"
     read_second = _program(
         "source = sys.stdin.buffer" + _READ.format(name="second"), "CONSUMER", {"file": streamable()},
@@ -86,5 +86,5 @@ def _program(script: str, role: str, inputs: Document, outputs: Document, **fiel
 
 
 def left_by_capio(driver: int) -> list[str]:
-    """What a run that is over has left in shared memory: of its server, and of programs that have ended."""
+    """Entries in shared memory of a run that is over: of its server, and of programs that have ended."""
     return sorted({str(SHARED / name) for name in (*shared_memory_of(driver), *left_in_shared_memory(0.0))})

@@ -1,4 +1,4 @@
-"""What is done in each trial. All of it follows from the seed and the number of the trial."""
+"""The fault of each trial. All of it follows from the seed and the number of the trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "ful
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong.
+    """A fault.
 
     :ivar victim: the processes of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`;
         the disk that holds the job directories and the run directory; the clock of the driver; two SSH hosts on
@@ -83,7 +83,7 @@ SPAN = 2.2
 RANDOM_SPAN = 1.2
 #: Their jobs wait for containers.
 CONTAINER_SPAN = 3.0
-#: In containers, one step of so many runs on the driver's node.
+#: In containers, one of this many steps runs on the driver's node.
 _LOCAL = 4
 
 
@@ -114,7 +114,7 @@ class Case:
     local: int = 0
 
     def local_steps(self, steps: Iterable[str]) -> set[str]:
-        """Those that run on the driver's node where the others run in containers."""
+        """The steps that run on the driver's node where the others run in containers."""
         random = Random(self.local)
         return {name for name in steps if random.randrange(_LOCAL) == 0}
 

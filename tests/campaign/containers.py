@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.laboratory import Laboratory, LaboratoryError, containers_obstacle, start_containers
-from tests.cwl import Document
-from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
-from tests.forked import Driver
+from lab.container_sites import DEBIAN, Containers, contained, docker_bench
+from lab.cwl import Document
+from lab.forked import Driver
+from lab.machines.laboratory import Laboratory, LaboratoryError, containers_obstacle, start_containers
 
 from .cases import Case
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from tests.node_support import Job, Node, node, output
+from lab.node import Job, Node, node, output
 
 #: What `exec` and `serve` may have in memory, each. Most of it is the program itself.
 MEMORY_BYTES = 16 * 2**20

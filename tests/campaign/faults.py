@@ -12,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cwl import Bench
-from tests.e2e.container_support import Containers
-from tests.forked import Driver
+from lab.container_sites import Containers
+from lab.disks import fill
+from lab.forked import Driver
+from lab.runs import Bench
 
 from . import containers
 from .capio import CAPIO
 from .cases import Case
 from .containers import Engine
-from .disk import fill
 from .hosts import Hosts
 from .processes import Process, of_run
 from .standstill import frozen, stuck
 
-#: Seconds that a workflow takes at most if it does not hang; who waits for it then says that it does.
+#: Seconds that a workflow takes at most if it does not hang; a longer wait is reported as a hang.
 _LONGEST = 120.0
 
 
@@ -148,7 +148,7 @@ def _limit(case: Case, driver: Driver, temporary: Path) -> str | None:
 
 
 def _limit_one(case: Case, victim: Process) -> int | None:
-    """Allow a process no more than it has; None: it has ended.
+    """Allow a process no more than it has; None is returned if the process has ended.
 
     :return: how much it is allowed
     """

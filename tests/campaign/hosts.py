@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
-from tests.e2e.support import Site, hosts_site
-from tests.forked import Driver
-from tests.processes import of_processes
+from lab.forked import Driver
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
+from lab.processes import of_processes
+from lab.sites import Site, hosts_site
 
 from .cases import Case
 
@@ -25,7 +25,7 @@ _SIZE = "size=100g"
 
 @dataclass(frozen=True)
 class Hosts:
-    """Two hosts of a laboratory that nobody else uses."""
+    """Two hosts of a laboratory that no other run uses."""
 
     laboratory: Laboratory
 

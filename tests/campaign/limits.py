@@ -50,7 +50,7 @@ def changing(case: Case, temporary: Path, hosts: Hosts | None = None) -> Iterato
 
 
 def _tell(job: Path, rate: int | None, is_here: bool) -> None:
-    """Give a job another limit, if it has one and runs; who waits for its end must not find something new then."""
+    """Give a job another limit, if it has one and runs; a waiter for its end must not find something new then."""
     if "limit" not in json.loads((job / "job.json").read_text()):
         return
     with (job / "events.jsonl").open() as events:

@@ -47,7 +47,7 @@ def frozen(name: str, processes: Collection[int]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def stuck(directory: Path) -> Iterator[None]:
-    """Nobody can write to the file system of a directory."""
+    """No process can write to the file system of a directory."""
     subprocess.run(["fsfreeze", "--freeze", directory], check=True)
     try:
         yield

@@ -11,15 +11,15 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lab.container_sites import Containers
+from lab.disks import mounts, real_disk, small_disk
+from lab.forked import Driver
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Run
-from tests.e2e.container_support import Containers
-from tests.forked import Driver
 
 from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault
 from .containers import Engine
-from .disk import mounts, real_disk, small_disk
 from .faults import Place, strike
 from .hosts import Hosts
 from .limits import changing
@@ -45,7 +45,7 @@ _RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "
 class Trial:
     """A finished trial.
 
-    :ivar struck: what was done to the run; None: it had ended before
+    :ivar struck: what was done to the run; None means that the run had ended before
     :ivar evidence: the directory with everything of it
     """
 
@@ -57,9 +57,9 @@ class Trial:
 
 
 def run_plain(directory: Path, workload: str, engine: Engine | None = None) -> Run:
-    """What plain StreamFlow makes of a workload.
+    """Run a workload with plain StreamFlow.
 
-    :param engine: of the containers of all steps; None: they run here
+    :param engine: of the containers of all steps; None runs the steps here
     :raises RuntimeError: if it fails
     """
     directory.mkdir(parents=True)
@@ -124,14 +124,14 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
 
 
 def _wrong_lessons(bench: Bench) -> list[str]:
-    """What was learned that is not true of the tools."""
+    """Lessons that are not true of the tools."""
     proofs = known_proofs(bench.data / "streamflow-io" / "learned.db")
     refused = [(each.step, each.reason) for each in proofs if not each.is_proven]
     return [f"learned what is not true: {step} {reason}" for step, reason in refused if REFUSED.get(step) != reason]
 
 
 def _wrong_beside(bench: Bench, path: Path, driver: Driver, plain: Run) -> list[str]:
-    """What is wrong with a run to which nothing was done."""
+    """Faults of a run to which nothing was done."""
     if not _ends(driver, RUN_SECONDS):
         return ["the run beside it, which hangs"]
     run = bench.finish(driver, path)
@@ -161,10 +161,10 @@ def _ends(process: Driver, seconds: float) -> bool:
 
 
 def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -> list[str]:
-    """What is left for longer than the runtime may take to leave, and should not be.
+    """Leftovers that should not be there, and stay for longer than the runtime may take to leave.
 
-    The containers of a driver that has ended stay, as without us, but nothing runs in them, and one that was paused
-    while StreamFlow deployed it, which it gives up then; what a killed container has left, a later run removes.
+    The containers of a driver that has ended stay, as without us, but nothing runs in them. StreamFlow gives up a
+    container that was paused while it was deployed. A later run removes what a killed container has left.
 
     :param place: the directory of the run
     :param driver: its process

@@ -1,4 +1,4 @@
-"""What is true of a run after its fault: decided from what was seen, without looking at anything."""
+"""The verdict on a run after its fault: decided from what was seen, without looking at anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tests.cwl import Run
+from lab.runs import Run
 
 _MESSAGE = re.compile(r"^\S+ \S+ ERROR\s+(.*)$")
 #: What StreamFlow and we say of others when one has failed.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 
@@ -301,7 +301,7 @@ def unhinted() -> Document:
 #: Those that run once without a fault before: declared cuts are verified then, and tools rehearsed.
 LEARNED = frozenset({"growing", "unhinted"})
 #: What rehearsals find of those steps that read no streams.
-REFUSED = {"/sort": "it asks for its size, or more, by its path"}
+REFUSED = {"/sort": "the tool asks for the size, or more, by the path"}
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -330,7 +330,7 @@ BESIDE = frozenset({"shared"})
 _SPACE = 48 * 2**20
 _MORE_SPACE = {"required": 192 * 2**20}
 _RANDOM_STEPS = 6
-#: So many outputs of a random workload are streamed, committed or at a gate.
+#: This many outputs of a random workload are streamed, committed or at a gate.
 _OURS = 3
 #: Each job of a random workload takes so long at least, that faults find something.
 _PAUSE = "sleep 0.25\n"
@@ -386,7 +386,7 @@ def _with_roles(workflow: Document) -> Document:
 
 
 def _sources(step: Document) -> list[str]:
-    """What the inputs of a step are connected to."""
+    """The sources of the inputs of a step."""
     connected = [entry.get("source", ()) if isinstance(entry, dict) else entry for entry in step["in"].values()]
     return [source for sources in connected for source in ([sources] if isinstance(sources, str) else sources)]
 
@@ -413,7 +413,7 @@ def plain_steps(workflow: Document) -> set[str]:
 
 
 def _tool(step: Document) -> Document:
-    """That of a step, perhaps within a workflow of its own."""
+    """The tool of a step, perhaps within a workflow of its own."""
     run: Document = step["run"]
     return run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
 

@@ -1,12 +1,12 @@
-"""An annotations file that gives every tool of a workflow, and each of its ports, a hint; or what needs none. Pure."""
+"""An annotations file that gives every tool of a workflow, and each of its ports, a hint; or what needs none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
+from lab.cwl import Document, streaming
 from streamflow_io.hints.inheritance import HintedStep, Parameter, can_stream, port_path
-from tests.cwl import Document, streaming
 
 Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required", "unhinted"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -47,7 +47,7 @@ def annotations_file(steps: Iterable[HintedStep], kind: Kind) -> Document:
 
 
 def config(kind: Kind) -> Document:
-    """What the scheduler's `config` needs besides."""
+    """The entries of the scheduler's `config` that the kind needs besides."""
     if kind in LEARNING:
         return {"streaming": "auto", "rehearse": "wait"}
     return {"storages": STORAGES} if kind in ("storage", "required") else {}

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lab.cwl import NO_CONTAINERS, Document, streamflow_file
+from lab.runs import Bench, Run
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.inheritance import HintedStep
-from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
-from tests.template_support import NO_CONTAINERS
 
 from .annotations import LEARNING, Kind, annotations_file, config
 from .suite import Case
 
 SECONDS = 90.0
-#: So many times a workflow runs that learns.
+#: The number of runs of a workflow that learns.
 RUNS = 3
 # A stack trace: its last place, and the error; that of a class which is not built in has a module before its name.
 _TRACE = re.compile(
@@ -69,7 +69,7 @@ def run_case(directory: Path, case: Case, kinds: Sequence[Kind], learned: Path) 
 
 
 def own_mistakes(log: str) -> list[str]:
-    """The errors of a log that nobody raised on purpose, in our own code."""
+    """The errors of a log that come from mistakes in our own code."""
     return [error for file, error in _TRACE.findall(log) if "/streamflow_io/" in file]
 
 
@@ -92,14 +92,13 @@ def _run(place: Path, case: Case, hints: Document | None = None, more: Document 
     """
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    files = {"file": case.tool, **({} if case.job is None else {"settings": case.job})}
     options: Document = dict(more or {})
     if hints:
         file = place / "annotations.json"
         file.write_text(json.dumps(hints))
         options["annotations"] = str(file)
     # Its images would have to be fetched; its commands are there without them.
-    workflows = {"main": {"type": "cwl", "config": {**files, **NO_CONTAINERS}}}
+    workflows = streamflow_file(case.tool, case.job, workflow=NO_CONTAINERS)["workflows"]
     try:
         run = Bench(place).run({}, io=hints is not None, config=options, seconds=SECONDS, workflows=workflows)
     except AssertionError:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.containers import LOGIN
-from laboratories.laboratory import (
+from lab.container_sites import Containers, docker_bench, ssh_bench, ssh_bench_of_one_user
+from lab.machines.containers import LOGIN
+from lab.machines.laboratory import (
     CLUSTERS,
     DOCKER,
     PODS,
@@ -23,9 +24,8 @@ from laboratories.laboratory import (
     start_hosts,
     start_slurm,
 )
-from tests.e2e.container_support import Containers, docker_bench, ssh_bench, ssh_bench_of_one_user
-from tests.e2e.support import Site, hosts_site, login_site, slurm_site
-from tests.once import once
+from lab.once import once
+from lab.sites import Site, hosts_site, login_site, slurm_site
 
 why_not = functools.cache(obstacle)
 why_no_containers = functools.cache(containers_obstacle)
@@ -116,7 +116,7 @@ def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterat
 def one_user_host(
     containers_laboratory: Laboratory, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Containers]:
-    """The same, for each engine; one logs in as the user whom its containers have."""
+    """A host with one user, for each engine; the login is the user of its containers."""
     bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, *request.param)
     yield bench
     bench.remove_containers()

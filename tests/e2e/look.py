@@ -1,4 +1,4 @@
-"""What there is to see on a host, as JSON: `python3 look.py`, with nothing but the standard library."""
+"""The visible facts of a host, as JSON: `python3 look.py`, with nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def main() -> None:
 
 
 def run_directories(commands: Iterable[list[str]]) -> list[str]:
-    """Those of `sfio-node serve`."""
+    """The run directories of `sfio-node serve`."""
     return [words[words.index("--directory") + 1] for words in commands if words[1:2] == ["serve"]]
 
 
 def command_lines() -> Iterator[list[str]]:
-    """Of all other processes."""
+    """The command lines of all other processes."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -74,7 +74,7 @@ def below(place: str) -> Iterator[str]:
 
 
 def modes(*places: str) -> dict[str, str]:
-    """Of all below some directories, as `ls` shows them."""
+    """The modes of all files below some directories, as `ls` shows them."""
     found = {}
     for place in places:
         for path in below(place):

@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 
-from laboratories.containers import LOGIN_ID
-from laboratories.deployments import docker_environment, podman_environment, singularity_environment
-from laboratories.laboratory import Laboratory, podman_obstacle
-from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, make_user_image
-from tests.gate_support import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
-from tests.once import once
+from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained, make_user_image
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
+from lab.machines.containers import LOGIN_ID
+from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
+from lab.machines.laboratory import Laboratory, podman_obstacle
+from lab.once import once
+from lab.runs import Run
 
 LONG = pytest.mark.long
 READ = "note read; { read line; note $line; echo $line; cat; } < $file; note all"
-#: The second half is written when somebody has read the first.
+#: The second half is written when the first was read.
 WRITE = "exec 3> out.txt; echo first >&3; meet first; echo second >&3; exec 3>&-"
 FALLBACK = "othing streams"
 # Prints the files of a directory in the order of their names.
@@ -78,7 +79,7 @@ def stream_and_gate() -> Document:
 
 
 def check_both_early(run: Run) -> None:
-    """As :func:`stream_and_gate` says."""
+    """Check what :func:`stream_and_gate` describes."""
     for what in ("first", "done"):
         assert_early(run, what)
     assert run.files["read.txt"] == b"first\nsecond\nlate\n"
@@ -102,7 +103,7 @@ def check_nothing_fell_back(run: Run) -> None:
 
 
 def every_delivery() -> Document:
-    """What a makes reaches those that use it in each way, while a runs.
+    """Each output of a reaches its readers in its own way, while a runs.
 
     b and e read bytes while they are written; b then waits for a file and for directories. A job of d starts when what
     it uses is committed.
@@ -149,7 +150,7 @@ note end"""
     return workflow({}, steps, {"all": "a/elements", **{name: f"{name}/out" for name in "abde"}})
 
 
-#: What a process has from who has started it, but for what a job has of its own.
+#: The surroundings that a process inherits, without those that each job has of its own.
 SURROUNDINGS = r"""
 env -u HOME -u TMPDIR -u PWD -u OLDPWD -u HOSTNAME -u SFIO_JOB -u TRACE | sort
 umask; ulimit -a; nice; cat /proc/self/oom_score_adj; readlink /proc/self/fd/0; ls /proc/self/fd
@@ -166,7 +167,7 @@ def surroundings(name: str, *hints: Document) -> Document:
 
 
 def test_a_command_has_what_the_engine_gives(docker: Containers) -> None:
-    """Those of jobs without hints are started by the engine, and others by `sfio-node serve`."""
+    """The engine starts jobs without hints, and `sfio-node serve` the others."""
     hint = streaming({"port": "out", "committed": "on_close"})
     steps: dict[str, Document] = {
         "a": {"run": surroundings("a", hint), "in": {}},
@@ -179,7 +180,10 @@ def test_a_command_has_what_the_engine_gives(docker: Containers) -> None:
 
 
 def test_every_delivery_between_containers(docker: Containers) -> None:
-    """And from one to the driver's node. Where an engine does not let the gate see a listing, that waits for all."""
+    """One delivery goes from a container to the driver's node.
+
+    Where an engine does not let the gate see a listing, that waits for all.
+    """
     _, ours = docker.run_both(contained(every_delivery(), e=None))
     for what in ("read", "first b", "first e", "got late", "listed", "used y", "used x"):
         assert_early(ours, what)
@@ -252,7 +256,9 @@ def test_there_and_back(docker: Containers) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("volume", [pytest.param(True, marks=LONG), False])
 def test_both_in_one_container(docker: Containers, volume: bool) -> None:
-    """Of a deployment that a user has named; without a volume all is on the container's own file system."""
+    """The container belongs to a deployment that a user has named; without a volume all is on the container's own file
+    system.
+    """
 
     def box(work: Path) -> Document:
         config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
@@ -274,7 +280,7 @@ def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: st
 
 @dataclass
 class OfUser(Containers):
-    """A bench of a user who may talk with the engine, and is not root."""
+    """A bench of a user that may talk with the engine, and is not root."""
 
     def write(
         self,
@@ -307,14 +313,14 @@ def of_user(containers_laboratory: Laboratory) -> Iterator[OfUser]:
 @LONG
 @pytest.mark.parametrize("local", ["a", "b", ""])
 def test_a_driver_who_is_not_root(of_user: OfUser, local: str) -> None:
-    """What is in containers belongs to root, and what is beside them to the user."""
+    """Files in containers belong to root, and files beside them to the user."""
     check_of_user(of_user, contained(stream_and_gate(), **{local: None} if local else {}))
 
 
 @LONG
 @pytest.mark.parametrize("local", ["a", "b", ""])
 def test_rootless_podman(docker: Containers, of_user: OfUser, local: str) -> None:
-    """Who is root in its containers is the user."""
+    """The root user in its containers is the user."""
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
     podman = replace(of_user, environment={**of_user.environment, **podman_environment(docker.laboratory)})

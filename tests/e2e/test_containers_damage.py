@@ -1,4 +1,4 @@
-"""What dies while steps in containers stream: no reader gets a false end, and nothing of ours is left."""
+"""Deaths while steps in containers stream: no reader gets a false end, and nothing of ours is left."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Document, Run
-from tests.e2e.container_support import DEBIAN, Containers, contained
+from lab.container_sites import DEBIAN, Containers, contained
+from lab.cwl import Document
+from lab.forked import Driver
+from lab.gates import pair, producer, reader
+from lab.node import wait_for
+from lab.once import once
+from lab.runs import Run
 from tests.e2e.test_containers import LONG, WRITE, stream_reader
 from tests.e2e.test_streaming import until
-from tests.forked import Driver
-from tests.gate_support import pair, producer, reader
-from tests.node_support import wait_for
-from tests.once import once
 
 #: Names as those of public images, so that one sees whose container it is.
 PRODUCER, CONSUMER = "quay.io/sfio/producer:1.0", "quay.io/sfio/consumer:1.0"

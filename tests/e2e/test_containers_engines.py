@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import compose_environment
-from tests.cwl import Document
-from tests.e2e.container_support import DEBIAN, Containers, contained
+from lab.container_sites import DEBIAN, Containers, contained
+from lab.cwl import Document
+from lab.gates import assert_early, pair, producer
+from lab.machines.deployments import compose_environment
+from lab.node import wait_for
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
@@ -26,13 +28,11 @@ from tests.e2e.test_containers import (
     stream_reader,
 )
 from tests.e2e.test_streaming import until
-from tests.gate_support import assert_early, pair, producer
-from tests.node_support import wait_for
 
 
 @pytest.fixture
 def compose(docker: Containers) -> Containers:
-    """Its services have the working directory in common, as a directory of the host."""
+    """A compose file whose services share the working directory, as a directory of the host."""
     return replace(docker, environment=docker.environment | compose_environment(docker.laboratory))
 
 
@@ -62,7 +62,7 @@ def test_services_that_share_a_network_only(compose: Containers) -> None:
 
 @LONG
 def test_services_that_share_nothing(compose: Containers) -> None:
-    """They read what is complete, and the run says so, once."""
+    """The jobs read complete files, and the run says so, once."""
     compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")
     compose.bound = {"/a": "all/one", "/b": "all/two"}
     script = "echo first > out.txt; echo second >> out.txt"
@@ -105,7 +105,7 @@ def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
 
 @LONG
 def test_containers_with_the_network_of_their_host(docker: Containers) -> None:
-    """They have no address, and need none where they share a directory."""
+    """The containers have no address, and need none where they share a directory."""
     docker.deployments, docker.bound = partial(boxes, workdir="/shared", network=["host"]), {"/a": "one", "/b": "two"}
     _, ours = docker.run_both(stream_and_gate())
     check_both_early(ours)
@@ -124,7 +124,7 @@ def found_there(bench: Containers, wraps: Document, work: Path) -> Document:
 @LONG
 @pytest.mark.parametrize("where", ["docker", "containers_host"])
 def test_containers_that_are_there_already(request: pytest.FixtureRequest, where: str) -> None:
-    """What they share is seen when they run, and they are left as they were found."""
+    """The plugin sees what the containers share when they run, and leaves them as they were."""
     bench: Containers = request.getfixturevalue(where)
     hosts, wraps = bench.deployments, {"wraps": "here"} if where == "containers_host" else {}
     bench.deployments = lambda work: {**hosts(work), **found_there(bench, wraps, work)}
@@ -160,6 +160,7 @@ def test_a_step_of_an_ssh_host_and_a_container(containers_host: Containers) -> N
     check_both_early(ours)
 
 
+@pytest.mark.long
 def test_containers_of_an_ssh_host_as_who_is_logged_in(one_user_host: Containers) -> None:
     """a and b are in two, c is beside them; what they make is copied by SSH."""
     _, ours = one_user_host.run_both(contained(read_by_more("c"), c=None))

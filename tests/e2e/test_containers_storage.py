@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.containers import ADDRESSES
-from tests.cwl import Document, found, tool, workflow
-from tests.e2e.container_support import DEBIAN, Containers, contained
-from tests.e2e.support import at_once
+from lab.container_sites import DEBIAN, Containers, contained
+from lab.cwl import Document, found, tool, workflow
+from lab.gates import pair, producer
+from lab.machines.containers import ADDRESSES
+from lab.sites import at_once
 from tests.e2e.test_containers import WRITE, stream_reader
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
-from tests.gate_support import pair, producer
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Until four jobs have started, or as long as a busy machine may need to start a container.
@@ -96,7 +96,7 @@ def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) ->
 
 
 def check_admitted(docker: Containers, storage: str | None, jobs: int, node: str = "the driver's node") -> None:
-    """So many jobs, all on one node."""
+    """Check that this many jobs were admitted, all on one node."""
     admitted = records(docker, "admitted")
     assert [record.get("storage") for record in admitted] == [storage] * jobs
     assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {node}
@@ -128,7 +128,10 @@ def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
 
 @pytest.mark.long
 def test_jobs_in_containers_are_not_paused(docker: Containers) -> None:
-    """Which is said once; they are measured, and run as without a limit, each in what a limit would not allow."""
+    """The run says so once.
+
+    The jobs are measured, and run as without a limit, each in less time than a limit would allow.
+    """
     make = tool("seq 3000000 > made$part", {"part": "int"}, {"out": found("made$(inputs.part)")})
     save = tool(
         'cat "$file" > "$(basename "$file").saved"',
@@ -140,7 +143,7 @@ def test_jobs_in_containers_are_not_paused(docker: Containers) -> None:
     steps = {
         "make": {"run": make, "scatter": "part", "in": {"part": "parts"}},
         "save": {"run": save, "scatter": "file", "in": {"file": "make/out"}},
-        # Or nobody would compute beside them.
+        # Or no job would compute beside them.
         "wait": {
             "run": tool("sleep 4; echo > waited", {"file": "File"}, {"out": found("waited")}, requirements=[LITTLE])
         },
@@ -194,7 +197,7 @@ def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None
 
 @pytest.mark.long
 def test_a_deployment_of_containers_may_have_a_storage_of_its_own(docker: Containers) -> None:
-    """Its path is that in the container, and counts before that of the host."""
+    """The path of the storage is in the container, and counts before that of the host."""
     docker.deployments, docker.bound = box, {"/a": "box"}
     inside = {"name": "inside", "deployment": "box", "path": "/shared", "write": 100}
     steps = {

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import docker_environment, podman_environment, singularity_environment
-from laboratories.laboratory import Laboratory, podman_obstacle
+from lab import forked
+from lab.container_sites import BUSYBOX, DEBIAN
+from lab.cwl import Document
+from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
+from lab.machines.laboratory import Laboratory, podman_obstacle
 from streamflow_io.runtime.self_test import INSTEAD
-from tests import forked
-from tests.cwl import Document
-from tests.e2e.container_support import BUSYBOX, DEBIAN
 
 Findings = dict[str, dict[str, Any]]
 NAMES = [
@@ -58,7 +58,9 @@ def test_an_image_where_all_works(containers_laboratory: Laboratory, tmp_path: P
 
 
 def check_all_works(found: Findings, user: str) -> None:
-    """What a profile refuses, and what is done instead: not all of it by each version of an engine, but kcmp by all."""
+    """Check what a profile refuses, and what is done instead: not all of it by each version of an engine, but kcmp by
+    all.
+    """
     assert list(found) == NAMES
     lacking = {name: finding for name, finding in found.items() if finding["works"] is not True}
     assert lacking.keys() <= {"system calls"}
@@ -70,7 +72,7 @@ def check_all_works(found: Findings, user: str) -> None:
 
 
 def test_containers_as_the_streamflow_file_says(containers_laboratory: Laboratory, tmp_path: Path) -> None:
-    """It is found in the present directory."""
+    """The command finds the file in the present directory."""
     file = of_workflow(type="docker", config={"user": "1234", "readOnly": True})
     (tmp_path / "tmp" / "streamflow").mkdir(parents=True)
     (tmp_path / "tmp" / "streamflow").chmod(0o1777)

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import REPOSITORY, Laboratory
-from tests.cwl import STREAMFLOW, Bench, Document, Run, streamable, tool
-from tests.e2e.container_support import DEBIAN
+from lab.container_sites import DEBIAN
+from lab.cwl import Document, streamable, tool
+from lab.forked import Driver
+from lab.gates import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import REPOSITORY, Laboratory
+from lab.node import wait_for
+from lab.runs import STREAMFLOW, Bench, Run
 from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
-from tests.forked import Driver
-from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
-from tests.node_support import wait_for
 
 USER = 1234
 TMPDIR = "/scratch"
@@ -84,7 +85,7 @@ class Enclosed(Bench):
         )
 
     def name(self, path: Path) -> str:
-        """The name of the container of a run, of which each process that runs tests has its own."""
+        """The name of the container of a run; each process that runs tests has a name of its own."""
         return f"{self.directory.parent.name}-{self.directory.name}-{path.parent.name}"
 
     def docker(self, *words: str) -> None:
@@ -124,7 +125,7 @@ def by_list() -> Document:
 
 
 def listing() -> Document:
-    """What lists waits for all of it, where the entries of a listing cannot be held one by one."""
+    """A program that lists waits for all of it, where the entries of a listing cannot be held one by one."""
     first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
     return pair(first, lister(f"note read; python3 -c {shlex.quote(SCAN)}", streamable("Directory")))
 
@@ -196,7 +197,7 @@ def test_a_second_opening_is_told(bench: Enclosed, script: str, way: str) -> Non
 @LONG
 @pytest.mark.parametrize("way", ["root", "user"])
 def test_what_a_killed_driver_leaves_the_next_one_removes(bench: Enclosed, way: str) -> None:
-    """All that there was is killed at once: nobody is left to do it."""
+    """All processes are killed at once, so that none can clean up."""
     bench.options, bench.user = WAYS[way]
     document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
     path = bench.interrupt(document, "first", "KILL")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.container_support import Containers, contained
-from tests.e2e.support import Site
+from lab.container_sites import Containers, contained
+from lab.sites import Site
 from tests.e2e.test_parts_elsewhere import STREAMED, one_host, two_hosts
 from tests.e2e.test_streaming import check_gone
-from tests.integration.test_growing_parts import SEEN, document_of, job, producer, readers, split
+from tests.features.cuts.integration.test_growing_parts import SEEN, document_of, job, producer, readers, split
 
 LONG = pytest.mark.long
 # Without the program of coreutils, which is not in all images.
@@ -21,7 +21,7 @@ VIRTUAL = "Job /split/0 writes nothing"
 
 @pytest.mark.parametrize("place", ["two hosts", pytest.param("one host", marks=LONG)])
 def test_hosts(hosts: Site, tmp_path: Path, place: str) -> None:
-    """Those elsewhere get what is written by a link, while it is written."""
+    """Readers on other hosts get the bytes by a link, while they are written."""
     site = one_host(hosts) if place == "one host" else two_hosts(hosts)
     document, values = document_of(producer(SEEN), split(script=SPLIT), STREAMED), job(tmp_path)
     plain, first = site.run_both(document, values)

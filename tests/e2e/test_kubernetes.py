@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
-from laboratories.laboratory import Laboratory
-from tests import forked
-from tests.cwl import Document, Run, found, streaming, tool, workflow
-from tests.e2e.container_support import contained
-from tests.e2e.pod_support import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from lab import forked
+from lab.container_sites import contained
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.forked import Driver
+from lab.gates import MEET, assert_early, pair, producer
+from lab.machines.laboratory import Laboratory
+from lab.pod_sites import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from lab.runs import Run
+from lab.wording import uncoded
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
@@ -28,9 +32,6 @@ from tests.e2e.test_containers import (
 )
 from tests.e2e.test_containers_damage import MINUTE, check_failed
 from tests.e2e.test_streaming import until
-from tests.forked import Driver
-from tests.gate_support import MEET, assert_early, pair, producer
-from tests.wording import uncoded
 
 BOTH = {"/a": "pods/one", "/b": "pods/two"}
 
@@ -86,7 +87,7 @@ def test_two_pods_that_share_a_network_only(pods: Pods, tls: bool) -> None:
 
 @LONG
 def test_a_claim_on_two_nodes_is_no_volume_of_both(pods: Pods) -> None:
-    """What one writes the other may see late, and no FIFO of it: bytes go by the network."""
+    """The other node may see writes late, and sees no FIFO: bytes go by the network."""
     pods.manifests, pods.bound = {"pods": two_pods(claimed("work"), nodeName="node-2")}, BOTH
     _, ours = pods.run_both(stream())
     check_streamed(ours)
@@ -114,7 +115,7 @@ def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
 
 @pytest.mark.parametrize("user", [0, pytest.param(1234, marks=LONG)])
 def test_containers_of_a_pod_that_may_write_to_its_volume_only(pods: Pods, user: int) -> None:
-    """The user of Kubernetes, as he is by default, or another; nothing is written to the image."""
+    """The user is Kubernetes' own default, or another; nothing is written to the image."""
     little = {"securityContext": {"readOnlyRootFilesystem": True, "runAsUser": user}}
     pods.manifests = {"pods": [pod("pod", container("one", **little), container("two", **little))]}
     pods.bound = BOTH
@@ -204,7 +205,7 @@ def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
 
 
 def doctor(pods: Pods, *words: str) -> dict[str, Document]:
-    """What it has found, by name; no pod of it is left."""
+    """Run `doctor`, and return its findings by name; no pod of it is left."""
     path = pods.write(stream(), {}, io=True)
     said = forked.run(
         "streamflow-io", "doctor", "--json", *words, str(path), cwd=path.parent, network=pods.network, seconds=100
@@ -214,6 +215,7 @@ def doctor(pods: Pods, *words: str) -> dict[str, Document]:
     return {finding["name"]: finding for finding in json.loads(said.stdout)["findings"]}
 
 
+@pytest.mark.long
 def test_doctor_looks_at_each_container_of_a_deployment(pods: Pods) -> None:
     pods.manifests = {"pods": [pod("pod", container("one"), container("two", image=BUSYBOX))]}
     found = doctor(pods, "--location", "pods")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, LaboratoryError, laboratory, start_hosts, start_slurm
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, LaboratoryError, laboratory, start_hosts, start_slurm
 from tests.e2e.conftest import require_laboratories
 
 SUITE = """
@@ -73,7 +73,7 @@ def test_it_does_not_start_in_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: Callable[[], AbstractContextManager[Laboratory]]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("laboratories.laboratory.START_SECONDS", 0.1)
+    monkeypatch.setattr("lab.machines.laboratory.START_SECONDS", 0.1)
     with pytest.raises(LaboratoryError, match="not ready in"), start():
         pytest.fail("so soon?")
     assert list(tmp_path.iterdir()) == []
@@ -116,7 +116,7 @@ def parent(pid: int) -> int:
 
 
 def network_links() -> list[str]:
-    """Those of the machine itself; a laboratory has its own."""
+    """The network links of the machine itself; a laboratory has its own."""
     return sorted(os.listdir("/sys/class/net"))
 
 
@@ -128,7 +128,7 @@ def check_gone(place: Path) -> None:
 
 
 def traces(place: Path) -> list[str]:
-    """What there is of a laboratory: files, mounts, processes that are told of it."""
+    """The traces of a laboratory: files, mounts, processes that are told of it."""
     left = [str(path) for path in place.glob("*")]
     left += [line for line in Path("/proc/mounts").read_text().splitlines() if str(place) in line]
     for entry in filter(str.isdigit, os.listdir("/proc")):

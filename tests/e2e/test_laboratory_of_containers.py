@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.containers import BUSYBOX
-from laboratories.deployments import docker_environment, podman_environment, singularity_environment
-from laboratories.images import IMAGES
-from laboratories.keeper import CGROUPS
-from laboratories.laboratory import Laboratory, LaboratoryError, keep_containers, podman_obstacle, start_containers
+from lab.machines.containers import BUSYBOX
+from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
+from lab.machines.images import IMAGES
+from lab.machines.keeper import CGROUPS
+from lab.machines.laboratory import Laboratory, LaboratoryError, keep_containers, podman_obstacle, start_containers
+from lab.node import wait_for
 from tests.e2e.conftest import require_containers
 from tests.e2e.test_laboratory import check_gone, network_links
-from tests.node_support import wait_for
 
 # What a container is asked for: a user by name, and what another has written.
 SCRIPT = 'read -r line; echo "$line"; id -un; cat /shared/file; exit 3'
@@ -101,7 +101,7 @@ def test_it_lasts_as_long_as_a_process() -> None:
 
 def test_its_start_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("laboratories.laboratory.START_SECONDS", 0.3)
+    monkeypatch.setattr("lab.machines.laboratory.START_SECONDS", 0.3)
     with pytest.raises(LaboratoryError, match="not ready in"):
         keep_containers(os.getpid())
     assert list(tmp_path.iterdir()) == []

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from laboratories.kubernetes import CLOSE, ERROR, PROTOCOLS, STDERR, STDIN, STDOUT
-from laboratories.laboratory import Laboratory, keep_pods
-from tests.cwl import Document
+from lab.cwl import Document
+from lab.machines.kubernetes import CLOSE, ERROR, PROTOCOLS, STDERR, STDIN, STDOUT
+from lab.machines.laboratory import Laboratory, keep_pods
+from lab.node import wait_for
+from lab.pod_sites import BUSYBOX, claim, claimed, container, pod, pods_bench, soon_nothing
 from tests.e2e.conftest import require_pods
-from tests.e2e.pod_support import BUSYBOX, claim, claimed, container, pod, pods_bench, soon_nothing
 from tests.e2e.test_laboratory import check_gone, network_links
-from tests.node_support import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ class Api:
     ) -> tuple[int, str, str]:
         """The exit code of a command that gets an input, and what it prints.
 
-        :param busy: for so many seconds the client neither writes nor reads
+        :param busy: for this number of seconds the client neither writes nor reads
         :param pieces: how often it writes the input
         """
         found = {STDOUT: b"", STDERR: b"", ERROR: b""}
@@ -92,7 +92,7 @@ async def test_what_a_pod_is(pods_laboratory: Laboratory, tmp_path: Path) -> Non
         assert (await api.said("three:a", "ls", "/data"))[1] == "y\n"
         _, shown, _ = await api.said("three:a", "ip", "-br", "addr", "show", "dev", "eth0")
         assert addresses[2] in shown
-        # Only its own processes, of which the first is no shell.
+        # Only its own processes; the first is no shell.
         assert (await api.said("one:a", "cat", "/proc/1/comm"))[1] == "sleep\n"
         # A command sees the end of its input when the other side is gone, and is not killed.
         async with api.execute("one:a", "sh", "-c", "cat; exec sleep 100"):
@@ -112,7 +112,7 @@ async def test_what_a_pod_is(pods_laboratory: Laboratory, tmp_path: Path) -> Non
 async def test_a_client_that_still_writes_is_told_the_end_of_a_command(
     pods_laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    """The command reads nothing of its input, of which there is more than fits into a pipe."""
+    """The command reads nothing of its input, and the input is larger than a pipe."""
     api = Api(pods_laboratory, namespace := f"writing-{tmp_path.name}")
     bench = pods_bench(pods_laboratory, tmp_path)
     bench.namespaces.append(namespace)

@@ -1,4 +1,4 @@
-"""What a command leaves running on a host writes on for as long as with plain StreamFlow.
+"""Programs that a command leaves running on a host write on for as long as with plain StreamFlow.
 
 On a queue manager plain StreamFlow waits for nothing that is left running: what it finds there depends on the moment.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.support import Site
+from lab.sites import Site
 from tests.integration.test_background_writers import every_kind
 
 

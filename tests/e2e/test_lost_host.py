@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, start_hosts
-from tests.cwl import Document, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, start_hosts
+from lab.node import wait_for
+from lab.sites import Site, hosts_site
 from tests.e2e.conftest import require_laboratories
-from tests.e2e.support import Site, hosts_site
 from tests.e2e.test_parts_elsewhere import SAY, two_hosts
 from tests.e2e.test_streaming import left_at
-from tests.node_support import wait_for
 
 SIZE = 128 << 20
 
@@ -70,7 +70,10 @@ def halves(directory: Path) -> tuple[Document, Document]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["killed", "unplugged"])
 def test_a_host_is_lost_while_parts_are_read_from_it(lost: Site, how: str) -> None:
-    """Its readers try for a minute to reach it. Then the run fails, says what could not be read, and leaves nothing."""
+    """The readers of the parts try for a minute to connect to it.
+
+    Then the run fails, says what could not be read, and leaves nothing.
+    """
     laboratory = lost.laboratory
     (directory := lost.shared / "input").mkdir()
     site = two_hosts(lost, {"port": "/of", "target": {"deployment": "hosts", "workdir": str(lost.shared)}})
@@ -80,7 +83,7 @@ def test_a_host_is_lost_while_parts_are_read_from_it(lost: Site, how: str) -> No
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and trace.read_text().count("began") == 2, "readers")
     if how == "unplugged":
-        # Nobody is told of the end of a connection.
+        # No process is told of the end of a connection.
         laboratory.run("ip", "link", "set", "host1", "down")
     os.kill(first_process(laboratory, ADDRESSES[0]), signal.SIGKILL)
     (directory / "go").touch()

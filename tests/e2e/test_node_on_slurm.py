@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.laboratory import Laboratory
-from tests.node_support import Job, output, wait_for
-from tests.remote_support import Alone, RemoteNode, find_marked, remote_node
+from lab.machines.laboratory import Laboratory
+from lab.node import Job, output, wait_for
+from lab.node_remote import Alone, RemoteNode, find_marked, remote_node
 
 Submit = Callable[..., tuple[Job, str]]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from tests import forked
-from tests.cwl import Document
-from tests.e2e.support import Site
+from lab import forked
+from lab.cwl import Document
+from lab.machines.hosts import ADDRESSES
+from lab.sites import Site
 from tests.e2e.test_laboratory import login as log_in
 
 

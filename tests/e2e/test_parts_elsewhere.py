@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import memory_limit
-from benchmarks.memory_limit import limited_memory
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from tests import forked
-from tests.cwl import Document, Run, found, streamable, tool, workflow
-from tests.e2e.container_support import BUSYBOX, Containers, contained
-from tests.e2e.support import Site
+from lab import forked, memory_limit
+from lab.container_sites import BUSYBOX, Containers, contained
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.memory_limit import limited_memory
+from lab.runs import Run
+from lab.sites import Site
+from lab.splits import LINES, count, job
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
-from tests.integration.test_declared_parts import scattered as declared_scattered
-from tests.integration.test_declared_parts import split as declared
+from tests.features.cuts.integration.test_declared_parts import scattered as declared_scattered
+from tests.features.cuts.integration.test_declared_parts import split as declared
 from tests.integration.test_node_read import cached, forget
 from tests.integration.test_read_sessions import MIB, SIZE, read_once, summing, told
-from tests.split_support import LINES, count, job
 
 LONG = pytest.mark.long
 RULE = {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads"}]}
@@ -102,7 +102,7 @@ def test_hosts_that_see_the_file(hosts: Site, shared: Path) -> None:
 
 @pytest.mark.parametrize("reader", [count(), pytest.param(STREAMED, marks=LONG)], ids=["file", "stream"])
 def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path, reader: Document) -> None:
-    """It is a copy that StreamFlow has made on the first one, which sends the parts."""
+    """StreamFlow has copied the file to the first host, which sends the parts."""
     site = two_hosts(hosts)
     _, ours = site.run_both(scattered(reader), job(tmp_path))
     check_virtual(ours)
@@ -111,7 +111,7 @@ def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path, reader: Doc
 
 @LONG
 def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> None:
-    """It is on the driver's node: found out before anything is said."""
+    """The file is on the driver's node: the run finds that out before a part is said."""
     site = replace(one_host(hosts), steps=("/count",))
     _, ours = site.run_both(scattered(), job(tmp_path))
     assert ours.times("said") == []
@@ -139,7 +139,7 @@ COLD = 'dd if="$of" iflag=nocache count=0 2> /dev/null; echo 1'
 
 
 def cold_split(directory: Path) -> tuple[Document, Document]:
-    """A file of which nothing is in memory, and the sums of its parts."""
+    """Make a file that is not in memory; return it, and the sums of its parts."""
     path = directory / "reads.bin"
     path.write_bytes(b"".join(bytes([number]) * MIB for number in range(SIZE // MIB)))
     forget(path)
@@ -183,7 +183,7 @@ def check_sums(ours: Run, shared: Path) -> None:
 
 
 def test_a_file_is_read_ahead_on_the_host_where_it_is_split(reading: Site, shared: Path) -> None:
-    """Each byte is read once, and goes from there to others, also to who sees the file."""
+    """Each byte is read once, and goes from there to others, also to hosts that see the file."""
     ours = reading.run(*cold_split(shared))
     check_sums(ours, shared)
     end = read_once(reading)
@@ -216,7 +216,7 @@ def test_the_window_is_within_the_cgroup_of_the_host(reading: Site, shared: Path
 
 
 def cold_selecting(directory: Path, before: str = "") -> tuple[Document, Document]:
-    """A file of which nothing is in memory, and the sums of what jobs select of it.
+    """Make a file that is not in memory; return it, and the sums of the parts that jobs select.
 
     :param before: what they do first
     """
@@ -295,7 +295,7 @@ def test_a_file_that_changes_between_cut_and_read(slurm: Site, tmp_path: Path) -
 
 @LONG
 def test_slurm_and_the_driver(slurm: Site, tmp_path: Path) -> None:
-    """Nobody can try what its nodes see: it has to be said, and then is compared with what its login node sees."""
+    """Nodes of Slurm cannot be tried: the hint says what they see, and is compared with the login node's view."""
     slurm.steps = ("/count",)
     _, ours = slurm.run_both(scattered(), job(tmp_path))
     assert ours.times("said") == []

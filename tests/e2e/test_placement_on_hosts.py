@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from tests.cwl import Document, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.sites import Site
 
 # A host has the cores of this machine: two such jobs fill it.
 HALF = len(os.sched_getaffinity(0)) / 2
@@ -87,7 +87,10 @@ def test_a_gang_that_is_too_large_for_a_host_has_the_neighbour(hosts: Site) -> N
 
 @pytest.mark.long
 def test_without_streams_consumers_follow_their_data(hosts: Site) -> None:
-    """As with StreamFlow alone. The rule, which asks for no more than that, makes the run one of ours."""
+    """The placement is that of StreamFlow alone.
+
+    The rule, which asks for no more than that, makes the run one of ours.
+    """
     steps = {
         "a": {"run": writer({"port": "out"}, "write", 4, HALF - 0.2), "scatter": "part", "in": {"part": "parts"}},
         "b": {"run": reader(needed=0.1), "scatter": "file", "in": {"file": "a/out"}},

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.laboratory import Laboratory
-from tests.e2e.container_support import docker_bench, make_user_image
-from tests.once import once
+from lab.container_sites import docker_bench, make_user_image
+from lab.machines.laboratory import Laboratory
+from lab.once import once
 from tests.random_workflows.containers import contain, run_contained
 from tests.random_workflows.generate import generate
 

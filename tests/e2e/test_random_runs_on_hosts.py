@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.laboratory import Laboratory
+from lab.machines.laboratory import Laboratory
 from tests.random_workflows.generate import generate
 from tests.random_workflows.hosts import places, run_on_hosts, spread
 from tests.random_workflows.unhinted import unhinted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cwl import Document, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site, apart
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.sites import Site, apart
 from tests.e2e.test_streaming import SMALL, check_gone, check_nothing_fell_back
 
 MEGABYTES = 10

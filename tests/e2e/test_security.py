@@ -1,4 +1,4 @@
-"""Who shares a host with a run that streams between two hosts: what he can see of it, and reach."""
+"""Another user of a host that streams between two hosts: what this user can see of the run, and reach."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
-from tests.cwl import Document, Run, streamable, tool, workflow
+from lab.cwl import Document, streamable, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.runs import Run
+from lab.sites import Site, apart, hosts_site
 from tests.e2e.look import SOCKETS, command_lines, listening, modes, run_directories
-from tests.e2e.support import Site, apart, hosts_site
 
 SSH = 22
 TEXT = b"first\nlast\n"
 LOOK = Path(__file__).with_name("look.py")
-# Somebody who looks what answers at a port; prints what it says to him.
+# A stranger that connects to a port; prints the answer.
 STRANGER = """
 import socket, sys
 for message in (b"GET / HTTP/1.0\\r\\n\\r\\n", bytes(2**20), b"\\xff" * 64, b""):
@@ -58,7 +59,7 @@ def pair() -> Document:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen at one time.
+    """The facts that are seen at one time.
 
     :ivar hosts: by address, what `look.py` prints there
     :ivar commands: command lines of this machine, to which the laboratory's belong
@@ -77,7 +78,7 @@ class Seen:
 
     @property
     def ports(self) -> list[tuple[str, int]]:
-        """Of the hosts: addresses and ports at which somebody listens, but for sshd."""
+        """Addresses and ports of the hosts with a listener, but for sshd."""
         return [(address, port) for _, sockets in self.here("listening") for address, port in sockets if port != SSH]
 
 
@@ -99,7 +100,7 @@ class Evidence:
 
 
 def open_to_others(found: dict[str, str]) -> dict[str, str]:
-    """Those of some files that others than their user may read, write or enter; links have no rights."""
+    """The modes of files that users other than their owner may read, write or enter; links have no rights."""
     return {path: mode for path, mode in found.items() if not mode.startswith("l") and not mode.endswith("------")}
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cwl import Document, found, tool, workflow
-from tests.e2e.support import Site, at_once
+from lab.cwl import Document, found, tool, workflow
+from lab.sites import Site, at_once
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 IO_TASK = {"class": "sfio:IOTask"}
@@ -54,6 +54,7 @@ def check_report(site: Site, jobs: int, *options: str) -> None:
     assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [jobs]
 
 
+@pytest.mark.long
 def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     """I/O tasks and others; the node is not known before a job runs, so that a storage of each node is one for all."""
     parts = {"parts": list(range(4))}
@@ -141,6 +142,7 @@ def cancel_a_run(site: Site, config: Document) -> None:
         assert len(site.cancel_jobs()) <= 1
 
 
+@pytest.mark.long
 def test_jobs_on_hosts_move_no_faster_than_it_is_required(hosts: Site) -> None:
     check_required(hosts, 4)
 
@@ -194,7 +196,7 @@ def test_a_limit_is_learned(site: Site) -> None:
     """Under a bandwidth of 8 and 4 executors: 4, then 2 at once. What jobs write is measured where they run."""
     config: Document = {"storages": [site.storage(8)]}
     if site.is_slurm:
-        site.deployment["config"]["maxConcurrentJobs"] = 4  # and so many executors
+        site.deployment["config"]["maxConcurrentJobs"] = 4  # and as many executors
     else:
         config["ioExecutors"] = 4
     script = "head -c 300000 /dev/zero > more.bin; sleep 0.5;"
@@ -256,7 +258,7 @@ def admitted_jobs(site: Site) -> list[Admitted]:
 
 
 def span(epoch: Document, jobs: list[Admitted]) -> tuple[float, float]:
-    """When the jobs of an epoch ran, of which there were as many as fit; no other did there meanwhile."""
+    """The time in which the jobs of an epoch ran: as many as fit, and no other job meanwhile."""
     where, since = epoch["location"], epoch["started"]
     mine = [job for job in jobs if job.location == where and since <= job.begin and job.end <= epoch["time"]]
     mine = mine[-epoch["concurrency"] :]

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.forked import Driver
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.node import wait_for as wait_until
+from lab.runs import Run
+from lab.sites import Site, apart
+from lab.templates import Template
 from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
-from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
-from tests.forked import Driver
-from tests.node_support import wait_for as wait_until
-from tests.template_support import Template
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
@@ -78,13 +79,12 @@ LONG = pytest.mark.long
 # `test_placement_on_hosts.py` has streams on one host.
 SAME_HOST = pytest.param("hosts", marks=LONG)
 # Where a stream goes from one node to another; on Slurm it is a file that both have.
-BETWEEN = pytest.mark.parametrize("place", ["slurm", "apart"], indirect=True)
 BETWEEN_HOSTS = pytest.mark.parametrize("place", [pytest.param("slurm", marks=LONG), "apart"], indirect=True)
 
 
 @pytest.fixture(params=["slurm", "hosts", "apart"])
 def place(request: pytest.FixtureRequest) -> Site:
-    """Slurm; hosts, of which one is taken; two hosts with what streams between them."""
+    """Slurm; hosts, one of them in use; two hosts with a stream between them."""
     if request.param == "apart":
         return apart(request.getfixturevalue("hosts"))
     site: Site = request.getfixturevalue(request.param)
@@ -182,7 +182,7 @@ def test_bytes_are_read_while_they_are_written(place: Site) -> None:
 )
 def test_a_large_stream_is_the_same(place: Site, tls: bool) -> None:
     """20 MB, into standard input, over a link of 200 Mbit/s; plain, or inside TLS."""
-    # Brackets, so that who looks does not find himself.
+    # Brackets, so that the search does not find itself.
     look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o -e '[-]-listen --tls' | sort -u > host.txt"
     script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); head -c 500000 /dev/zero | tr '\\0' $((i % 10)); done > out.txt"
     second = consumer(f"{look}; sha1sum > copy.txt", stdin="$(inputs.file.path)")
@@ -201,14 +201,14 @@ CHANGED = (
     "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
     "printf H 1<> out.txt; exec 3>&-",
     "Header",
-    "starts again when what it reads is final: of job /a/0, from which it reads",
+    "starts again when its input is final: job /a/0 has not written its output front to back",
 )
 RENAMED = (
     "out.*",
     "seq 1 99999 > out.tmp",
     "mv out.tmp out.txt",
     "1",
-    "starts again with what it reads in the end: job /a/0 has made out.txt",
+    "starts again with the final output: the output `out` of job /a/0 is out.txt",
 )
 
 
@@ -274,6 +274,7 @@ def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: s
     check_gone(place)
 
 
+@pytest.mark.long
 @BETWEEN_HOSTS
 def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
     first = read_while_written("[ $attempt -ge 2 ] || exit 3; note end")
@@ -376,8 +377,9 @@ KILL_ALL = (
 )
 
 
+@pytest.mark.long
 def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
-    """What the shell of a job has started waits at a FIFO for ever."""
+    """A process that the shell of a job has started waits at a FIFO for ever."""
     place = apart(hosts)
     reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
     path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import podman_environment, singularity_environment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, podman_obstacle
+from lab.container_sites import BUSYBOX, Containers, contained
+from lab.cwl import Document, tool, workflow
+from lab.machines.deployments import podman_environment, singularity_environment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, podman_obstacle
+from lab.runs import Bench, Run
+from lab.sites import Site, apart, hosts_site, slurm_site
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests.cwl import Bench, Document, Run, tool, workflow
-from tests.e2e.container_support import BUSYBOX, Containers, contained
-from tests.e2e.support import Site, apart, hosts_site, slurm_site
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 
@@ -117,7 +118,7 @@ def test_programs_of_the_same_name_may_be_others(hosts_laboratory: Laboratory, t
         assert learning.run(other).results == plain.results
         assert learning.known == [
             ("net", None, 0),
-            (None, "its outputs differ when it reads a stream: read.txt", 0),
+            (None, "the outputs differ with a stream: read.txt", 0),
         ]
 
 
@@ -151,7 +152,9 @@ WHERE = ("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')
 
 
 def check_in_containers(bench: Containers, learning: Learning) -> None:
-    """What is proven in a container in the first run streams in the second, and nothing is left of either."""
+    """Streams that are proven in a container in the first run are used in the second, and nothing is left of either
+    run.
+    """
     runs = [learning.run(bench)]
     told = [line for line in runs[0].log.splitlines() if "/b/file" in line]
     assert learning.known == [("net", None, 0)], told
@@ -164,7 +167,7 @@ def check_in_containers(bench: Containers, learning: Learning) -> None:
 
 
 def test_in_containers(docker: Containers, tmp_path: Path) -> None:
-    """Where nothing can be mounted, as docker has it, also of who writes down where it was."""
+    """In docker nothing can be mounted, also for a tool that writes down its paths."""
     check_in_containers(docker, Learning(tmp_path, contained(chain(*WHERE))))
 
 

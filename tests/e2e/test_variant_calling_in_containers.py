@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.deployments import docker_environment
-from laboratories.images import import_variant_calling
-from tests.e2e.container_support import Containers
+from lab.container_sites import Containers
+from lab.machines.deployments import docker_environment
+from lab.machines.images import import_variant_calling
+from lab.once import once
+from lab.templates import Template, load
 from tests.e2e.test_streaming import check_nothing_fell_back
 from tests.e2e.test_variant_calling_on_clusters import FIRST, LAST, absent, make_them_meet
-from tests.once import once
-from tests.template_support import Template, load
 
 JOB = "job-tiny.yml"
 FILES = {"plain": "streamflow-containers.yml", "ours": "streamflow-io-containers.yml"}

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.e2e.support import Site
+from lab.sites import Site
+from lab.templates import Template, load
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
-from tests.template_support import Template, load
 
 PAIRS = 5000
 JOB = "job-demo.yml"
 TOOLS = ("bwa", "samtools", "bcftools", "wgsim")
-# Of seven steps of which each reads from the one before.
+# Seven steps, each with the one before as its producer.
 FIRST, LAST = "/align", "/filter"
 # "Plain StreamFlow mixes messages into results": the script of docs/operating-on-a-cluster.md.
 SCRIPT = "#!/bin/sh\n{{ streamflow_command.removesuffix(' 2>&1') }}\n"

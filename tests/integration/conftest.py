@@ -9,10 +9,10 @@ import pytest
 from cwltool import process
 from schema_salad.schema import load_schema
 
-from tests import forked
-from tests.cwl import Bench
-from tests.node_support import Node, node, wait_for
-from tests.remote_support import RemoteNode, remote_node
+from lab import forked
+from lab.node import Node, node, wait_for
+from lab.node_remote import RemoteNode, remote_node
+from lab.runs import Bench
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,19 +52,10 @@ def runtime(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[RemoteNode]:
-    """A `serve --remote --shared`, with the directories `out` and `in`."""
+    """A `serve --shared`, with the directories `out` and `in`."""
     for name in ("out", "in"):
         (tmp_path / name).mkdir()
     with remote_node(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[RemoteNode]:
-    """A `serve --remote`, with the directories `out` and `in`."""
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    with remote_node(tmp_path, shared=False) as running:
         yield running
 
 

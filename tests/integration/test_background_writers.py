@@ -1,15 +1,16 @@
-"""What a command leaves running writes on as with plain StreamFlow."""
+"""Processes that a command leaves running write on as with plain StreamFlow."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 LIMITED = {"class": "sfio:StorageBandwidth", "storageBW": 10}
 STORAGES = [{"name": "disk", "path": "/", "write": 100}]
-# It has ended when the command has: nobody but who waits for it gets what it writes.
+# The job has ended when the command has: only a job that waits for the daemon gets what it writes.
 LATE = "( sleep 1; {} ) & exit 0"
 # Closes what the command prints to, and answers as long as it is asked to.
 DAEMON = """
@@ -46,7 +47,7 @@ def every_kind() -> Document:
             "in": {},
         },
     }
-    # Nobody holds what StreamFlow waits for.
+    # No process holds the pipe for which StreamFlow waits.
     steps["held"]["run"]["stdout"] = "printed.txt"
     for name, rule in rules.items():
         out, copy = f"{name}.txt", f"{name}.copy.txt"
@@ -75,7 +76,7 @@ def test_a_job_ends_when_what_it_prints_to_is_closed(bench: Bench) -> None:
 
 
 def with_daemon(place: Path) -> tuple[Document, Document]:
-    """A job that leaves somebody behind, gated or an I/O task, and one that asks him."""
+    """A job that leaves a daemon behind, gated or an I/O task, and a job that asks the daemon."""
     rule = streaming({"port": "out", "committed": "on_termination", "start": "producer"})
     made = tool("sleep 0.5; echo made > out.txt", {}, {"out": found("out.txt")}, [rule])
     inputs = {"file": "File", "place": "string"}

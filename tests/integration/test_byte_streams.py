@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench, Run
 
 # Ends when something has been read of it, if it streams; 4 s at most, for not all that may stream does.
 SLOW = """note start
@@ -117,18 +118,6 @@ def test_standard_output_into_standard_input(bench: Bench) -> None:
     assert_streamed(ours)
 
 
-@pytest.mark.long
-def test_several_consumers_of_one_file(bench: Bench) -> None:
-    readers = {name: {"run": reader(name), "in": {"file": "a/out"}} for name in "xyz"}
-    last = tool("note late; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="late.txt")
-    steps = {"a": {"run": producer(), "in": {}}, **readers, "late": {"run": last, "in": {"file": "a/out"}}}
-    document = workflow({}, steps, {name: f"{name}/out" for name in ["a", *readers, "late"]})
-    _, ours = bench.run_both(document)
-    for name in readers:
-        assert_streamed(ours, name)
-    assert ours.time("late") > ours.time("end")
-
-
 def test_several_streams_into_one_consumer(bench: Bench) -> None:
     both = tool(
         "while read left <&3 && read right <&4; do note read $left $right; echo $left $right; done 3< $left 4< $right",
@@ -171,27 +160,6 @@ def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
     _, ours = bench.run_both(document, {"numbers": list(range(20))})
     assert ours.time("merge") < ours.time("start 19") + 0.3 + 0.2
     assert ours.files["all.txt"].count(b"\n") == 60
-
-
-@pytest.mark.long
-def test_a_scatter_streams_into_the_next(bench: Bench) -> None:
-    made = tool(
-        SLOW.replace("$OUT", "$n.txt").replace("note start", "note start $n"),
-        {"n": "int"},
-        {"out": streamable(outputBinding={"glob": "*.txt"})},
-    )
-    used = tool(
-        'while read line; do note read $line; echo "$line"; done < $file',
-        {"file": streamable()},
-        {"out": "stdout"},
-        stdout="$(inputs.file.nameroot).used",
-    )
-    steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"},
-    }
-    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [1, 2]})
-    assert ours.time("read line 1") < ours.time("end")
 
 
 def test_files_of_a_list_stream_into_a_scatter(bench: Bench) -> None:
@@ -248,16 +216,6 @@ def test_a_consumer_with_inputs_that_have_defaults(bench: Bench) -> None:
     }
     document = chain(producer(), second)
     document["steps"]["b"]["in"]["number"] = {"default": 4}
-    _, ours = bench.run_both(document)
-    assert_streamed(ours)
-
-
-@pytest.mark.long
-def test_a_consumer_with_other_inputs_by_valuefrom(bench: Bench) -> None:
-    second = reader()
-    second["inputs"]["number"] = "int"
-    document = chain(producer(), second)
-    document["steps"]["b"]["in"]["number"] = {"valueFrom": "$(1 + 1)"}
     _, ours = bench.run_both(document)
     assert_streamed(ours)
 

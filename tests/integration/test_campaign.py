@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.installed_capio import use_installed_capio
+from lab.once import once
 from tests.campaign.__main__ import possible_faults
 from tests.campaign.capio import CAPIO
 from tests.campaign.cases import CAPIO_FAULTS, Case, Fault
 from tests.campaign.trial import run_case, run_plain
-from tests.installed_capio import use_installed_capio
-from tests.once import once
 
 
 def case(

@@ -11,10 +11,10 @@ from shutil import which
 import pytest
 from rich.text import Text
 
+from lab.telemetry import learning_run
 from streamflow_io.cli import COMMANDS, main, parser_of
 from streamflow_io.commands.console import SafeConsole, say, table
 from streamflow_io.records.writer import to_json
-from tests.telemetry import learning_run
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli"]
 TOOL = """\
@@ -33,7 +33,6 @@ ARGUMENTS = {
     "validate": ["tool.cwl"],
     "plan": ["streamflow.yml"],
     "doctor": [],
-    "partition": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "watch": ["telemetry.jsonl"],
     "runs": [],

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import NAMESPACES, streamable, tool, workflow
+from lab.templates import load
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from tests.cwl import NAMESPACES, streamable, tool, workflow
-from tests.template_support import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating-on-a-cluster.md"
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, MEET
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, MEET
+from lab.runs import Bench, Run
 
 #: Until a consumer of ours has begun.
 READ = "meet read"
@@ -137,15 +138,6 @@ def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
     assert ours.time("read 1.early") < ours.time("end") < ours.time("read 2.late")
 
 
-@pytest.mark.long
-def test_an_empty_list(bench: Bench) -> None:
-    producer = tool(
-        "true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})]
-    )
-    _, ours = bench.run_both(scattered(producer))
-    assert ours.outputs["list"] == []
-
-
 @pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
     # A job that has nothing to commit early is a plain one, in which nothing waits for others.
@@ -206,23 +198,6 @@ def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -
     assert_early(ours)
 
 
-@pytest.mark.long
-def test_a_producer_in_a_subworkflow(bench: Bench) -> None:
-    outer = workflow({}, {"a": {"run": producer_early(), "in": {}}}, {"out": "a/out"})
-    steps = {"s": {"run": outer, "in": {}}, "b": {"run": consumer(), "in": {"file": "s/out"}}}
-    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out", "made": "s/out"}))
-    assert_early(ours)
-
-
-@pytest.mark.long
-def test_an_optional_output_that_is_missing(bench: Bench) -> None:
-    producer = tool("note end", {}, {"out": found("out.txt", "File?")}, EARLY)
-    reader = tool("note read; echo read", {"file": "File?"}, {"out": "stdout"}, stdout="read.txt")
-    reader["requirements"] = [{"class": "EnvVarRequirement", "envDef": {"TRACE": "$(inputs.trace)"}}]
-    _, ours = bench.run_both(two_steps(producer, reader))
-    assert_late(ours)
-
-
 def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:
     out = {"type": "File", "outputBinding": {"glob": "out.txt", "outputEval": "$(self[0])"}}
     producer = tool("echo data > out.txt; sleep 1; note end", {}, {"out": out}, EARLY)
@@ -258,12 +233,14 @@ def test_more_files_that_come_when_a_list_has_been_handed_on_fail_the_run(bench:
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
     run = bench.run(workflow({}, steps, {"made": "a/out"}))
     assert not run.ok
-    assert "by `on_n_files` with 3 files, which others have, but 1 more are there at the end: 4.txt" in run.log
+    assert "by `on_n_files` with 3 files, which other jobs have, but 1 more are there at the end: 4.txt" in run.log
 
 
 @pytest.mark.long
 def test_so_many_files_are_at_least_so_many(bench: Bench) -> None:
-    """Of a list and of a Directory, links among them, and of a list into a scatter also when more come late."""
+    """The files are of a list and of a Directory, links among them, and of a list into a scatter also when more come
+    late.
+    """
     rule = streaming({"port": "out", "committed": "on_n_files", "nFiles": 2})
     elements = scattered(tool("touch 1.txt 2.txt; sleep 1; touch 3.txt", {}, {"out": found("*.txt", "File[]")}, [rule]))
     listed = tool("touch 1.txt; ln -s 1.txt 2.txt; touch 3.txt", {}, {"out": found("*.txt", "File[]")}, [rule])
@@ -357,10 +334,12 @@ def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, scri
     read = f"{{ head -c {size}; note had; cat; }} < $file | tee copy | sha1sum"
     command[2] = command[2].replace("cat $file; note had", read)
     _, ours = bench.run_both(document)
-    assert "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads" in ours.log
+    assert (
+        "Job /b/0 starts again when its input is final: job /a/0 has not written its output front to back" in ours.log
+    )
     assert f"/out.txt {how}" in ours.log
     assert len(ours.times("read")) == 2
-    assert "Not delivered as asked: /a/out: who had read it has started again" in ours.log
+    assert "Not delivered as asked: /a/out: the reader has started again" in ours.log
 
 
 @pytest.mark.parametrize(

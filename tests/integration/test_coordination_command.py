@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from streamflow.cwl import utils
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.official_capio_cl import parse
+from lab.runs import Bench
+from lab.templates import Template
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.official_capio_cl import parse
-from tests.template_support import Template
 from tests.unit.test_capio_cl import as_read_officially, as_written, officially
 
 READ = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")

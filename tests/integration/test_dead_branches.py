@@ -1,4 +1,4 @@
-"""Steps of which no output of the workflow needs anything. A run waits for them, as the CWL specification says."""
+"""Steps that no output of the workflow needs. A run waits for them, as the CWL specification says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import signal
 from typing import Final
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.node_support import wait_for
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench, Run
 
 #: Seconds that a dead branch takes at least after the outputs of the workflow are there.
 LONG: Final = 1
@@ -65,7 +66,7 @@ ENDS: Final = ["first", "loop", "loop", "nested", "part", "part", "second", "sil
 
 
 def streams() -> dict[str, Document]:
-    """A byte stream, and two files each of which is read once it is closed."""
+    """A byte stream, and two files that are read once each is closed."""
     write = tool(
         f"cat $i; sleep {LONG}; note producer",
         {"i": "File"},
@@ -97,7 +98,7 @@ def noted(run: Run) -> list[str]:
 
 
 def test_a_run_waits_for_all_steps(bench: Bench) -> None:
-    """Its result is that of the workflow without them."""
+    """The result is that of the workflow without these steps."""
     paths = [
         bench.write_plain(with_dead({}), {}),
         bench.write(with_dead(DEAD), {}, True),

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 CODE = "[SFIO-S022]"
 #: Nothing but what goes wrong.
@@ -75,7 +76,7 @@ def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None
     document = chain(reader(READERS[name], by))
     plain, ours = bench.run_both(document, config=ALONE)
     [warning] = warned(ours)
-    assert "/b/file is declared `streamable`, but it fails with a stream, and not with the file" in warning
+    assert "/b/file is declared `streamable`, but the tool fails with a stream, and not with the file" in warning
     assert "Take `streamable` off /b/file" in warning
     assert warning.endswith(CODE)
     assert len(ours.times("read")) == 2
@@ -117,7 +118,7 @@ WAITS = {"rehearse": "wait"}
 
 
 def compared(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
-    """What was found of each declared input."""
+    """The findings about each declared input."""
     return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known(bench)}
 
 
@@ -127,7 +128,7 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) 
     ours = bench.run(document, config=WAITS)
     assert ours.ok, ours.errors
     assert ours.results != plain.results
-    reason = "its output `out` (read.txt) is another one when it reads the complete file"
+    reason = "the output `out` (read.txt) differs with the complete file"
     assert compared(bench) == {"/b/file": (None, reason)}
     [warning] = warned(ours)
     assert f"/b/file is declared `streamable`, but {reason}. The results of this run are those of the stream" in warning
@@ -141,7 +142,7 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) 
 
 @pytest.mark.long
 def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
-    """As `wc`, which pads its columns by the size: with this file as with a stream."""
+    """`wc` is such a reader: it pads its columns by the size, with this file as with a stream."""
     aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
     _, ours = bench.run_both(chain(reader(aligned)), config=WAITS)
     assert len(warned(ours)) == 1
@@ -171,7 +172,7 @@ def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, vari
     [(way, reason)] = compared(bench).values()
     assert way == "pipe"
     if varies == "date +%s%N":
-        assert reason == "its outputs differ from run to run: read.txt"
+        assert reason == "the outputs differ from run to run: read.txt"
 
 
 @pytest.mark.long
@@ -202,7 +203,7 @@ def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench:
 
 @pytest.mark.long
 def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
-    """It fails twice, whatever it reads."""
+    """The reader fails twice, whatever it reads."""
     script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
     retrying = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
     run = bench.run(chain(reader(script)), config=ALONE, **retrying)
@@ -213,7 +214,7 @@ def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> 
 
 @pytest.mark.long
 def test_a_reader_that_ends_without_its_outputs_reads_the_file(bench: Bench) -> None:
-    """It takes what has no size for empty."""
+    """The reader takes input without a size for empty."""
     script = "import os; os.fstat(f.fileno()).st_size and open('made.txt', 'w').write(f.read().decode())"
     second = reader(script.replace("'", '"'))
     second["outputs"] = {"out": found("made.txt")}
@@ -238,33 +239,6 @@ def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
     [warning] = warned(ours)
     assert "/b/file" in warning
     assert [proof.step for proof in known(bench)] == ["/b"]
-
-
-@pytest.mark.long
-def test_a_scatter_is_told_once(bench: Bench) -> None:
-    making = tool(
-        "echo sample $sample > out.txt; sleep 0.3; seq 100 >> out.txt",
-        {"sample": "string"},
-        {"out": streamable(outputBinding={"glob": "out.txt"})},
-    )
-    reading = tool(
-        "note read; cat $file $file > read.txt", {"file": streamable(), "sample": "string"}, {"out": found("read.txt")}
-    )
-    steps: dict[str, Document] = {
-        "a": {"run": making, "in": {"sample": "samples"}, "scatter": "sample"},
-        "b": {
-            "run": reading,
-            "in": {"file": "a/out", "sample": "samples"},
-            "scatter": ["file", "sample"],
-            "scatterMethod": "dotproduct",
-        },
-    }
-    document = workflow({"samples": "string[]"}, steps, {"b": "b/out"})
-    samples = [f"s{number}" for number in range(12)]
-    _, ours = bench.run_both(document, {"samples": samples}, config=ALONE)
-    assert len(warned(ours)) == 1
-    assert len(known(bench)) == 1
-    assert len(ours.times("read")) < 2 * len(samples)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from lab import forked
 
 
 def doctor(workdir: Path, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:
@@ -55,7 +55,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a directory away")
 def test_a_work_directory_of_another_user(tmp_path: Path) -> None:
-    """That below TMPDIR is the one of jobs that have no other."""
+    """The directory below TMPDIR is that of jobs without another one."""
     (theirs := tmp_path / "streamflow").mkdir()
     os.chown(theirs, 65534, -1)
     code, found = doctor(tmp_path, TMPDIR=str(tmp_path))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.fuse import may_mount, served
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, streamable, tool, workflow
-from tests.fuse import may_mount, served
 from tests.integration.test_node_read import forget
 from tests.integration.test_read_sessions import MIB, NEEDS_CHECKSUM, SELECT, SIZE, SPLIT, of, ranges
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(not may_mount(), reason="no FUSE")
 
 @pytest.fixture
 def flag(tmp_path: Path) -> Path:
-    """As long as it is there, the last quarter of the file does not come."""
+    """While the flag is there, the last quarter of the file does not come."""
     return tmp_path / "flag"
 
 
@@ -98,31 +99,6 @@ def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
 
 
 @pytest.mark.long
-def test_a_list_of_files_through_a_subworkflow(bench: Bench, tmp_path: Path, slow: Path, flag: Path) -> None:
-    inner = selecting(tmp_path)
-    outer = workflow(
-        {"files": "File[]", "ranges": "string[]"},
-        {"each": {"run": inner, "in": {"of": "files", "ranges": "ranges"}, "scatter": "of"}},
-        {},
-    )
-    outer["outputs"] = {"all": {"type": "Any", "outputSource": "each/summed"}}
-    (other := tmp_path / "other.bin").write_bytes(b"x" * MIB)
-    files = [{"class": "File", "path": str(path), "basename": name} for path, name in ((slow, "a b"), (other, "c.d"))]
-    job = {"files": files, "ranges": ["1of2", "2of2"]}
-    compare(bench, outer, job, slow, flag)
-
-
-@pytest.mark.long
-def test_a_default(bench: Bench, tmp_path: Path) -> None:
-    (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
-    document, job = selecting(tmp_path), ranges(path, 2)
-    document["inputs"]["of"] = {"type": "File", "default": job.pop("of")}
-    (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
-    assert plan.parts.read_early == {("/sum", "of")}
-    bench.run_both(document, job)
-
-
-@pytest.mark.long
 def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
     """StreamFlow links what is at a location, whatever it is called."""
     (tmp_path / "a b").mkdir()
@@ -188,7 +164,7 @@ def test_who_needs_the_checksum_waits_for_it(bench: Bench, tmp_path: Path, docum
 
 
 def test_a_file_that_cannot_be_read_to_its_end(bench: Bench, tmp_path: Path, flag: Path) -> None:
-    """As with plain StreamFlow the run fails, though no job needs what is behind."""
+    """The run fails as with plain StreamFlow, though no job needs the bytes behind."""
     (backing := tmp_path / "all.bin").write_bytes(b"x" * SIZE)
     (place := tmp_path / "mount").mkdir()
     with served(backing, place, "fails", SIZE // 4 * 3, flag) as path:

@@ -1,10 +1,11 @@
-"""What the log says when a run ends."""
+"""The log at the end of a run."""
 
 from __future__ import annotations
 
 import re
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 TOOK = r"This run has taken ([0-9.]+) s, for [23] jobs"
 OTHERWISE = r"the run would have taken about ([0-9.]+) s, [0-9.]+ s more"
@@ -45,7 +46,7 @@ def test_what_a_run_saved_is_what_the_same_run_takes_without_hints_more(bench: B
     assert "This run has failed after" in failed.log
     assert not re.findall(OTHERWISE, off.log + failed.log)
     assert "this run" not in plain.log.lower()
-    # Who asks for a run without us wants to compare with it.
+    # A user that asks for a run without the plugin wants to compare with it.
     assert "Telemetry of this run is in" in baseline.log
 
 

@@ -1,4 +1,4 @@
-"""What the first bytes of a file prove in real runs, and what they leave to all of it."""
+"""The first bytes of a file in real runs: what they prove, and what they leave to all of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document
+from lab.runs import Bench
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document
 from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader
 
 
@@ -34,7 +35,7 @@ LOOKING = {
 OTHER: dict[str, tuple[Document, str | None]] = {
     "early": (reader('head -n 3 "$text" > out'), "net"),
     "size": (python("import os, sys; f = open(sys.argv[1]); f.read(); print(os.fstat(f.fileno()).st_size)"), None),
-    # As a pipe, and as a file of which there is little.
+    # As a pipe, and as a file with little in it.
     "large": (
         python(
             "import os, sys; f = open(sys.argv[1]); n = len(f.read()); print(n, os.fstat(f.fileno()).st_size > 100_000)"
@@ -55,7 +56,7 @@ OTHER: dict[str, tuple[Document, str | None]] = {
         ),
         None,
     ),
-    # It says nothing of what was cut, and makes nothing of it.
+    # The reader says nothing of the cut, and makes nothing of it.
     "whole": (
         python('import sys; lines = open(sys.argv[1]).read().split()\nif lines[-1] == "30000": print(len(lines))'),
         "net",

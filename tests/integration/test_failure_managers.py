@@ -1,4 +1,4 @@
-"""A gang under each failure manager of StreamFlow: who retries it, how often, and how it ends."""
+"""A gang under each failure manager of StreamFlow: its retries, how often, and how it ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.integration.test_faults import ATTEMPT, LINES, assert_failed, noted, pipeline, wait_for
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
+from tests.integration.test_faults import ATTEMPT, LINES, noted, pipeline, wait_for
 
 NONE: Document = {}
-DUMMY: Document = {"failureManager": {"type": "dummy", "config": {}}}
-DISABLED: Document = {"failureManager": {"enabled": False}}
 
 
 def retrying(name: str, **config: int) -> Document:
@@ -23,21 +22,6 @@ def retrying(name: str, **config: int) -> Document:
 def failing(times: int) -> Document:
     """A gang whose producer fails so often after half of its lines."""
     return pipeline(f"{ATTEMPT}{LINES}; [ $attempt -gt {times} ] || {{ echo 'out of luck' >&2; exit 3; }}")
-
-
-@pytest.mark.parametrize(
-    "manager",
-    [
-        *(pytest.param(each, marks=pytest.mark.long) for each in (NONE, DUMMY, DISABLED)),
-        retrying("default", max_retries=1),
-    ],
-)
-def test_without_retries_one_failure_is_the_end(bench: Bench, manager: Document) -> None:
-    run = bench.run(failing(1), **manager)
-    assert_failed(bench, run)
-    assert len(run.times("try")) == 1
-    assert run.times("last") == []
-    assert "FAILED Job /a/0 with error:" in run.errors
 
 
 @pytest.mark.parametrize(
@@ -64,13 +48,6 @@ def test_a_gang_is_retried_as_often_as_allowed(bench: Bench, name: str, allowed:
     assert len(run.times("read all")) == len(run.times("last")) == 1
     assert run.files["c.txt"].count(b"\n") == 5
     assert bench.leftovers() == []
-
-
-@pytest.mark.parametrize("name", ["default", pytest.param("rollback", marks=pytest.mark.long)])
-def test_one_failure_too_many(bench: Bench, name: str) -> None:
-    run = bench.run(failing(3), **retrying(name, max_retries=3))
-    assert_failed(bench, run)
-    assert len(run.times("try")) == 3
 
 
 def test_the_delay_is_kept(bench: Bench) -> None:
@@ -117,29 +94,6 @@ def test_elements_are_delivered_once_whatever_is_retried(bench: Bench, name: str
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize(
-    ("name", "victim"),
-    [
-        ("rollback", "b"),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (("default", "a"), ("default", "b"), ("rollback", "a"))
-        ),
-    ],
-)
-def test_a_job_whose_exec_was_killed_is_retried(bench: Bench, name: str, victim: str) -> None:
-    path = bench.write(pipeline(f"note start; {LINES}"), {}, True, **retrying(name, max_retries=3))
-    process = bench.start(path)
-    wait_for(noted(path, "read"))
-    (pid,) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if f"-{victim}-0 --" in line]
-    os.kill(pid, signal.SIGKILL)
-    run = bench.finish(process, path)
-    assert run.ok, run.errors
-    assert (len(run.times("start")), len(run.times("read"))) == ((2, 2) if victim == "a" else (1, 2))
-    assert run.files["c.txt"].count(b"\n") == 5
-    assert bench.leftovers() == []
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("manager", [pytest.param(NONE, marks=pytest.mark.long), retrying("default", max_retries=2)])
 def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dict[str, Any]) -> None:
@@ -150,7 +104,7 @@ def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dic
 
 
 def test_readers_restart_also_when_the_events_of_a_lost_job_cannot_be_completed(bench: Bench) -> None:
-    """As on a full disk: the reader's `exec` waits for an end that is never written, and the driver has to end it."""
+    """On a full disk the reader's `exec` waits for an end that is never written, and the driver has to end it."""
     path = bench.write(pipeline(f"note start; {LINES}"), {}, True, **retrying("default", max_retries=3))
     process = bench.start(path)
     wait_for(noted(path, "read"))

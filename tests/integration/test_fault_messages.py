@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from tests.campaign.verdict import clear_error
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.integration.test_faults import LINES, noted, pipeline, wait_for
 
 
@@ -124,7 +125,7 @@ async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
 
 
 async def test_a_job_that_never_came_to_run_is_not_waited_for(tmp_path: Path) -> None:
-    """Its wrapper may have been killed before it did anything; or it is late, and then it runs no command any more."""
+    """The wrapper may have been killed before it did anything; or it is late, and then it runs no command any more."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
         job = await runtime.create_job("/a/0")
@@ -142,7 +143,7 @@ async def test_a_job_that_never_came_to_run_is_not_waited_for(tmp_path: Path) ->
 
 
 async def test_a_job_is_ended_also_when_its_cancel_file_cannot_be_written(tmp_path: Path) -> None:
-    """As on a full disk."""
+    """A full disk is such a case."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
         job = await runtime.create_job("/a/0")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.forked import Driver
+from lab.cwl import PRELUDE, Document, found, streamable, streaming, tool, workflow
+from lab.forked import Driver
+from lab.runs import Bench, Run
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
@@ -235,7 +236,7 @@ def kill_all(pids: list[int]) -> None:
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_nothing_is_left_when_all_of_the_node_runtime_is_killed_at_once(bench: Bench, retries: bool) -> None:
-    """Nobody but the driver lives then. What a shell has started is about to wait at a FIFO for ever."""
+    """Only the driver lives then. What a shell has started is about to wait at a FIFO for ever."""
     reader = 'note read; { until [ -e "$TRACE.killed" ]; do sleep 0.01; done; cat $file; } & wait'
     document = pipeline("note start; while true; do echo line; sleep 0.1; done", reader)
     path = bench.write(document, {}, io=True, **(RETRY if retries else {}))

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.once import once
+from lab.telemetry import BEGIN, saving_run
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.records.history import read_history
 from streamflow_io.report.analysis.requirements import requests_of, requirements
-from tests.once import once
-from tests.telemetry import BEGIN, saving_run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 MB = 1_000_000

@@ -26,7 +26,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 
 
 class Hosts(LocalConnector):  # type: ignore[misc]
-    """A deployment with hosts of so many cores; nothing is run on them."""
+    """A deployment with hosts of some cores each; nothing is run on them."""
 
     def __init__(self, name: str, cores: Mapping[str, float]) -> None:
         super().__init__(name, "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
+from lab.cwl import found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
+from lab.runs import Bench
 
 
 @pytest.mark.parametrize("committed", ["on_termination", pytest.param("on_close", marks=pytest.mark.long)])
@@ -21,23 +22,6 @@ def test_a_consumer_starts_before_its_file_exists(bench: Bench, committed: str) 
 def test_a_consumer_goes_on_at_the_commit(bench: Bench) -> None:
     _, ours = bench.run_both(pair(producer("meet read; echo data > out.txt; meet done", "on_close"), reader()))
     assert_early(ours, "done")
-
-
-@pytest.mark.long
-def test_a_consumer_that_looks_at_the_size_gets_the_whole(bench: Bench) -> None:
-    script = "meet read; exec 3> out.txt; echo one >&3; sleep 1; echo two >&3"
-    sizes = reader("note read; [ -s $file ] && stat -L -c %s $file; tail -c 4 $file")
-    _, ours = bench.run_both(pair(producer(script, "on_termination"), sizes))
-    assert_early(ours)
-    assert ours.files["read.txt"] == b"8\ntwo\n"
-
-
-@pytest.mark.long
-def test_a_file_as_standard_input(bench: Bench) -> None:
-    other = tool("note read; cat", {"file": "File"}, {"out": "stdout"}, stdin="$(inputs.file.path)", stdout="read.txt")
-    _, ours = bench.run_both(pair(producer("sleep 1; echo one > out.txt; meet read", "on_close"), other))
-    assert_early(ours)
-    assert ours.files["read.txt"] == b"one\n"
 
 
 @pytest.mark.parametrize(
@@ -95,37 +79,6 @@ def test_files_of_a_list_go_to_a_scatter_before_they_are_committed(bench: Bench)
     for name in "ab":
         assert_early(ours, f"got {name}")
     assert [file["basename"] for file in ours.outputs["b"]] == ["a.used", "b.used"]
-
-
-@pytest.mark.long
-def test_one_list_goes_to_several_scatters_each_in_its_way(bench: Bench) -> None:
-    script = "for f in b a; do exec 3> $f.txt; echo $f >&3; meet read; echo $f end >&3; exec 3>&-; done; sleep 1"
-    used = tool("note read; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
-    sized = tool("note sized; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.size).sized")
-    document = pair(producer(script, "on_close", "File[]", "*.txt"), used, scatter="file")
-    steps = {name: {**step, "in": {"file": "a/out"} if name == "b" else {}} for name, step in document["steps"].items()}
-    steps["c"] = {"run": sized, "in": {"file": "a/out"}, "scatter": "file"}
-    _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abc"}))
-    assert_early(ours)
-    assert "/a/out -> /c/file is delivered at commit: /c/file is used in the expression" in ours.log
-
-
-@pytest.mark.long
-def test_a_scatter_of_producers_to_a_scatter(bench: Bench) -> None:
-    first = producer("meet read; echo $n > out.txt", "on_termination")
-    first["inputs"]["n"] = "int"
-    first["requirements"][0]["envDef"].append({"envName": "n", "envValue": "$(inputs.n)"})
-    second = tool("note read; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
-    steps = {
-        "a": {"run": first, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": second, "in": {"file": "a/out"}, "scatter": "file"},
-        "c": {"run": tool("cat", {"files": "File[]"}, {"out": "stdout"}, stdout="all.txt"), "in": {"files": "b/out"}},
-    }
-    steps["c"]["run"]["inputs"]["files"] = {"type": "File[]", "inputBinding": {}}
-    steps["c"]["run"]["baseCommand"] = "cat"
-    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"c": "c/out"}), {"numbers": [1, 2]})
-    assert_early(ours)
-    assert ours.files["all.txt"] == b"1\n2\n"
 
 
 def test_several_producers_to_one_consumer(bench: Bench) -> None:
@@ -208,25 +161,3 @@ def test_without_the_gate_a_consumer_waits_for_all_of_it(bench: Bench, kind: str
     assert ours.time("read") > ours.time("end")
     assert "WARNING  Job /b/0: no gate" in ours.log
     assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_files_in_lists_of_lists(bench: Bench) -> None:
-    rules = [{"port": port, "committed": "on_close", "start": "producer"} for port in ("one", "two")]
-    script = (
-        "exec 3> $n.one; echo $n one >&3; echo $n two > $n.two; sleep 1; echo more >&3; exec 3>&-; sleep 1; note end"
-    )
-    outputs = {"one": found("$(inputs.n).one"), "two": found("$(inputs.n).two")}
-    make = tool(script, {"n": "int"}, outputs, [streaming(*rules)])
-    read = tool('note read; cat "$@"', {}, {"out": "stdout"}, stdout="read.txt")
-    read["baseCommand"].append("sh")
-    lists = {"type": "array", "items": {"type": "array", "items": "File"}}
-    read["inputs"]["files"] = {"type": lists, "inputBinding": {}}
-    steps = {
-        "a": {"run": make, "scatter": "n", "in": {"n": "numbers"}},
-        "b": {"run": read, "in": {"files": {"source": ["a/one", "a/two"], "linkMerge": "merge_nested"}}},
-    }
-    document = workflow({"numbers": {"type": "int[]", "default": [1, 2]}}, steps, {"read": "b/out"})
-    _, ours = bench.run_both(document)
-    assert ours.files["read.txt"] == b"1 one\nmore\n2 one\nmore\n1 two\n2 two\n"
-    assert ours.time("read") < ours.time("end")

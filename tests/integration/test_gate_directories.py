@@ -9,10 +9,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from lab.cwl import Document, streamable
+from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery
-from tests.cwl import Bench, Document, streamable
-from tests.gate_support import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
 
 # Prints the files of a directory in the order of their names, and notes each as soon as it is listed.
 SCAN = """
@@ -52,27 +53,11 @@ def test_files_of_a_directory_wait_for_the_file_that_commits_it(bench: Bench) ->
     assert_early(ours, "got 3")
 
 
-@pytest.mark.long
-def test_files_of_a_directory_wait_for_the_end(bench: Bench) -> None:
-    script = f"meet read; {FILES}; sleep 1"
-    _, ours = bench.run_both(pair(producer(script, "on_termination", "Directory"), lister(BY_NAME)))
-    assert_early(ours)
-    assert ours.time("got 1") > ours.time("end")
-
-
 def test_a_listing_waits_until_the_directory_is_complete(bench: Bench) -> None:
     first = producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3)
     _, ours = bench.run_both(pair(first, lister(BY_LIST)))
     assert_early(ours, "listed")
     assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
-
-
-@pytest.mark.parametrize("committed", [pytest.param("on_close", marks=pytest.mark.long), "on_termination"])
-def test_a_listing_of_what_is_never_closed_waits_for_the_end(bench: Bench, committed: str) -> None:
-    first = producer(f"meet read; {FILES}; mkdir out/sub; sleep 1", committed, "Directory")
-    _, ours = bench.run_both(pair(first, lister("note read; cd $dir; find . | sort; note listed")))
-    assert_early(ours)
-    assert ours.time("listed") > ours.time("end")
 
 
 @pytest.mark.long

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
@@ -67,6 +68,6 @@ def test_what_a_failed_attempt_did_to_them_is_gone(bench: Bench) -> None:
     ours = bench.run(document(producer(False), reader(f"cat $file >> all.txt; {fails_once}")), job(bench), **RETRY)
     assert plain.ok, plain.errors
     assert ours.ok, ours.errors
-    assert "It is tried again in place" in ours.log
+    assert "The job is tried again in place" in ours.log
     assert ours.results == plain.results
     assert plain.files["renamed.txt"] == b"own\nchanged\n"

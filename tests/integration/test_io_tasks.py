@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from benchmarks.disk import CongestedDisk, Curve
-from benchmarks.workflows import TOOL
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
+from lab.telemetry import write
 from streamflow_io.records.records import EndRecord, RunRecord
 from streamflow_io.records.runs import KEPT_RUNS
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.telemetry import write
 
 CORES = len(os.sched_getaffinity(0))
 IO_TASK = {"class": "sfio:IOTask"}
@@ -62,42 +59,6 @@ def test_old_runs_are_removed_when_a_run_begins(bench: Bench) -> None:
     assert len(left) == KEPT_RUNS + 1
     assert f"old-{KEPT_RUNS - 1}" in left
     assert f"old-{KEPT_RUNS}" not in left
-
-
-@pytest.mark.skipif(CORES < 2, reason="two jobs need a core each")
-@pytest.mark.parametrize("io_task", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_targets_on_the_same_host_with_different_storages(bench: Bench, io_task: bool) -> None:
-    """A job holds the bandwidth of the storage where it writes."""
-    places = [bench.directory / name for name in ("one", "other")]
-    hints = [bandwidth(10), *([IO_TASK] if io_task else [])]
-    together = 'i=0; until [ $(grep -c start "$TRACE") = 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done;'
-    run = writer(hints, seconds=0, script=f'echo "$PWD" > place.txt; {together}')
-    run["outputs"]["place"] = found("place.txt")
-    document = scattered(run)
-    document["outputs"]["place"] = {"type": "File[]", "outputSource": "a/place"}
-    targets = [{"deployment": "here", "workdir": str(place)} for place in places]
-    ours = bench.run(
-        document,
-        {"parts": [1, 2]},
-        config={"storages": [{"name": place.name, "path": str(place), "write": 10} for place in places]},
-        deployments={"here": {"type": "local", "config": {}}},
-        workflows={
-            "main": {
-                "type": "cwl",
-                "config": {"file": "main.cwl", "settings": "job.json"},
-                "bindings": [{"step": "/a", "target": targets}],
-            }
-        },
-    )
-    assert ours.ok, ours.errors
-    written = Counter(
-        Path(text.decode()).relative_to(bench.directory).parts[0]
-        for name, text in ours.files.items()
-        if "place" in name
-    )
-    assert written == Counter(record["storage"] for record in records(bench, "admitted"))
-    assert written == {"one": 1, "other": 1}
-    assert at_once(ours) == 2
 
 
 @pytest.mark.parametrize(
@@ -207,14 +168,6 @@ def test_read_and_write_are_separate(bench: Bench) -> None:
     assert at_once(ours) == 2
 
 
-@pytest.mark.long
-def test_both_takes_of_both(bench: Bench) -> None:
-    run = scattered(writer([IO_TASK, bandwidth(60, direction="both")]))
-    config = {"storages": [storage(200, read=100)]}
-    _, ours = bench.run_both(run, {"parts": [1, 2, 3]}, config=config)
-    assert at_once(ours) == 1
-
-
 def test_a_large_job_does_not_starve(bench: Bench) -> None:
     """Small jobs that arrive later would always fit beside each other: they wait behind the large one."""
     large = tool(
@@ -243,7 +196,7 @@ def test_a_large_job_does_not_starve(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_who_waits_for_memory_holds_no_bandwidth(bench: Bench) -> None:
-    """Its storage and its executor are for those that come later, until there is memory for it, too."""
+    """The storage and the executor are for later jobs, until there is memory for the waiting job, too."""
     most = int(0.6 * psutil.virtual_memory().total / 2**20)
 
     def step(name: str, script: str, memory: int, hints: list[Document], after: bool = True) -> Document:
@@ -356,37 +309,6 @@ def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:
     assert records(bench, "epoch") == []
     first = records(bench, "choice")[0]
     assert (first["reason"], first["constraint"]) == ("remembered", 1)
-
-
-@pytest.mark.long
-def test_auto_finds_how_many_a_disk_serves_best(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One writer gets 4 MB/s, two 8, four 6.4 and eight 3.6: two at once are best, four nearly."""
-    disk = CongestedDisk(
-        tmp_path_factory.mktemp("slow") / "disk", f"@test-io-tasks-{os.getpid()}", Curve(16e6, 4e6, 0.5)
-    )
-    checkpoint = {
-        "class": "CommandLineTool",
-        "cwlVersion": "v1.2",
-        "baseCommand": [*TOOL, "checkpoint", disk.address, "6000000"],
-        "requirements": [
-            {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16, "outdirMin": 1, "tmpdirMin": 1}
-        ],
-        "hints": [IO_TASK, bandwidth("auto", storage="slow")],
-        "inputs": {"state": {"type": "File", "inputBinding": {"position": 1}}, "trace": "string"},
-        "outputs": {"digest": "stdout"},
-        "stdout": "digest.txt",
-    }
-    make = tool("echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")})
-    steps = {
-        "make": {"run": make, "scatter": "part", "in": {"part": "parts"}},
-        "checkpoint": {"run": checkpoint, "scatter": "state", "in": {"state": "make/out"}, "out": ["digest"]},
-    }
-    document = workflow({"parts": "int[]"}, steps, {"out": "checkpoint/digest"})
-    config = {"storages": [{"name": "slow", "path": "/", "write": 16}], "ioExecutors": 8}
-    with disk.mounted(by_kernel=False):
-        bench.run_both(document, {"parts": list(range(28))}, config=config)
-    learned = [choice["constraint"] for choice in records(bench, "choice") if choice["reason"] == "learned"]
-    assert learned in ([4], [8]), records(bench, "epoch")
 
 
 @pytest.mark.parametrize(

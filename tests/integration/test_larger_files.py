@@ -1,4 +1,4 @@
-"""What is proven with a small sample holds for no larger file: the results are those of plain StreamFlow."""
+"""A proof with a small sample holds for no larger file: the results are those of plain StreamFlow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_rehearsals import python, reader
 
 
@@ -19,7 +20,7 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def asking(after: int) -> Document:
-    """A program that asks for the size of its file when it has read so many bytes."""
+    """A program that asks for the size of its file when it has read this many bytes."""
     return python(
         f"import os, sys; f = open(sys.argv[1]); n = len(f.read({after}))\n"
         f"size = os.fstat(f.fileno()).st_size if n == {after} else n\nprint(size, n + len(f.read()))"

@@ -1,4 +1,4 @@
-"""What is proven of one job of a scatter streams to the others, in the same run; until then all is as without."""
+"""A proof from one job of a scatter makes the others stream, in the same run; until then all is as without."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 
 AUTO = {"streaming": "auto"}
 NO_CORE = [{"class": "ResourceRequirement", "coresMin": 0}]
@@ -34,7 +35,7 @@ def until_rehearsed(bench: Bench, records: int = 1) -> str:
 def writer(bench: Bench, *, opens_before: bool = False, read: int = 0) -> Document:
     """A tool that writes the first part of its output, and the rest some time later; when the first job was rehearsed.
 
-    :param read: so many jobs have begun to read before the rest is written, but for that of the first job
+    :param read: the number of jobs that have begun to read before the rest is written, but for that of the first job
     """
     opens = "exec > out.txt\n"
     others = f'[ -z "$SFIO_JOB" ] || [ $number = 1 ] || [ $(grep -c read "$TRACE") -ge {read} ]'
@@ -85,7 +86,7 @@ def proven() -> dict[str, tuple[str | None, int]]:
 
 @pytest.mark.parametrize("opens_before", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_others_of_a_scatter_stream_in_the_same_run(bench: Bench, opens_before: bool) -> None:
-    """Also those of which the file was opened before that was proven."""
+    """Other jobs stream, too, if their file was opened before the proof."""
     ours = run_both(bench, scatters(writer(bench, opens_before=opens_before, read=4), reader()))
     assert proven() == {"/b": ("net", 3)}
     assert streamed(ours, 4) == 3

@@ -52,7 +52,7 @@ def keys_left(capsys: pytest.CaptureFixture[str]) -> set[str]:
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    """What the command prints for programs."""
+    """Return what the command prints for programs."""
     capsys.readouterr()
     assert main(["learned", *arguments, "--json"]) == code
     result: dict[str, Any] = json.loads(capsys.readouterr().out)

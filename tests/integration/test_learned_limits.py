@@ -1,4 +1,4 @@
-"""The file of what was learned: what is saved comes back, whoever else writes, is killed or has damaged it."""
+"""The file of learned limits: saved values come back, whatever other process writes, is killed or has damaged it."""
 
 import asyncio
 import math
@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.records.learned.database import (
@@ -30,11 +32,10 @@ from streamflow_io.records.learned.database import (
     default_path,
     known_entries,
 )
+from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.records.learned.sizes import SizeKey
-from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
-from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = SizeKey("a1", "scratch write 450 MB/s", 9)
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
@@ -112,7 +113,7 @@ def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, save
 
     asyncio.run(save())
     assert sorted(known_entries(path, LearnedLimit), key=str) == sorted(saved, key=str)
-    assert known_entries(path, Verdict) == ()
+    assert known_entries(path, Proof) == ()
 
 
 async def test_uses_are_counted_since_it_was_learned(path: Path) -> None:

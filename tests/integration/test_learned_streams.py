@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
@@ -19,7 +21,6 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_byte_streams import SLOW, assert_streamed
 
 AUTO = {"streaming": "auto", "rehearse": "never"}
@@ -44,7 +45,7 @@ def written(name: str = "out.txt") -> Document:
 
 
 class Proving:
-    """Runs workflows of which something was proven before."""
+    """Runs workflows with proofs from earlier runs."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -89,7 +90,7 @@ class Proving:
         return plain, ours
 
     def known(self) -> list[tuple[str, str, str | None, int]]:
-        """What is known: step, port, reason why not, and jobs that have streamed."""
+        """Return the proofs: step, port, reason why not, and jobs that have streamed."""
         return [(proof.step, proof.key.port, proof.reason, proof.runs) for proof in known_proofs(self.store)]
 
 
@@ -135,7 +136,7 @@ def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     plain, ours = proving.run_both(chain(producer(), reader()), extents=(Extent(7, 10**6),))
     assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
     assert len(ours.times("read")) > len(plain.times("read"))
-    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this is larger" in ours.log
+    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this file is larger" in ours.log
     assert " WARNING " not in ours.log
     assert proving.known() == [("/b", "file", None, 0)]
 
@@ -251,7 +252,7 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     [(step, port, reason, _)] = proving.known()
     assert (step, port) == ("/b", "file")
     assert reason is not None
-    assert reason.startswith("it fails with a stream, and not with the file: ")
+    assert reason.startswith("the tool fails with a stream, and not with the file: ")
     assert "exit code 3" in reason
     # The next run knows it.
     _, again = proving.run_both(chain(producer(), fails), None)
@@ -268,7 +269,7 @@ def test_a_reader_that_somebody_kills_says_nothing_of_streams(proving: Proving) 
 
 
 def test_an_output_that_is_written_again(proving: Proving) -> None:
-    """Its reader gets what is final; the output is not streamed any more."""
+    """The reader gets the final file; the output is not streamed any more."""
     script = f"{SLOW.replace('$OUT', 'out.txt')}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
     _, ours = proving.run_both(chain(producer(script), reader()))
     assert_streamed(ours)
@@ -281,7 +282,7 @@ def test_an_output_that_is_written_again(proving: Proving) -> None:
 
 
 def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Proving) -> None:
-    """Nobody has said that the tool is known to write front to back."""
+    """The tool is not known to write front to back."""
     script = "head -c 32000000 /dev/zero > out.txt; sleep 1; printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"
     proving.run_both(chain(producer(script), reader("cksum < $file")), config={**AUTO, "verify": "samples"})
     assert "written again" in str({step: reason for step, _, reason, _ in proving.known()}["/a"])
@@ -289,7 +290,7 @@ def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Pr
 
 @pytest.mark.long
 def test_what_was_closed_long_before_its_job_ended_is_complete_for_its_readers_then(proving: Proving) -> None:
-    """Until that turns out wrong, of which nobody notices anything but that the reader starts again."""
+    """A wrong belief has one effect: the reader starts again."""
     more = proving.bench.data / "more"
     script = f"""seq 5 > out.txt
 [ -z "$SFIO_JOB" ] || sleep 2.5
@@ -341,7 +342,7 @@ def test_a_reader_that_reads_as_no_pipe_can(proving: Proving) -> None:
 
 
 def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> None:
-    """That needs no proof, and is so in the first run."""
+    """The elements need no proof, and go one by one in the first run."""
     no_core = {"class": "ResourceRequirement", "coresMin": 0}
     first = tool(
         "sleep $number; echo $number > out$number.txt; note wrote $number",
@@ -383,7 +384,7 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
     job = {"trace": "/dev/null"}
     learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
     assert learning.ok, learning.errors
-    assert "1 rehearsal of what may be read as a stream: the run waits for it" in learning.log
+    assert "The run waits for 1 rehearsal of inputs that may stream" in learning.log
     assert proving.known() == [("/c", "files", None, 0)]
     _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 2, 1]}, config=config)
     assert "/c reads /a/out while it is written" in ours.log

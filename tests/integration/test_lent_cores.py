@@ -11,16 +11,17 @@ from types import SimpleNamespace
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.node import Job as NodeJob
+from lab.node import Node, wait_for
+from lab.runs import Bench
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StorageBandwidth
 from streamflow_io.records.jobs import LentRecord
 from streamflow_io.runtime.protocol import CoresEvent
 from streamflow_io.storage.lent_cores import LentCores
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
 from tests.integration.test_gang_placement import Cluster
-from tests.node_support import Job as NodeJob
-from tests.node_support import Node, wait_for
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -79,7 +80,7 @@ async def test_a_core_that_is_idle_is_lent_and_taken_back(tmp_path: Path) -> Non
     assert await asyncio.wait_for(borrower, 10) == "n1"
     # It is told all its cores, and StreamFlow's accounts have no more than there is.
     assert (cluster.scheduler.get_hardware("/c/0.2").cores, cluster.cores) == (1, 2)
-    # What it needs again goes to who has borrowed it before it goes to another one.
+    # A core that it needs again goes to its borrower before it goes to another one.
     cluster.say("/a/0.0", 1)
     other = await cluster.has_started("/c/0.3")
     await cluster.end("/c/0.1")
@@ -126,7 +127,7 @@ async def test_of_more_cores_only_those_that_are_lacking_are_lent(tmp_path: Path
 
 @pytest.mark.parametrize("annotated", ["/a", "/c"])
 async def test_one_with_a_storage_bandwidth_neither_lends_nor_borrows(tmp_path: Path, annotated: str) -> None:
-    """What it takes may be learned from."""
+    """The job's usage may be learned from."""
     cluster = LendingCluster(tmp_path, annotated=annotated)
     more_jobs = SimpleNamespace(terminated=False, get_input_ports=dict)
     cluster.context.scheduler.run._plan.workflow.steps[f"{annotated}/__schedule__"] = more_jobs
@@ -143,7 +144,7 @@ def needs(job: NodeJob) -> list[int]:
 
 
 def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
-    """It sleeps, then all its processes compute: those of others that wait for them, too."""
+    """The job sleeps, then all its processes compute, and so do processes of others that wait for them."""
     script = "sleep 3.5; (timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait); sleep 5"
     job = runtime.shell("j", script, cores=3)
     began = time.monotonic()

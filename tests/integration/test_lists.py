@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 SMALL: list[Document] = [{"class": "ResourceRequirement", "coresMin": 0}]
 EDGES = [{"committed": "on_close"}, {"committed": "on_close", "start": "producer"}]
@@ -139,23 +140,6 @@ def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> No
     assert sorted(what for _, what in ours.trace) == sorted(what for _, what in plain.trace)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("edge", EDGES[:2])
-def test_empty_lists(bench: Bench, edge: Document) -> None:
-    nothing = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", **edge})])
-    steps = {
-        "a": {"run": nothing, "in": {}},
-        "b": scattered(element("b"), "a/out"),
-        "c": {"run": maker("c", "n", **edge), "in": {"n": "numbers"}, "scatter": "n"},
-        "d": scattered(element("d", k="int?"), "c/out"),
-        "e": crossed(element("e", n="int"), "dotproduct", file="c/out", n="numbers"),
-        **{f"{name}_names": {"run": names(name), "in": {"files": f"{name}/out"}} for name in "abcd"},
-    }
-    outputs = {name: f"{name}/out" for name in steps}
-    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, outputs), {"numbers": []})
-    assert ours.outputs["d"] == []
-
-
 def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
     """Also where files are committed in another order than that in which their jobs end."""
     script = "sleep $n; echo $n > $n.txt; sleep $((4 - 2 * n))"
@@ -172,7 +156,7 @@ def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_elements_wait_for_no_other_input(bench: Bench) -> None:
-    """Whatever else the step has: a default, an optional input that nobody gives, a constant, a second list."""
+    """The step may have anything else: a default, an optional input without a value, a constant, a second list."""
     more = {"n": {"type": "int", "default": 4}, "k": "int?", "c": "string", "s": "int"}
     fixed = {"c": {"valueFrom": "constant"}, "s": {"default": 5}}
     inside = {"y": {"run": element("c", **more), "in": {"file": "file", "k": "k", **fixed}}}

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, workflow
+from lab.refused_calls import refusing
+from lab.runs import Bench
 from streamflow_io.records.learned.proofs import Way, known_proofs
-from tests.cwl import Bench, Document, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
-from tests.refused_calls import refusing
 
 NO_GATE = {"SFIO_NODE_WITHOUT_GATE": "1"}
 READERS = ("b", "c")
@@ -57,6 +58,6 @@ def test_who_writes_its_paths_is_proven_where_nothing_can_be_mounted(bench: Benc
     ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
     found = {proof.step: (proof.way, proof.reason) for proof in known_proofs(Proving(bench).store)}
-    assert found == {"/b": ("net", None), "/c": (None, "its outputs differ from run to run: c.txt")}
+    assert found == {"/b": ("net", None), "/c": (None, "the outputs differ from run to run: c.txt")}
     assert " WARNING " not in ours.log
     assert bench.leftovers() == []

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 COMMITTED = {"committed": "on_close"}
 LISTS = {"first": ["a", "b"], "second": ["c"]}

@@ -1,4 +1,4 @@
-"""Steps that take the name of what they read, to name what they write; results are those of plain StreamFlow."""
+"""Steps that take the name of their input, to name their output; results are those of plain StreamFlow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
 
@@ -138,7 +139,7 @@ def test_formats_that_are_inherited(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
-    """What `valueFrom` computes of the size, or with the whole file, is right, and the plan says what waits for it."""
+    """A `valueFrom` that computes with the size, or with the whole file, is right. The plan says what waits."""
     steps = {
         "size": step({"valueFrom": "size$(inputs.file.size)"}),
         "path": step({"valueFrom": "path$(inputs.file.path.length > 0)"}),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, streamable, tool, workflow
-from tests.link_support import pair
-from tests.node_support import Job, Node, output
+from lab.cwl import streamable, tool, workflow
+from lab.node import Job, Node, output
+from lab.node_links import pair
+from lab.runs import Bench
 
 #: Commands of a shell; `$f` is the path of the input. What they print is what they print of the file itself.
 ASKING = {
@@ -155,7 +156,7 @@ def test_what_comes_from_another_machine_is_brought_as_a_whole(tmp_path: Path) -
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_nothing_of_it_is_left_by_a_killed_exec(tmp_path: Path, linked: bool) -> None:
-    """And the next attempt has its stream again."""
+    """The next attempt has its stream again."""
     with pair(tmp_path) as nodes:
         node = nodes.two if linked else nodes.one
         assert nodes.write(2, 1000, 0.0).wait() == 0

@@ -1,4 +1,4 @@
-"""Commands of jobs that `sfio-node serve --converse` starts: the engine of a container need not be asked for each."""
+"""Commands of jobs that `sfio-node serve` starts: the engine of a container need not be asked for each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import ConversingNode, conversation
-from tests.node_support import built, wait_for
+from lab.node import built, wait_for
+from lab.node_conversation import ConversingNode, conversation
 
 #: In seconds; `serve` looks for itself, without news, every 15 s.
 AT_ONCE = 10
@@ -28,7 +28,7 @@ def node(tmp_path: Path) -> Iterator[ConversingNode]:
 
 
 def said(node: ConversingNode, name: str) -> str:
-    """What a command has printed so far."""
+    """Return what a command has printed so far."""
     return "".join(event["text"] for event in node.printed if (event.get("job"), event["event"]) == (name, "printed"))
 
 
@@ -128,9 +128,9 @@ def test_a_command_that_cannot_be_started(node: ConversingNode) -> None:
 
 
 def test_a_reader_who_takes_nothing_is_waited_for(tmp_path: Path) -> None:
-    """What is printed stays in the pipes, not in the memory of `serve`."""
+    """The output stays in the pipes, not in the memory of `serve`."""
     size = 20_000_000
-    command = [built(), "serve", "--directory", tmp_path / "run", "--converse"]
+    command = [built(), "serve", "--directory", tmp_path / "run"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert server.stdin is not None
     assert server.stdout is not None

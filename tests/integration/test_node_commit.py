@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, output, wait_for
+from lab.node import Job, Node, node, output, wait_for
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_moved_into_place(runtime: Node, out: Path) -> None:
 
 def test_on_file(runtime: Node, out: Path) -> None:
     outputs = [
-        output(out, "data", "on_file", fileDeps=["index"], port="data"),
+        output(out, "data", "on_file", file_deps=["index"], port="data"),
         output(out, "i*", "on_close", port="index"),
     ]
     script = f"exec 3> {out}/data; echo x >&3; sleep 0.2; echo i > {out}/i1; {HOLD}"
@@ -89,7 +89,7 @@ def test_on_file(runtime: Node, out: Path) -> None:
 
 def test_on_n_files(runtime: Node, out: Path) -> None:
     script = f"for i in 1 2 3; do echo $i > {out}/f$i; sleep 0.1; done; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "f*", "on_n_files", "files", nFiles=2)])
+    job = runtime.shell("j", script, outputs=[output(out, "f*", "on_n_files", "files", n_files=2)])
     finish(job, ["f1", "f2", "f3"], before_end=["f1", "f2", "f3"])
     names = [event["event"] for event in job.events()]
     assert names.index("complete") < len(names) - 1 - names[::-1].index("committed"), "complete with two of three"
@@ -97,7 +97,7 @@ def test_on_n_files(runtime: Node, out: Path) -> None:
 
 def test_directory_made_and_filled_at_once(runtime: Node, out: Path) -> None:
     script = f"mkdir -p {out}/d/e/f; for i in 1 2 3; do echo $i > {out}/d/e/f/$i; done; echo 4 > {out}/d/4; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=4)])
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=4)])
     wait_for(lambda: job.named("complete"), f"complete: {job.events()}")
     assert sorted(job.committed()) == ["1", "2", "3", "4"]
     (job.directory / "go").touch()
@@ -118,7 +118,7 @@ def test_glob_with_directories(runtime: Node, out: Path) -> None:
 def test_standard_output(runtime: Node, out: Path) -> None:
     both = str(out / "log")
     job = runtime.shell(
-        "j", "echo to-out; echo to-err >&2", job=json.dumps({"name": "j", "stdout": both, "stderr": both})
+        "j", "echo to-out; echo to-err >&2", job=json.dumps({"name": "j", "command": {"stdout": both, "stderr": both}})
     )
     assert job.wait() == 0
     assert (out / "log").read_text() == "to-out\nto-err\n"
@@ -126,7 +126,7 @@ def test_standard_output(runtime: Node, out: Path) -> None:
 
 def test_standard_output_is_committed_with_success_only(runtime: Node, out: Path) -> None:
     for name, code, expected in (("good", 0, ["good"]), ("bad", 1, [])):
-        fields = {"name": name, "stdout": str(out / name), "outputs": [output(out, name, "on_close")]}
+        fields = {"name": name, "command": {"stdout": str(out / name)}, "outputs": [output(out, name, "on_close")]}
         job = runtime.shell(name, f"echo x; exit {code}", job=json.dumps(fields))
         assert job.wait() == code
         assert job.committed() == expected
@@ -149,7 +149,7 @@ def test_failure_commits_nothing_more(runtime: Node, out: Path) -> None:
 
 
 def test_success_codes(runtime: Node, out: Path) -> None:
-    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")], successCodes=[0, 3])
+    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")], command={"success_codes": [0, 3]})
     assert job.wait() == 3
     assert job.committed() == ["a"]
 
@@ -302,7 +302,7 @@ def with_freezer(how: str, place: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stopped", "v1", "v2", "v2 all"])
 def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: str) -> None:
-    """It is stopped or frozen, or all of it with `exec`, between a close and its failure."""
+    """The job is stopped or frozen, or all of it with `exec`, between a close and its failure."""
     place, wrapper = runtime.base / "cgroup", []
     place.mkdir()
     if how != "stopped":
@@ -375,7 +375,7 @@ def test_a_removed_file_cannot_close_another_of_its_name(runtime: Node, out: Pat
 
 def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None:
     script = f"mkdir {out}/tmp; echo x > {out}/tmp/a; mv {out}/tmp {out}/d; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=1)])
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=1)])
     finish(job, ["a"], before_end=["a"])
     assert job.named("entry")[0]["path"] == str(out / "d" / "a")
 
@@ -388,14 +388,14 @@ def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None
             {"committed": "on_close", "closes": 2},
             ["opened a", "closed a", "closed b", "entry a", "entry b", "complete", "closed a"],
         ),
-        ({"committed": "on_n_files", "nFiles": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
+        ({"committed": "on_n_files", "n_files": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
         ({"committed": "on_termination"}, ["opened a", "entry a", "entry b", "complete"]),
     ],
 )
 def test_what_is_told_of_the_entries_of_a_directory(
     runtime: Node, out: Path, rule: dict[str, object], told: list[str]
 ) -> None:
-    """A close that commits is told as a commit, and serve leaves commits of entries to those who read the events."""
+    """A close that commits is told as a commit. Serve leaves commits of entries to the readers of the events."""
     script = f"mkdir {out}/d; cd {out}/d; for f in a b a; do echo x >> $f; sleep 0.15; done; {HOLD}"
     job = runtime.shell("j", script, outputs=[output(out, "d", kind="directory", **rule)])  # type: ignore[arg-type]
     time.sleep(0.5)
@@ -409,7 +409,7 @@ def test_what_is_told_of_the_entries_of_a_directory(
 
 def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Path) -> None:
     script = f"mkdir {out}/d; cd {out}/d; echo x > a; sleep 0.15; rm a; sleep 0.1; echo x > b; {HOLD}; echo x > c"
-    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=2)])
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=2)])
     wait_for(lambda: job.committed() == ["a", "b"], "two commits")
     time.sleep(0.08)
     assert not job.named("complete")
@@ -421,7 +421,7 @@ def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Pa
 
 
 def test_fewer_files_than_promised_are_committed_at_the_end_with_a_warning(runtime: Node, out: Path) -> None:
-    outputs = [output(out, "*", "on_n_files", "files", port="calls", nFiles=3)]
+    outputs = [output(out, "*", "on_n_files", "files", port="calls", n_files=3)]
     job = runtime.shell("j", f"echo 1 > {out}/1; echo 2 > {out}/2", outputs=outputs)
     assert job.wait() == 0
     assert sorted(job.committed()) == ["1", "2"]
@@ -449,7 +449,7 @@ AFTERWARDS = {
 def test_a_change_after_the_commit_is_told(runtime: Node, out: Path, how: str, rule: str) -> None:
     act, told = AFTERWARDS[how]
     script = f"cd {out}; echo x > a; echo x > done; {HOLD}; {act}; exit 0"
-    options = {"fileDeps": ["done"]} if rule == "on_file" else {}
+    options = {"file_deps": ["done"]} if rule == "on_file" else {}
     job = runtime.shell("j", script, outputs=[output(out, "a", rule, **options)], stdout=subprocess.DEVNULL)
     wait_for(lambda: job.committed() == ["a"], "the commit")
     time.sleep(0.1)

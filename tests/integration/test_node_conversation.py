@@ -1,4 +1,4 @@
-"""`sfio-node serve --converse`: a driver that has nothing of the node but its standard streams, as in a container."""
+"""`sfio-node serve`: a driver that has nothing of the node but its standard streams, as in a container."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import ConversingNode, conversation
-from tests.node_support import built, output, wait_for
-from tests.remote_support import TREE
+from lab.node import built, output, wait_for
+from lab.node_conversation import ConversingNode, conversation
+from lab.node_remote import TREE
 
 #: The longest line that is taken, without its newline.
-LONGEST = 4 << 20
+LONGEST = 32 << 20
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
 
@@ -35,7 +35,7 @@ def mode(path: Path) -> str:
 
 
 def padded(name: str, length: int) -> bytes:
-    """A request for a job, as a line of so many bytes."""
+    """A request for a job, as a line of this many bytes."""
     line = json.dumps({"job": name, "spec": {"name": "j"}}).encode()
     return line[:-2] + b" " * (length - len(line)) + line[-2:]
 
@@ -115,13 +115,13 @@ def test_torn_lines_wait(node: ConversingNode) -> None:
 def test_lines_of_all_lengths(node: ConversingNode) -> None:
     node.say(padded("a", LONGEST))
     assert node.answer("a")["event"] == "ready"
-    for name, length in [("b", LONGEST + 1), ("c", LONGEST + 65_536), ("d", 9 * LONGEST)]:
+    for name, length in [("b", LONGEST + 1), ("c", LONGEST + 65_536), ("d", 2 * LONGEST)]:
         node.say(padded(name, length))
     assert node.ask("e")["event"] == "ready"
     assert node.jobs_there() == ["a", "e"]
-    assert node.complaints() == ["sfio-node: a line of the input: more than 4194304 bytes"] * 3
+    assert node.complaints() == [f"sfio-node: a line of the input: more than {LONGEST} bytes"] * 3
     memory = Path(f"/proc/{node.server.pid}/statm").read_text().split()[1]
-    assert int(memory) * os.sysconf("SC_PAGE_SIZE") < 32 << 20
+    assert int(memory) * os.sysconf("SC_PAGE_SIZE") < 3 * LONGEST
 
 
 GARBAGE = [
@@ -156,17 +156,17 @@ def test_what_is_not_understood_is_said_and_nothing_else(node: ConversingNode, l
 
 
 def test_nobody_has_to_read_what_is_not_understood(tmp_path: Path) -> None:
-    """Whether the standard error is a pipe that is full, or one that nobody has open."""
+    """The standard error is a pipe that is full, or a pipe without a reader."""
     reader, writer = os.pipe()
     for closed in (False, True):
         if closed:
             os.close(reader)
         run = tmp_path / f"run{closed}"
-        command = [built(), "serve", "--directory", run, "--converse"]
+        command = [built(), "serve", "--directory", run]
         lines = b"garbage\n" * 100_000 + b'{"job":"j","spec":{}}\n'
         done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, stderr=writer, timeout=20, check=False)
         assert done.returncode == 0
-        assert b'{"job":"j","event":"ready"}\n' in done.stdout
+        assert b'{"event":"ready","job":"j"}\n' in done.stdout
         assert not run.exists()
     os.close(writer)
 
@@ -218,7 +218,7 @@ def test_the_end_of_the_input(node: ConversingNode) -> None:
 
 def test_requests_before_the_end_of_the_input_are_answered(tmp_path: Path) -> None:
     lines = b"".join(b'{"job":"%d","spec":{}}\n' % number for number in range(300))
-    command = [built(), "serve", "--directory", tmp_path / "run", "--converse"]
+    command = [built(), "serve", "--directory", tmp_path / "run"]
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, timeout=20, check=False)
     assert (done.returncode, done.stdout.count(b'"event":"ready"')) == (0, 301)
     assert not (tmp_path / "run").exists()
@@ -237,7 +237,7 @@ def test_signals(node: ConversingNode) -> None:
 
 def test_a_reader_who_takes_nothing_stops_the_printing_only(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = [built(), "serve", "--directory", run, "--converse"]
+    command = [built(), "serve", "--directory", run]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert server.stdin is not None
     assert server.stdout is not None
@@ -268,7 +268,7 @@ def test_a_reader_who_takes_nothing_stops_the_printing_only(tmp_path: Path) -> N
 
 def test_a_reader_who_is_gone_is_the_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = [built(), "serve", "--directory", run, "--converse"]
+    command = [built(), "serve", "--directory", run]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert server.stdout is not None
     try:
@@ -281,11 +281,10 @@ def test_a_reader_who_is_gone_is_the_end(tmp_path: Path) -> None:
         server.wait()
 
 
-def test_it_is_no_remote(tmp_path: Path) -> None:
-    for options in (["--converse", "--remote"], ["--patience", "3"], ["--converse", "--patience", "0"]):
-        command = [built(), "serve", "--directory", tmp_path / "run", *options]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
-        assert done.returncode == 2
+def test_patience_is_at_least_a_second(tmp_path: Path) -> None:
+    command = [built(), "serve", "--directory", tmp_path / "run", "--patience", "0"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 
 
@@ -332,7 +331,7 @@ def test_cancelled_before_it_starts(node: ConversingNode) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[tuple[ConversingNode, Path]]:
-    """A node in a file system of which the last inode can be taken; its directory as others see it."""
+    """A node in a file system whose last inode can be taken; its directory as others see it."""
     place = tmp_path / "small"
     place.mkdir()
     mount = f'mount -t tmpfs -o nr_inodes=40 tmpfs {place} && mkdir {place}/run-above && exec "$@"'

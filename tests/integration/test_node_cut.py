@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Node, built
+from lab.node import Event, Node, built
 
 
 def cut(of: Path, rule: Event, *options: object) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def cut(of: Path, rule: Event, *options: object) -> subprocess.CompletedProcess[
 
 
 def parts(of: Path, rule: Event) -> dict[str, bytes]:
-    """Returns the parts by their names, made of what ``cut`` says."""
+    """Returns the parts by their names, made from the entries of ``cut``."""
     said = cut(of, rule)
     assert (said.returncode, said.stderr) == (0, "")
     content = of.read_bytes()
@@ -142,9 +142,9 @@ def test_it_is_a_split_that_says_its_parts(runtime: Node) -> None:
         ("parts", {"records": "lines", "parts": 3, "names": "c%d"}, 3),
     ]:
         said = runtime.run / "jobs" / name / "parts.jsonl"
-        partitions = [{"port": "chunks", "of": str(of), "file": str(said)}]
+        partition = {"port": "chunks", "of": str(of), "file": str(said)}
         words = [built(), "cut", "--of", of, "--rule", json.dumps(rule)]
-        job = runtime.start(name, [str(word) for word in words], partitions=partitions)
+        job = runtime.start(name, [str(word) for word in words], split=partition)
         assert job.wait() == 0
         told = job.named("part")
         assert len(told) == count

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, built, ended, node, output, wait_for
+from lab.node import Event, Job, Node, built, ended, node, output, wait_for
 
 #: Follows the lines of its standard input: `open NAME`, `write`, `close`, `end`.
 PRODUCER = """
@@ -165,7 +165,9 @@ MOMENTS = [before_the_first_byte, in_the_middle, before_the_commit]
 def test_a_node_that_is_gone_is_no_end(elsewhere: Elsewhere, moment: Callable[[Elsewhere, Job], None]) -> None:
     if moment is before_the_commit:
         producer = (
-            elsewhere.produce("on_n_files", nFiles=9) if elsewhere.is_directory else elsewhere.produce("on_termination")
+            elsewhere.produce("on_n_files", n_files=9)
+            if elsewhere.is_directory
+            else elsewhere.produce("on_termination")
         )
     else:
         producer = elsewhere.produce()
@@ -185,7 +187,7 @@ def test_a_node_that_is_gone_is_no_end(elsewhere: Elsewhere, moment: Callable[[E
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 def test_a_commit_is_final(elsewhere: Elsewhere, late: bool) -> None:
     """Whether the reader has begun before the producer's node is gone, or begins after that."""
-    producer = elsewhere.produce("on_n_files", nFiles=2) if elsewhere.is_directory else elsewhere.produce()
+    producer = elsewhere.produce("on_n_files", n_files=2) if elsewhere.is_directory else elsewhere.produce()
     consumer = None if late else elsewhere.read()
     begin(elsewhere, producer)
     tell(producer, "close")
@@ -227,7 +229,7 @@ def test_who_has_not_begun_is_not_gone(elsewhere: Elsewhere) -> None:
     (directory / "job.json").write_text('{"name":"p"}')
     time.sleep(0.3)
     assert consumer.process.poll() is None
-    producer = elsewhere.produce("on_n_files", nFiles=2) if elsewhere.is_directory else elsewhere.produce()
+    producer = elsewhere.produce("on_n_files", n_files=2) if elsewhere.is_directory else elsewhere.produce()
     begin(elsewhere, producer)
     tell(producer, "close")
     assert consumer.wait() == 0
@@ -288,7 +290,7 @@ def moved(elsewhere: Elsewhere) -> tuple[list[str], Path]:
 
 def test_a_file_that_has_another_path_here(elsewhere: Elsewhere) -> None:
     wrapper, other = moved(elsewhere)
-    producer = elsewhere.produce("on_n_files", nFiles=2) if elsewhere.is_directory else elsewhere.produce()
+    producer = elsewhere.produce("on_n_files", n_files=2) if elsewhere.is_directory else elsewhere.produce()
     consumer = elsewhere.read(wrapper=wrapper, path=str(other / "p"), named=str(elsewhere.out / "p"))
     consumer.wait_for("started")
     begin(elsewhere, producer)
@@ -316,7 +318,7 @@ def test_a_part_has_the_path_that_it_has_there(bytes_elsewhere: Elsewhere) -> No
 
 
 def test_no_entry_leads_out_of_its_directory(tmp_path: Path) -> None:
-    """What a producer names that is not in its directory is not taken."""
+    """A name of a producer outside its directory is not taken."""
     for elsewhere in make(tmp_path, "no_update"):
         there, target = elsewhere.out / "p", elsewhere.two.base / "in" / "c-f"
         there.mkdir()

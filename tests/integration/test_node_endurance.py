@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
+from lab.node import Node, wait_for
 from tests.campaign.endurance import Memory, files, stream
 from tests.integration.test_node_streams import assert_same, read, write
-from tests.node_support import Node, wait_for
 
 
 def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:
@@ -21,7 +21,7 @@ def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:
     [
         pytest.param("files", {"committed": "on_close"}, marks=pytest.mark.long),
         pytest.param("files", {"committed": "on_termination"}, marks=pytest.mark.long),
-        ("directory", {"committed": "on_n_files", "nFiles": 10_000}),
+        ("directory", {"committed": "on_n_files", "n_files": 10_000}),
     ],
 )
 def test_memory_of_many_files(runtime: Node, kind: str, rule: dict[str, object]) -> None:
@@ -61,7 +61,7 @@ def test_a_reader_a_hundred_times_as_fast(runtime: Node) -> None:
 
 
 def test_a_reader_a_hundred_times_as_slow(runtime: Node) -> None:
-    """It stalls nobody: what it has not read is on disk."""
+    """The reader stalls no job: its unread bytes are on disk."""
     producer = write(runtime, pieces=200, size=16_384, pause=0)
     consumer = read(runtime, "c", size=16_384, pause=0.01)
     memory = Memory()

@@ -1,4 +1,4 @@
-"""A job that writes its own events: it fails at once and says so, nobody waits for ever, and nothing is made of it."""
+"""A job that writes its own events. It fails at once and says so, no job waits for ever, and nothing is made of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, streamable, tool, workflow
-from tests.node_support import Job, Node, node_binary, output, wait_for
+from lab.cwl import streamable, tool, workflow
+from lab.node import Job, Node, node_binary, output, wait_for
+from lab.runs import Bench
 
-FOREIGN = "somebody else than sfio-node has changed its events"
+FOREIGN = "a program other than sfio-node has changed its events"
 EXIT = {"event": "exit", "success": True, "code": 0, "reason": "exited", "time": 1.0, "ended": 1.0, "started": 1.0}
 
 
@@ -23,7 +24,7 @@ def said(**event: object) -> str:
 
 
 def last(job: Job) -> tuple[object, ...]:
-    """What the driver is told of the end of a job."""
+    """Return the report about the end of a job that the driver gets."""
     wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "the exit")
     return tuple(job.served()[-1].get(name) for name in ("success", "reason", "message"))
 
@@ -67,7 +68,7 @@ def test_who_only_opens_the_events_does_no_harm(runtime: Node) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
 def test_exec_is_shielded_from_its_job(tmp_path: Path) -> None:
-    """Who shares its user can neither look into it nor take its open files."""
+    """A process of the same user can neither look into it nor take its open files."""
     user = 65534
     (base := tmp_path / "home").mkdir()
     shutil.chown(base, user, user)
@@ -116,7 +117,10 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("forgery", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize(
+    "forgery",
+    [pytest.param(text, id=what, marks=() if "death" in what else pytest.mark.long) for what, text in FORGED.items()],
+)
 def test_a_run_with_a_job_that_forges_events_fails(bench: Bench, forgery: str) -> None:
     script = f'echo 1; [ -z "$SFIO_JOB" ] || {{ sleep 0.5; {forgery}; sleep 0.5; }}; echo 2'
     producer = tool(script, {}, {"out": streamable("stdout")}, stdout="out.txt")

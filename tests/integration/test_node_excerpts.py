@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node
+from lab.node import Job, Node
 
 WHOLE = b"".join(b"%07d a line\n" % number for number in range(40_000))
 FIRST = 100_000
@@ -32,9 +32,8 @@ def start(runtime: Node, script: str, stdin: bool = False) -> Job:
     (place / "f").symlink_to(out / "first")
     spec = {
         "name": "c",
-        "stdout": str(runtime.base / "printed"),
-        "excerpts": [{"name": "e", "path": str(place / "f"), "of": str(out / "f")}],
-        **({"stdin": str(place / "f")} if stdin else {}),
+        "command": {"stdout": str(runtime.base / "printed"), **({"stdin": str(place / "f")} if stdin else {})},
+        "rehearsal": {"excerpts": [{"name": "e", "path": str(place / "f"), "of": str(out / "f")}]},
     }
     words = ["env", f"--chdir={place}", "sh", "-c", script]
     return runtime.start("c", words, job=json.dumps(spec))
@@ -45,7 +44,7 @@ def python(script: str) -> str:
 
 
 def ends(runtime: Node, job: Job, code: int = 0) -> tuple[str, list[str]]:
-    """What it has printed, and by which calls it has told the first bytes from the file."""
+    """Return its output, and the calls by which it has told the first bytes from the file."""
     assert job.wait() == code
     return (runtime.base / "printed").read_text(), [str(event["call"]) for event in job.named("asked")]
 
@@ -113,6 +112,8 @@ def test_who_maps_as_much_as_the_file_has_fails(runtime: Node) -> None:
 )
 def test_what_is_wrong_is_said(runtime: Node, change: dict[str, object], message: str) -> None:
     excerpt = {"name": "e", "path": "/etc/passwd", "of": "/etc/passwd", **change}
-    job = runtime.start("c", ["true"], job=json.dumps({"name": "c", "excerpts": [excerpt]}), stderr=subprocess.PIPE)
+    job = runtime.start(
+        "c", ["true"], job=json.dumps({"name": "c", "rehearsal": {"excerpts": [excerpt]}}), stderr=subprocess.PIPE
+    )
     assert job.wait() == 125
     assert message in str(job.exit()["message"])

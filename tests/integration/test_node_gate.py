@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import TIMEOUT, Event, Job, Node, output, wait_for
+from lab.node import TIMEOUT, Event, Job, Node, output, wait_for
 
 #: Follows the lines of its standard input: `write NAME TEXT`, `mkdir NAME`, `end CODE`.
 PRODUCER = """
@@ -247,7 +247,7 @@ with os.scandir(sys.argv[1]) as entries:
 @pytest.mark.parametrize("mode", ["update", "no_update"])
 def test_listings(runtime_with_gate: Node, mode: str) -> None:
     runtime = runtime_with_gate
-    producer = Producer(runtime, globs="d", kind="directory", committed="on_n_files", nFiles=3)
+    producer = Producer(runtime, globs="d", kind="directory", committed="on_n_files", n_files=3)
     listing = runtime.base / "listing"
     with listing.open("wb") as file:
         job = runtime.python("c", LIST, runtime.base / "in" / "d", gates=[gate(runtime, "d", "directory", mode)],

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from lab.node import TIMEOUT, Node, wait_for
 from tests.integration.test_node_gate import Producer, consume, gate, runtime_with_gate, sleeps_in_call, text
-from tests.node_support import TIMEOUT, Node, wait_for
 
 __all__ = ["runtime_with_gate"]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Node, node_binary, output, wait_for
+from lab.node import Node, node_binary, output, wait_for
 
-#: A tree of processes, each of which ignores SIGTERM or not; the main one tells when all run.
+#: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
 TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
 
 
@@ -67,7 +67,7 @@ def test_streams_from_files(runtime: Node) -> None:
     base = runtime.base
     (base / "given").write_text("given\n")
     fields = {"stdin": str(base / "given"), "stdout": str(base / "o"), "stderr": str(base / "e")}
-    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", **fields}))
+    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", "command": fields}))
     assert job.wait() == 0
     assert ((base / "o").read_text(), (base / "e").read_text()) == ("given\n", "bad\n")
 
@@ -112,7 +112,7 @@ def test_a_command_that_cannot_run(runtime: Node, command: str, code: int) -> No
             ["outputs[0].kind", "directory"],
         ),
         ('{"name": "n", "outptus": []}', ["outptus", "outputs"]),
-        ('{"name": "n", "stdin": "/nowhere"}', ["/nowhere"]),
+        ('{"name": "n", "command": {"stdin": "/nowhere"}}', ["/nowhere"]),
     ],
 )
 def test_a_bad_job_is_one_clear_message(runtime: Node, text: str, words: list[str]) -> None:
@@ -220,7 +220,7 @@ def test_who_holds_what_the_command_prints_to_is_waited_for(runtime: Node, strea
 
 
 def test_a_socket_is_waited_for_like_a_pipe(runtime: Node) -> None:
-    """As the server of SSH gives it."""
+    """SSH servers give a socket."""
     here, there = socket.socketpair()
     with here, there:
         job = runtime.shell("j", "sleep 0.5 & exit 0", stdout=there.fileno(), stderr=there.fileno())
@@ -262,7 +262,7 @@ def test_who_is_waited_for_can_be_cancelled(runtime: Node) -> None:
 
 
 def test_a_stream_is_not_cut_for_who_is_left(runtime: Node) -> None:
-    """It reads from a producer that is slow, and nobody holds what the command prints to."""
+    """The reader reads from a slow producer, and no process holds the pipe to which the command prints."""
     base = runtime.base
     outputs = [output(base / "out", "p")]
     runtime.shell("p", f"(for i in 1 2 3; do echo $i; sleep 0.3; done) > {base}/out/p", outputs=outputs)

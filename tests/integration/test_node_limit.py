@@ -1,4 +1,4 @@
-"""Jobs that are paused to hold them to a rate do what they do otherwise, and nobody stays paused."""
+"""Jobs that are paused to hold them to a rate do what they do otherwise, and no process stays paused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import Job, Node, built, ended, node, output, wait_for
+from lab.processes import is_dead
 from streamflow_io.runtime.certificate import Certificate
-from tests.node_support import Job, Node, built, ended, node, output, wait_for
-from tests.processes import is_dead
 
 MB = 10**6
 STRANGER = 65534
@@ -93,7 +93,7 @@ def test_tools_do_the_same_at_their_rate(runtime: Node, tmp_path: Path) -> None:
 
 
 def test_who_has_moved_all_that_was_expected_is_not_held_for_it(runtime: Node, tmp_path: Path) -> None:
-    """Of 12 MB at 2 MB/s pauses of 5 s or more are due; if they are all, nothing is spared by it."""
+    """For 12 MB at 2 MB/s pauses of 5 s or more are due; if they are all, nothing is spared by it."""
     place = tmp_path / "out"
     write = f"{sys.executable} -ISc \"open('{place}/NAME', 'wb').write(bytes(12 * 10**6))\""
     jobs = {
@@ -120,7 +120,7 @@ def test_a_job_that_is_slower_is_never_paused(runtime: Node, tmp_path: Path) -> 
 
 
 def test_a_close_before_a_failure_is_no_commit_however_long_the_pause_between(runtime: Node, tmp_path: Path) -> None:
-    """Who is paused between its close and its end has not lived on."""
+    """A process that is paused between its close and its end has not lived on."""
     out = tmp_path / "out"
     script = f"""
 import os
@@ -308,11 +308,11 @@ def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[st
 
 
 def test_who_is_dead_may_not_be_looked_into_and_the_job_is_held_all_the_same(strangers: Node) -> None:
-    """Nobody waits for the first process: it stays a zombie, of which a user sees no counters."""
+    """The first process is never waited for: it stays a zombie, and a user sees none of its counters."""
     job = start(strangers, f"cd {strangers.base}; true & exec {BURST.replace('count=30', 'count=300')}")
     command = int(str(job.wait_for("started")["command_pid"]))
     wait_for(lambda: state(command) == "T", "the pause")
-    # It is looked at for longer than a program of somebody else is tried.
+    # The test looks at it for longer than `exec` tries a program of another user.
     time.sleep(0.5)
     assert state(command) == "T"
     assert not job.named("warning")
@@ -321,7 +321,7 @@ def test_who_is_dead_may_not_be_looked_into_and_the_job_is_held_all_the_same(str
 
 
 def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> None:
-    """Its program runs as its owner."""
+    """The program runs as its owner."""
     program = strangers.binary.with_name("sleep")
     shutil.copy("/bin/sleep", program)
     program.chmod(0o4755)

@@ -1,4 +1,4 @@
-"""Byte streams between nodes inside TLS: as the plain ones, and nobody on the way can read or change them."""
+"""Byte streams between nodes inside TLS: as the plain ones, and no one on the way can read or change them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.certificate import Certificate
-from tests import link_support
-from tests.link_support import (
+from lab import node_links
+from lab.node import built, wait_for
+from lab.node_links import (
     CERTIFICATE,
     DATA,
     Pair,
@@ -27,8 +27,8 @@ from tests.link_support import (
     parsed,
     request,
 )
-from tests.node_support import built, wait_for
-from tests.stream_programs import SPEEDS
+from lab.stream_programs import SPEEDS
+from streamflow_io.runtime.certificate import Certificate
 
 
 @pytest.fixture
@@ -38,10 +38,11 @@ def nodes(tmp_path: Path) -> Iterator[Pair]:
 
 
 def reach(address: str, certificate: Path) -> tuple[int, str]:
-    result = link_support.reach(address, certificate)
+    result = node_links.reach(address, certificate)
     return result.returncode, result.stderr
 
 
+@pytest.mark.long
 @SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
     nodes.move(pieces, size, pause, reader_size, reader_pause)

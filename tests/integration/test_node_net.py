@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.net_support import Growing, native, run, start
-from tests.node_support import Job, Node, wait_for
-from tests.refused_calls import refusing
+from lab.node import Job, Node, wait_for
+from lab.node_net import Growing, native, run, start
+from lab.refused_calls import refusing
 
 
 @cache
@@ -28,7 +28,7 @@ def data() -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """What a script does with the file ``f``; ``held``: the call for which it waits for the file."""
+    """The action of a script with the file ``f``; ``held``: the call for which it waits for the file."""
 
     name: str
     script: str
@@ -331,7 +331,7 @@ def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
     growing = Growing(runtime, data())
     inputs = [growing.input(runtime.base / "in" / "f")]
     script = f"import os; os.chdir({str(runtime.base / 'in')!r}); {_SEEKS}"
-    job = runtime.python("m", script, inputs=inputs, measure=True)
+    job = runtime.python("m", script, inputs=inputs, observation={"io": True})
     job.wait_for("held")
     time.sleep(1)
     growing.finish()
@@ -343,7 +343,7 @@ def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
 
 @pytest.mark.long
 def test_calls_of_32_bits(runtime: Node) -> None:
-    """Their numbers are others, so that nobody knows what they do."""
+    """The numbers of such calls are others, so that their meaning is unknown."""
     source, program = runtime.base / "foreign.c", runtime.base / "foreign"
     source.write_text('int main(void) { long pid; asm volatile("int $0x80" : "=a"(pid) : "a"(20)); return pid <= 0; }')
     if shutil.which("gcc") is None or os.uname().machine != "x86_64":
@@ -370,7 +370,7 @@ def test_two_streams(runtime: Node) -> None:
 
 @pytest.mark.long
 def test_where_other_calls_are_refused(runtime: Node) -> None:
-    """As in containers: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""
+    """Containers refuse them, too: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""
     growing = Growing(runtime, data())
     job = start(runtime, [sys.executable, "-ISc", _SEEKS], growing, wrapper=refusing())
     job.wait_for("held")
@@ -424,7 +424,7 @@ for place in range(40):
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(40)])
 def test_whatever_it_does(seed: int, runtime: Node, tmp_path: Path) -> None:
-    """What a process reads on that another one has got as a file is the only thing that cannot be done."""
+    """The only exception is a process that reads on from what another process has got as a file."""
     command = [sys.executable, "-ISc", _OPERATIONS, str(seed), str(len(data()))]
     expected = native(command, data(), tmp_path / "native")
     ran = run(runtime, command, data())
@@ -450,7 +450,7 @@ print(digest.hexdigest(), out)
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", range(5))
 def test_one_thread_reads_while_others_look(attempt: int, runtime: Node, tmp_path: Path) -> None:
-    """What it has read, and where it goes on, is told apart to the byte; or the job starts again."""
+    """The bytes that were read, and the place where it goes on, are told apart to the byte; or the job starts again."""
     command = [sys.executable, "-ISc", _READER_AND_LOOKERS, str(len(data()))]
     ran = run(runtime, command, data())
     if ran.reason != "unstreamable":

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import Event, Job, Node, node, output, wait_for
+from lab.node_conversation import conversation
+from lab.node_remote import RemoteNode, shell
 from streamflow_io.runtime.certificate import Certificate
-from tests.conversation_support import conversation
 from tests.integration.test_node_limit import BURST, MB, is_paused, limit
-from tests.node_support import Event, Job, Node, node, output, wait_for
-from tests.remote_support import RemoteNode, shell
 
 
 def later(path: Path, direction: str = "write", **fields: object) -> Event:
-    """What stands in `job.json`: no limit yet."""
+    """The entry of `job.json` for a limit that comes later."""
     return {**limit(1, path, direction), "rate": None, **fields}
 
 
@@ -40,7 +40,7 @@ def size(path: Path) -> int:
 
 
 def goes_on(path: Path, rate: float) -> bool:
-    """Whether a file grows at more than so many bytes per second."""
+    """Whether a file grows at more than this many bytes per second."""
     before, began = size(path), time.monotonic()
     time.sleep(0.5)
     return size(path) - before > rate * (time.monotonic() - began)
@@ -81,7 +81,7 @@ def test_a_limit_comes_changes_and_goes(runtime: Node, tmp_path: Path) -> None:
 
 
 def test_one_signal_stands_for_several_changes(runtime: Node, tmp_path: Path) -> None:
-    """What stands in the file at last counts; what cannot be read, and what a job has not, changes nothing."""
+    """The last content counts; content that cannot be read, and streams that a job has not, change nothing."""
     job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
     wait_for(lambda: is_paused(job) and size(tmp_path / "out" / "beside") >= MB, "the pause")
     os.kill(job.process.pid, signal.SIGSTOP)
@@ -154,7 +154,7 @@ os._exit(1)
 
 
 def test_a_job_whose_writes_go_out_keeps_to_limits_that_change_all_the_time(runtime: Node, tmp_path: Path) -> None:
-    """What the kernel is made to write meanwhile is no reason to wait."""
+    """Writes that the kernel is made to do meanwhile are no reason to wait."""
     out, source = tmp_path / "out", tmp_path / "source"
     source.write_bytes(os.urandom(60 * MB))
     copies = f"dd if={source} of=a bs=65536 conv=fsync status=none & cat {source} > b; wait"
@@ -220,7 +220,7 @@ def _piece(line: bytes) -> tuple[float, int]:
 
 
 def test_limits_by_request(tmp_path: Path) -> None:
-    """Those of a job that is not there, or has ended, are no mistake."""
+    """Limits of a job that is not there, or has ended, are no mistake."""
     with conversation(tmp_path) as running:
         job = running.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
         wait_for(lambda: is_paused(job), "the pause")
@@ -237,7 +237,7 @@ def test_limits_by_request(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
-    """Its `run` copies them; one that is there before it begins counts, too."""
+    """The job's `run` copies them; limits that are there before it begins count, too."""
     out = shared.base / "out"
     out.mkdir(exist_ok=True)
     job = shell(shared, "j", f"cd {out}; {BURST}; touch done; sleep 60", limit=limit(0.1, out))

@@ -1,4 +1,4 @@
-"""What sfio-node sees of how a job reads its inputs, with real programs."""
+"""The way in which a job reads its inputs, as sfio-node sees it, with real programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, output, wait_for
-from tests.wording import uncoded
+from lab.node import Event, Job, Node, output, wait_for
+from lab.wording import uncoded
 
 LINES = 20_000
 AGAIN, MAPPED, SOUGHT, AT = "opened again", "mapped", "sought", "read at a position"
@@ -38,7 +38,7 @@ def observed(*paths: Path) -> list[Event]:
 
 def observe(runtime: Node, script: str, *paths: Path, **options: object) -> Job:
     """Runs a script of bash that has to succeed, in the base directory."""
-    options.setdefault("observed", observed(*paths))
+    options.setdefault("observation", {"reads": observed(*paths)})
     command = ["bash", "-euc", f"cd {runtime.base}; {script}"]
     job = runtime.start("j", command, stdout=subprocess.DEVNULL, **options)  # type: ignore[arg-type]
     assert job.wait() == 0
@@ -112,7 +112,7 @@ OTHERWISE = [
     ("cat in/f & cat in/f & wait", 2, [AGAIN]),
     ("for i in $(seq 20); do cat in/f & done; wait", 20, [AGAIN]),
     ("paste in/f in/f", 2, [AGAIN]),
-    # Another one reads what was opened first, while who opened it opens it again; or has read it, and is gone.
+    # Another process reads the opened file, while the first process opens it again; or it has read it, and is gone.
     ("exec 7< in/f; (sleep 0.1; cat <&7) & exec 7<&-; exec 7< in/f; cat <&7; wait", 2, [AGAIN]),
     (f"{sys.executable} -ISc '{INHERITED.format(ignored=False)}'", 2, [AGAIN]),
     (f"{sys.executable} -ISc '{INHERITED.format(ignored=True)}'", 2, [AGAIN]),
@@ -201,12 +201,14 @@ def test_standard_input(runtime: Node, data: Path) -> None:
         ("both", ["sh", "-c", f"cat; cat {data}"], 2, [AGAIN]),
         ("never", ["true"], 1, []),
     ]:
-        text = json.dumps({"name": name, "observed": inputs, "stdin": str(data)})
+        text = json.dumps({"name": name, "observation": {"reads": inputs}, "command": {"stdin": str(data)}})
         job = runtime.start(name, command, job=text, stdout=subprocess.DEVNULL)
         assert job.wait() == 0
         assert verdicts(job) == {"f": (opens, reasons)}, name
     with data.open() as file:
-        job = runtime.start("inherited", ["cat"], observed=inputs, stdin=file.fileno(), stdout=subprocess.DEVNULL)
+        job = runtime.start(
+            "inherited", ["cat"], observation={"reads": inputs}, stdin=file.fileno(), stdout=subprocess.DEVNULL
+        )
     assert job.wait() == 0
     assert verdicts(job) == {"f": (1, [])}
 
@@ -222,10 +224,13 @@ def test_standard_input(runtime: Node, data: Path) -> None:
 def test_what_is_read_before_anything_is_written(runtime: Node, data: Path, script: str, whole: bool) -> None:
     result = runtime.base / "out" / "sorted"
     command = ["bash", "-c", f"sleep 0.1; {script}"]
-    fields = {"observed": observed(data), "outputs": [output(runtime.base / "out", "sorted")], "measure": True}
-    job = runtime.start(
-        "j", command, job=json.dumps({"name": "j", "stdin": str(data), "stdout": str(result), **fields})
-    )
+    spec = {
+        "name": "j",
+        "command": {"stdin": str(data), "stdout": str(result)},
+        "observation": {"reads": observed(data), "io": True},
+        "outputs": [output(runtime.base / "out", "sorted")],
+    }
+    job = runtime.start("j", command, job=json.dumps(spec))
     assert job.wait() == 0
     (used,) = job.named("used")
     assert used["whole"] is whole
@@ -284,10 +289,10 @@ def test_a_program(runtime: Node, data: Path) -> None:
 
 
 def test_a_command_that_fails(runtime: Node, data: Path) -> None:
-    job = runtime.shell("j", f"cat {data} > /dev/null; kill -9 $$", observed=observed(data))
+    job = runtime.shell("j", f"cat {data} > /dev/null; kill -9 $$", observation={"reads": observed(data)})
     assert job.wait() == -signal.SIGKILL
     assert verdicts(job) == {"f": (1, [])}
-    job = runtime.start("k", ["no-such-program"], observed=observed(data), stderr=subprocess.DEVNULL)
+    job = runtime.start("k", ["no-such-program"], observation={"reads": observed(data)}, stderr=subprocess.DEVNULL)
     assert job.wait() == 127
     assert verdicts(job) == {}
 
@@ -299,7 +304,7 @@ def test_without_a_gate(runtime: Node, data: Path) -> None:
     [warning] = job.named("warning")
     told = "no gate (SFIO_NODE_WITHOUT_GATE is set): how the command reads is not observed"
     assert uncoded(str(warning["message"])) == told
-    text = json.dumps({"name": "k", "observed": observed(data), "stdin": str(data)})
+    text = json.dumps({"name": "k", "observation": {"reads": observed(data)}, "command": {"stdin": str(data)}})
     job = runtime.start("k", ["cat"], job=text, environment=environment, stdout=subprocess.DEVNULL)
     assert job.wait() == 0
     assert verdicts(job) == {"f": (1, [UNKNOWN])}
@@ -310,7 +315,7 @@ def test_a_job_in_a_job(runtime: Node, data: Path) -> None:
     inner = runtime.run / "jobs" / "inner"
     inner.mkdir()
     other = data.with_name("f.gz")  # which the inner exec looks at
-    (inner / "job.json").write_text(json.dumps({"name": "inner", "observed": observed(other)}))
+    (inner / "job.json").write_text(json.dumps({"name": "inner", "observation": {"reads": observed(other)}}))
     job = observe(runtime, f"{runtime.binary} exec --job {inner} -- cat in/f", data)
     assert verdicts(job) == {"f": (1, [])}
     events = (inner / "events.jsonl").read_text()
@@ -327,7 +332,7 @@ open(sys.argv[1]).read()
 
 
 def test_what_cannot_be_seen(runtime: Node, data: Path) -> None:
-    job = runtime.python("j", IO_URING, data, observed=observed(data))
+    job = runtime.python("j", IO_URING, data, observation={"reads": observed(data)})
     assert job.wait() == 0
     assert verdicts(job) == {"f": (1, [UNKNOWN])}
 
@@ -344,7 +349,9 @@ def test_calls_of_32_bits(runtime: Node, data: Path) -> None:
     source = runtime.base / "call.c"
     source.write_text(CALL_OF_32_BITS)
     subprocess.run(["gcc", "-o", runtime.base / "call", source], check=True)
-    job = runtime.shell("j", f"cat {data}; {runtime.base}/call", observed=observed(data), stdout=subprocess.DEVNULL)
+    job = runtime.shell(
+        "j", f"cat {data}; {runtime.base}/call", observation={"reads": observed(data)}, stdout=subprocess.DEVNULL
+    )
     if job.wait() != 0:
         pytest.skip("a kernel without calls of 32 bits")
     assert verdicts(job) == {"f": (1, [UNKNOWN])}
@@ -371,7 +378,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 def test_signals_and_threads(runtime: Node, data: Path) -> None:
     """A call that a signal interrupts before it was answered is made again, and counts once."""
-    job = runtime.python("j", SIGNALS, data, observed=observed(data))
+    job = runtime.python("j", SIGNALS, data, observation={"reads": observed(data)})
     assert job.wait() == 0
     assert verdicts(job) == {"f": (1000, [AGAIN, AT, SOUGHT])}
 
@@ -417,7 +424,7 @@ def test_outputs(runtime: Node, is_observed: bool) -> None:
         output(out, "c", port="c"),
         output(out, "done", "on_close", port="done"),
     ]
-    options: dict[str, object] = {"observed": []} if is_observed else {}
+    options: dict[str, object] = {"observation": {"reads": []}} if is_observed else {}
     job = runtime.shell("j", f"cd {out}; {WRITES}", outputs=outputs, **options)
     assert job.wait() == 0
     closed = [("b", 1), ("c", 1), ("c", 2), ("c", 3), ("a", 1), ("done", 1)]
@@ -438,7 +445,7 @@ def test_outputs(runtime: Node, is_observed: bool) -> None:
 def test_a_close_in_a_failure_is_not_told(runtime: Node) -> None:
     out = runtime.base / "out"
     job = runtime.python(
-        "j", f"import os; f = open('{out}/f', 'w'); os._exit(3)", observed=[], outputs=[output(out, "f")]
+        "j", f"import os; f = open('{out}/f', 'w'); os._exit(3)", observation={"reads": []}, outputs=[output(out, "f")]
     )
     assert job.wait() == 3
     assert told(job, "opened", "closed", "committed") == [("opened", "out", "f", None)]
@@ -448,7 +455,9 @@ def test_a_close_in_a_failure_is_not_told(runtime: Node) -> None:
 def test_each_file_of_a_directory_is_told(runtime: Node, committed: str) -> None:
     out = runtime.base / "out"
     outputs = [output(out, "d", committed, kind="directory", port="d")]
-    job = runtime.shell("j", f"cd {out}; mkdir d; echo 1 > d/a; echo 2 > d/b; sleep 0.2", outputs=outputs, observed=[])
+    job = runtime.shell(
+        "j", f"cd {out}; mkdir d; echo 1 > d/a; echo 2 > d/b; sleep 0.2", outputs=outputs, observation={"reads": []}
+    )
     assert job.wait() == 0
     # The first one may be found when the directory is looked at, and is closed after the grace then.
     assert sorted(told(job, "opened")) == [("opened", "d", "a", None), ("opened", "d", "b", None)]  # type: ignore[type-var]
@@ -458,7 +467,7 @@ def test_each_file_of_a_directory_is_told(runtime: Node, committed: str) -> None
     assert set(printed) == {f"{out}/d/a", f"{out}/d/b"}
 
 
-@pytest.mark.parametrize("of_job", [{}, {"observed": []}], ids=["plain", "observed"])
+@pytest.mark.parametrize("of_job", [{}, {"observation": {"reads": []}}], ids=["plain", "observed"])
 def test_who_writes_for_nobody_ends(runtime: Node, of_job: dict[str, object]) -> None:
     """SIGPIPE kills whoever does not ask for something else. Programs in Rust ignore it."""
     script = 'yes | head -n 1 > /dev/null; exit "${PIPESTATUS[0]}"'

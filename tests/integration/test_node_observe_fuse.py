@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.node_support import Node, output
+from lab.node import Node, output
 
 #: Serves one file, `f`, with the content of a file that it opens and reads for each request, to four readers at once.
 SERVER = """
@@ -56,7 +56,9 @@ def test_a_job_that_serves_files_to_itself(runtime: Node) -> None:
     backing.write_text("content\n")
     place.mkdir()
     words = ["unshare", "-m", sys.executable, "-ISc", SERVER, backing, place]
-    job = runtime.start("j", words, observed=[{"name": "f", "path": str(backing)}], stdout=subprocess.PIPE)
+    job = runtime.start(
+        "j", words, observation={"reads": [{"name": "f", "path": str(backing)}]}, stdout=subprocess.PIPE
+    )
     assert job.process.communicate(timeout=10)[0] == b"content\n" * 4
     assert job.wait() == 0
     [used] = job.named("used")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import conversation
-from tests.node_support import Node, built, node, output, wait_for
+from lab.node import Node, built, node, output, wait_for
+from lab.node_conversation import conversation
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
@@ -59,7 +59,7 @@ def test_reach_of_one_that_was_killed(runtime: Node) -> None:
     done = subprocess.run(reach(runtime.run), capture_output=True, text=True, timeout=10, check=False)
     expected = f"sfio-node: serve is gone: {runtime.run}/alive: nobody holds it\n"
     assert (done.returncode, done.stderr) == (1, expected)
-    shutil.rmtree(runtime.run)  # Nobody is left to do it.
+    shutil.rmtree(runtime.run)  # No process is left to do it.
 
 
 @pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--certificate", "/c"]])
@@ -71,7 +71,9 @@ def test_reach_is_of_one_or_the_other(words: list[str]) -> None:
 @needs_root
 @pytest.mark.parametrize("converses", [False, True])
 def test_events_that_others_may_read(place: Path, converses: bool) -> None:
-    """Who knows where they are reads them, whatever the mask of the job is; nobody lists them, or changes anything."""
+    """A process that knows their place reads them, whatever the mask of the job is; no process lists them, or changes
+    anything.
+    """
     (place / "out").mkdir()
     with (conversation if converses else node)(place, "--readable") as running:
         job = running.shell("j", f"echo x > {place}/out/a; sleep 60", outputs=[output(place / "out", "*", "on_close")])
@@ -131,7 +133,7 @@ def test_nobody_puts_anything_in_the_place_of_a_stream(place: Path) -> None:
         fifo, go = job / "one" / "f", running.base / "go"
         stream = running.stream("p", running.base / "out" / "p", fifo)
         script = f"until [ -e {go} ]; do sleep 0.01; done; cat {fifo} > {running.base}/copy"
-        reader = running.shell("c", script, inputs=[stream], directories=[str(job)])
+        reader = running.shell("c", script, inputs=[stream], command={"directories": [str(job)]})
         reader.wait_for("started")
         assert fifo.is_fifo()
         assert as_stranger("mv", fifo, fifo.with_name("moved")).returncode != 0
@@ -150,7 +152,9 @@ def test_a_directory_that_another_user_has_put_there_gets_no_stream(place: Path)
     as_stranger("mkdir", "-m", "777", job / "one")
     with node(place) as running:
         stream = running.stream("p", place / "p", job / "one" / "f")
-        reader = running.shell("c", "exit 0", inputs=[stream], directories=[str(job)], stderr=subprocess.DEVNULL)
+        reader = running.shell(
+            "c", "exit 0", inputs=[stream], command={"directories": [str(job)]}, stderr=subprocess.DEVNULL
+        )
         assert reader.wait() != 0
         assert reader.exit()["message"] == f"{job}/one: user {STRANGER} has put a directory there [SFIO-S027]"
         assert os.listdir(job / "one") == []
@@ -185,12 +189,12 @@ def test_what_was_read_in_the_place_of_a_stream_does_not_count(runtime: Node, re
     reader.wait_for("started")
     attack = subprocess.Popen(["sh", "-c", f"cd {runtime.base}/in; {replaced}; touch ../go"])
     assert reader.wait() != 0
-    message = f"input in: nobody has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
+    message = f"input in: no program has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
     assert (reader.exit()["success"], reader.exit()["message"]) == (False, message)
     assert attack.wait(10) == 0
     for moved in runtime.base.glob("in/**/*"):
         if moved.is_fifo():
-            moved.unlink()  # Nobody else knows where it is.
+            moved.unlink()  # No other process knows where it is.
 
 
 @needs_root

@@ -1,4 +1,4 @@
-"""Parts of a file on another node: all of their bytes, from who has said them, or a reason."""
+"""Parts of a file on another node: all of their bytes, from the job that has said them, or a reason."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.link_support import Pair, Proxy, assert_failed, pair
-from tests.node_support import Event, Job
-from tests.partition_support import CONTENT, identity, text
+from lab.node import Event, Job
+from lab.node_links import Pair, Proxy, assert_failed, pair
+from lab.node_parts import CONTENT, identity, text
 
 TEXT = b"a text that is nowhere\n"
 PIECES: list[object] = [[0, 14], text(TEXT), [1_000_000, 2_500_000], [5, 0]]
@@ -29,13 +29,13 @@ def of(nodes: Pair) -> Path:
 
 
 def say(nodes: Pair) -> Job:
-    """Lets a job of the first node say two parts; the second one is that which others read."""
+    """Lets a job of the first node say two parts; other jobs read the second one."""
     of(nodes).write_bytes(CONTENT)
     lines = [{"path": "a", "extents": [[0, 3]]}, {"path": "b", "extents": PIECES}]
     said = "".join(json.dumps(line) + "\n" for line in lines)
     file = nodes.one.run / "jobs" / "s" / "parts.jsonl"
     script = f"cat >> $SFIO_PARTS <<'END'\n{said}END"
-    job = nodes.one.shell("s", script, partitions=[{"port": "chunks", "of": str(of(nodes)), "file": str(file)}])
+    job = nodes.one.shell("s", script, split={"port": "chunks", "of": str(of(nodes)), "file": str(file)})
     assert job.wait() == 0
     return job
 
@@ -79,7 +79,7 @@ def test_all_bytes_come(nodes: Pair, kind: str) -> None:
     assert (nodes.two.base / "c.out").read_bytes() == BYTES
     usage = reader.exit()["usage"]
     assert (usage["parts"], usage["streamed"]) == (len(BYTES), 0)  # type: ignore[index]
-    assert [event["where"] for event in reader.named("placed")] == {"file": ["memory"], "disk": ["disk"]}.get(kind, [])
+    assert [event["memory"] for event in reader.named("placed")] == {"file": [True], "disk": [False]}.get(kind, [])
 
 
 @TARGETS
@@ -143,9 +143,9 @@ def test_an_output_that_is_a_link_to_it(nodes: Pair, kind: str) -> None:
     assert (directory / "link").read_bytes() == BYTES
 
 
-@pytest.mark.parametrize("words", [{"number": 2, "part": None}, {"link": None}, {"number": -1}])
+@pytest.mark.parametrize("words", [{"number": None}, {"link": None}, {"number": -1}])
 def test_what_does_not_go_together(nodes: Pair, words: Event) -> None:
     say(nodes)
     reader = read(nodes, "file", **words)
     assert reader.wait() == 125
-    assert "inputs[0]" in str(reader.exit()["message"])
+    assert "parts[0]" in str(reader.exit()["message"])

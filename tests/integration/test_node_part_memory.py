@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, wait_for
-from tests.partition_support import CONTENT, MEMORY, part, placed, read
+from lab.node import Job, Node, node, wait_for
+from lab.node_parts import CONTENT, MEMORY, part, placed, read
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_full_memory_is_a_file_on_disk(tmp_path: Path) -> None:
             command = ["sh", "-c", script if where == "disk" else f'cat "$1" > {base}/c.out', "sh", str(target)]
             job = running.start(where, command, inputs=[stream], wrapper=wrapper)
             assert job.wait() == 0
-            assert job.named("placed")[0]["where"] == where
+            assert job.named("placed")[0]["memory"] is (where == "memory")
             assert (base / "c.out").read_bytes() == CONTENT[:size]
             assert not os.path.lexists(target)
 
@@ -114,5 +114,5 @@ def test_a_cgroup_without_room_has_the_file_on_disk(runtime: Node, small: Path) 
         command = ["sh", "-c", script, "sh", str(placed(runtime))]
         job = runtime.start(f"{where}-{size}", command, inputs=[stream], wrapper=wrapper)
         assert job.wait() == 0
-        assert job.named("placed")[0]["where"] == where
+        assert job.named("placed")[0]["memory"] is (where == "memory")
         assert (runtime.base / "size").read_text() == f"{size}\n"

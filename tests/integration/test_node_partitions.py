@@ -1,4 +1,4 @@
-"""Parts of files: a split says where it cuts, and who reads a part gets its bytes, all of them or none."""
+"""Parts of files: a split says where it cuts, and a reader of a part gets its bytes, all of them or none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, wait_for
-from tests.partition_support import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
+from lab.node import Event, Job, Node, wait_for
+from lab.node_parts import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def split(runtime: Node, of: Path, script: str, name: str = "s", **options: obje
     """Starts a split, a Python program, which has ``say`` and ``json``."""
     said = runtime.run / "jobs" / name / "parts.jsonl"
     prelude = "import json, os, sys, time\ndef say(text):\n open(os.environ['SFIO_PARTS'], 'a').write(text)\n"
-    partitions = [{"port": "chunks", "of": str(of), "file": str(said)}]
-    return runtime.python(name, prelude + script, partitions=partitions, **options)
+    partition = {"port": "chunks", "of": str(of), "file": str(said)}
+    return runtime.python(name, prelude + script, split=partition, **options)
 
 
 def test_a_split_says_its_parts_while_it_runs(runtime: Node, of: Path) -> None:
@@ -150,7 +150,7 @@ def test_all_bytes_of_all_pieces(runtime: Node, of: Path, kind: str) -> None:
     if kind in ("file", "disk"):
         (event,) = job.named("placed")
         where = "memory" if kind == "file" else "disk"
-        assert (event["name"], event["bytes"], event["where"]) == ("in", len(expected), where)
+        assert (event["name"], event["bytes"], event["memory"]) == ("in", len(expected), where == "memory")
         assert [event["event"] for event in job.events()][:2] == ["placed", "started"]
     else:
         (event,) = job.named("stream")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.link_support import Pair, Proxy, assert_failed, pair
-from tests.node_support import Event, Job, Node, built, output, wait_for
+from lab.node import Event, Job, Node, built, output, wait_for
+from lab.node_links import Pair, Proxy, assert_failed, pair
 
 
 def compare(path: Path, part: Event) -> int:

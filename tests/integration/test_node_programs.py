@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import built
 from streamflow_io.jobs.programs import stamps_here
-from tests.node_support import built
 
 
 def loads(*words: str | Path, libraries: Path | None = None) -> list[str | None]:
-    """The digests of what is loaded with some programs; None: there is no such one."""
+    """The digests of the libraries that some programs load; None is returned if there is no such program."""
     environment = {"PATH": "/usr/bin:/bin"} | ({} if libraries is None else {"LD_LIBRARY_PATH": str(libraries)})
     command = [str(built()), "programs", "--", *map(str, words)]
     ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -24,7 +24,7 @@ def loads(*words: str | Path, libraries: Path | None = None) -> list[str | None]
 
 
 def libraries_of(program: str) -> dict[str, Path]:
-    """As the dynamic loader itself says it, by name."""
+    """The libraries, by name, as the dynamic loader itself lists them."""
     said = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True, check=False).stdout
     found = [line.split() for line in said.splitlines() if "=>" in line]
     if not found:

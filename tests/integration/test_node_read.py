@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.fuse import may_mount, served
+from lab.node import Event, Job, Node, wait_for
 from streamflow_io.parts.director import (
     Announced,
     Arrived,
@@ -30,8 +32,6 @@ from streamflow_io.parts.director import (
 )
 from streamflow_io.parts.director import Event as SessionEvent
 from streamflow_io.runtime.extents import Span
-from tests.fuse import may_mount, served
-from tests.node_support import Event, Job, Node, wait_for
 
 SIZE = 24 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -221,7 +221,7 @@ def test_a_session_that_is_cancelled(runtime: Node, file: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_reader_that_says_nothing_is_lost(runtime: Node, file: Path, is_there: bool) -> None:
-    """As one that is killed before its first event."""
+    """A reader that is killed before its first event says nothing, either."""
     session = Session(runtime, "s", file, prepare=lambda events: events.symlink_to("." if is_there else "nowhere/else"))
     wait_for(session.served, "the end of the session", 5)
     (end,) = session.served()
@@ -281,7 +281,7 @@ def test_it_takes_little(runtime: Node, file: Path) -> None:
 
 @pytest.mark.skipif(not may_mount(), reason="no FUSE")
 def test_a_storage_that_does_not_answer_holds_nobody_back(runtime: Node, file: Path, tmp_path: Path) -> None:
-    """A thread that waits for it cannot be ended by anybody; all others can."""
+    """A thread that waits for it cannot be ended; all others can."""
     (place := tmp_path / "mount").mkdir()
     (flag := tmp_path / "flag").touch()
     with served(file, place, "hangs", 4 << 20, flag) as odd:
@@ -296,7 +296,7 @@ def test_a_storage_that_does_not_answer_holds_nobody_back(runtime: Node, file: P
 
 
 def test_a_window_above_the_memory_gets_smaller(runtime: Node, small: Path) -> None:
-    """Nobody consumes until it is full; then what is consumed is given back, and the rest of the file comes."""
+    """No job consumes until it is full; then consumed chunks are given back, and the rest of the file comes."""
     parts, each = 16, 8 << 20
     known = runtime.base / "sparse"
     with known.open("wb") as opened:

@@ -1,4 +1,4 @@
-"""`sfio-node serve --remote` and `sfio-node run`: jobs on other machines, which share the run directory.
+"""`sfio-node serve --shared` and `sfio-node run`: jobs on other machines, which share the run directory.
 
 A machine is simulated by a directory for temporary files of its own; as root, by namespaces of its own.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import built, output, wait_for
-from tests.remote_support import (
+from lab.node import built, output, wait_for
+from lab.node_remote import (
     TREE,
     Alone,
     RemoteJob,
@@ -31,7 +31,8 @@ from tests.remote_support import (
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]
 #: A machine whose inotify tells nothing of files, as of those that other machines write.
 DEAF = ["unshare", "-Ur", "sh", "-c", 'echo 2 > /proc/sys/user/max_inotify_watches; exec "$@"', "sh"]
-#: A machine with processes, and a directory for temporary files, that nobody else sees. Dies with its first process.
+#: A machine with processes, and a directory for temporary files, that no other machine sees. Dies with its first
+#: process.
 MACHINE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 MACHINE += ['mount -t tmpfs tmpfs "$TMPDIR" && exec "$@"', "sh"]
 
@@ -72,37 +73,31 @@ def test_serve_without_inotify(tmp_path: Path, machine: Sequence[str]) -> None:
         wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "exit", 3)
 
 
-@pytest.mark.parametrize("kind", ["shared", "host"])
-def test_the_end(kind: str, request: pytest.FixtureRequest) -> None:
-    node: RemoteNode = request.getfixturevalue(kind)
-    ready = node.base / "ready"
-    job = shell(node, "j", TREE.format(ready))
+def test_the_end(shared: RemoteNode) -> None:
+    ready = shared.base / "ready"
+    job = shell(shared, "j", TREE.format(ready))
     wait_for(ready.exists, "the tree")
     job.wait_for("started")
-    assert node.leave() == 0
+    assert shared.leave() == 0
     assert job.wait() != 0
-    assert job.served()[-1]["reason"] == ("cancelled" if kind == "shared" else "driver")
-    assert node.left_behind() == []
+    assert job.served()[-1]["reason"] == "cancelled"
+    assert shared.left_behind() == []
 
 
-@pytest.mark.parametrize("kind", ["shared", "host"])
-def test_a_reader_that_is_gone(kind: str, tmp_path: Path) -> None:
+def test_a_reader_that_is_gone(tmp_path: Path) -> None:
     run, ready = tmp_path / "run", tmp_path / "ready"
-    options = ["--shared"] if kind == "shared" else []
-    reader, writer = os.pipe()
-    command = [str(built()), "serve", "--directory", str(run), "--remote", *options]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=writer, start_new_session=True)
+    command = [str(built()), "serve", "--directory", str(run), "--shared"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     try:
-        os.close(writer)
-        assert os.read(reader, 100) == b'{"event":"ready"}\n'
+        assert server.stdout is not None
+        assert json.loads(server.stdout.readline())["event"] == "ready"
         (run / "jobs" / "j").mkdir()
         (run / "jobs" / "j" / "job.json").write_text('{"name": "j"}')
-        verb = "run" if kind == "shared" else "exec"
-        words = [str(built()), verb, "--job", str(run / "jobs" / "j"), "--", "sh", "-c", TREE.format(ready)]
+        words = [str(built()), "run", "--job", str(run / "jobs" / "j"), "--", "sh", "-c", TREE.format(ready)]
         process = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
         job = RemoteJob(Alone(run), "j", process, tmp_path)
         wait_for(ready.exists, "the tree")
-        os.close(reader)
+        server.stdout.close()
         assert server.wait(15) == 0
         assert job.wait() != 0
         has_left_nothing(job)
@@ -112,40 +107,23 @@ def test_a_reader_that_is_gone(kind: str, tmp_path: Path) -> None:
         server.wait()
 
 
-def test_signals_and_standard_input(host: RemoteNode) -> None:
-    job = shell(host, "j", "sleep 60")
+def test_requests_for_jobs_elsewhere(shared: RemoteNode) -> None:
+    """They are told by files, which `run` copies."""
+    assert shared.server.stdin is not None
+    job = shell(shared, "j", "sleep 60")
     job.wait_for("started")
-    assert host.server.stdin is not None
-    host.server.stdin.write(b'{"cancel":"j"}\n')
-    host.server.stdin.close()
-    for number in (signal.SIGINT, signal.SIGHUP):
-        host.server.send_signal(number)
-    time.sleep(0.3)
-    assert (host.server.poll(), job.process.poll()) == (None, None)
-    host.server.terminate()
-    assert host.server.wait(10) == 0
-    assert job.wait() == -signal.SIGTERM
-
-
-def test_cancel_on_a_host(host: RemoteNode) -> None:
-    job = shell(host, "j", "sleep 60")
-    job.wait_for("started")
-    job.cancel()
-    assert job.wait(5) == -signal.SIGTERM
+    shared.server.stdin.write(b'{"limit":"j","spec":{"rate":7}}\n{"cancel":"j"}\n')
+    shared.server.stdin.flush()
+    assert job.wait(10) == -signal.SIGTERM
     wait_for(lambda: job.served()[-1].get("reason") == "cancelled", "exit printed")
-
-
-def test_somebody_removes_the_run_directory(tmp_path: Path) -> None:
-    with remote_node(tmp_path) as shared:
-        shared.run.rename(tmp_path / "elsewhere")
-        assert shared.server.wait(10) == 0
+    assert json.loads((job.directory / "limit").read_text()) == {"rate": 7}
 
 
 def test_a_slow_reader(tmp_path: Path) -> None:
-    """What it does not take is kept for it; everything else goes on."""
+    """Bytes that the reader does not take are kept for it; everything else goes on."""
     run, many = tmp_path / "run", 4000
-    command = [str(built()), "serve", "--directory", str(run), "--remote", "--shared"]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    command = [str(built()), "serve", "--directory", str(run), "--shared"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         wait_for((run / "heartbeat").exists, "serve")
         (run / "jobs" / "j").mkdir()
@@ -163,12 +141,13 @@ def test_a_slow_reader(tmp_path: Path) -> None:
         (run / "jobs" / "l").mkdir()
         (run / "jobs" / "l" / "events.jsonl").write_text("\n".join([*lines, '{"event":"exit"}', ""]))
         time.sleep(0.3)
-        (run / "end").touch()
+        assert server.stdin is not None
+        server.stdin.close()
         assert server.wait(10) == 0
         assert not run.exists()
     finally:
         server.kill()
-        server.communicate()
+        server.wait()
 
 
 # Streams and gates between machines
@@ -176,7 +155,7 @@ def test_a_slow_reader(tmp_path: Path) -> None:
 
 @pytest.fixture(params=[DEAF, NO_INOTIFY], ids=["deaf", "blind"])
 def consumer(request: pytest.FixtureRequest) -> Sequence[str]:
-    """What the machine of the consumer runs under: one that learns of nothing has to look."""
+    """The wrapper of the consumer's machine: a machine that learns of nothing has to look."""
     wrapper: Sequence[str] = request.param
     if not works(wrapper):
         pytest.skip("no user namespaces")

@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.node_support import Event, Job, Node, wait_for
+from lab.node import Event, Job, Node, wait_for
 
 
 @cache
@@ -39,7 +39,7 @@ def replay(runtime: Node, *, stdin: bool = False, net: bool = True, content: byt
 
 def start(runtime: Node, command: list[str], entry: Event) -> Job:
     words = ["env", f"--chdir={runtime.base / 'in'}", *command]
-    spec = {"name": "c", "inputs": [entry], "stdout": str(runtime.base / "printed")}
+    spec = {"name": "c", "streams": [entry], "command": {"stdout": str(runtime.base / "printed")}}
     return runtime.start("c", words, job=json.dumps(spec), stderr=subprocess.DEVNULL)
 
 
@@ -109,14 +109,14 @@ def test_a_file_that_is_not_there_ends_the_job(runtime: Node) -> None:
 
 def test_who_is_idle_is_the_nicest(runtime: Node) -> None:
     script = "echo $(nice) $(cat /proc/self/oom_score_adj)"
-    spec = {"name": "c", "idle": True, "stdout": str(runtime.base / "printed")}
+    spec = {"name": "c", "rehearsal": {"idle": True}, "command": {"stdout": str(runtime.base / "printed")}}
     job = runtime.shell("c", script, job=json.dumps(spec))
     assert job.wait() == 0
     assert (runtime.base / "printed").read_text() == "19 1000\n"
 
 
 def test_who_has_had_its_time_is_ended(runtime: Node) -> None:
-    job = runtime.shell("c", "sleep 600", seconds=1)
+    job = runtime.shell("c", "sleep 600", rehearsal={"seconds": 1})
     assert job.wait() == 75
     ending = job.exit()
     assert ending["reason"] == "overtime"
@@ -124,13 +124,13 @@ def test_who_has_had_its_time_is_ended(runtime: Node) -> None:
 
 
 def test_who_gets_no_processor_does_not_lose_its_time(runtime: Node) -> None:
-    """It ends when it has waited for longer than it is given, by the kernel's account."""
+    """The reader ends when it has waited for longer than it is given, by the kernel's account."""
     waits = 'while read -r ran waited turns < /proc/$$/schedstat; [ "$waited" -lt 2500000000 ]; do :; done'
     one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     with subprocess.Popen([*one, *python("while True: pass")]) as other:
         try:
             words = [*one, "sh", "-c", waits]
-            job = runtime.start("c", words, job=json.dumps({"name": "c", "idle": True, "seconds": 2}))
+            job = runtime.start("c", words, job=json.dumps({"name": "c", "rehearsal": {"idle": True, "seconds": 2}}))
             assert job.wait(60) == 0
         finally:
             other.kill()
@@ -144,9 +144,9 @@ def test_who_finds_directories_at_other_places_is_told_these(runtime: Node) -> N
     entry = {**replay(runtime), "target": {"fifo": str(second / "in" / "f")}}
     spec = {
         "name": "c",
-        "inputs": [entry],
-        "stdout": str(second / "printed"),
-        "mounts": [{"path": str(second), "at": str(first)}],
+        "streams": [entry],
+        "command": {"stdout": str(second / "printed")},
+        "rehearsal": {"mounts": [{"path": str(second), "at": str(first)}]},
     }
     script = f'echo "$0" "$HOME" "$(pwd -P)" "$(cat where)" "$(cat "$0" | cksum)"; cat {first}/where; : > made'
     words = ["sh", "-c", script, str(second / "in" / "f")]
@@ -167,14 +167,14 @@ def test_scratch_is_there_until_the_job_fails(runtime: Node, script: str, is_lef
     scratch = runtime.base / "scratch"
     (scratch / "deep").mkdir(parents=True)
     (scratch / "deep" / "file").touch()
-    job = runtime.shell("c", script, scratch=[str(scratch)])
+    job = runtime.shell("c", script, rehearsal={"scratch": [str(scratch)]})
     assert (job.wait() == 0) == is_left
     assert scratch.exists() == is_left
 
 
 def test_scratch_of_a_job_that_is_killed_is_removed(runtime: Node) -> None:
     (runtime.base / "scratch").mkdir()
-    job = runtime.shell("c", "sleep 60", scratch=[str(runtime.base / "scratch")])
+    job = runtime.shell("c", "sleep 60", rehearsal={"scratch": [str(runtime.base / "scratch")]})
     job.command_pid()
     job.process.kill()
     wait_for(lambda: not (runtime.base / "scratch").exists(), "its removal")
@@ -182,7 +182,7 @@ def test_scratch_of_a_job_that_is_killed_is_removed(runtime: Node) -> None:
 
 def test_scratch_is_removed_with_the_driver(runtime: Node) -> None:
     (runtime.base / "scratch").mkdir()
-    job = runtime.shell("c", "sleep 60", scratch=[str(runtime.base / "scratch")])
+    job = runtime.shell("c", "sleep 60", rehearsal={"scratch": [str(runtime.base / "scratch")]})
     job.command_pid()
     assert runtime.leave() == 0
     assert not (runtime.base / "scratch").exists()
@@ -199,7 +199,8 @@ def test_who_is_confined_changes_nothing_but_its_scratch(runtime: Node) -> None:
       'cat {outside}/file > copy' 'echo x > {outside}/new' 'echo x >> {outside}/file' 'rm {outside}/file' \\
       'mv {outside}/file .' 'mkdir {outside}/d' 'mv copy {outside}' 'truncate -s 0 {outside}/file'
     do sh -c "$change" 2> /dev/null; echo $?; done"""
-    spec = {"name": "c", "confined": True, "scratch": [str(scratch)], "stdout": str(runtime.base / "printed")}
+    bounds = {"confined": True, "scratch": [str(scratch)]}
+    spec = {"name": "c", "rehearsal": bounds, "command": {"stdout": str(runtime.base / "printed")}}
     job = runtime.shell("c", script, job=json.dumps(spec))
     assert job.wait() == 0
     said = (runtime.base / "printed").read_text().split()
@@ -218,7 +219,8 @@ def test_who_is_confined_reaches_nobody(runtime: Node) -> None:
     except PermissionError: print("refused")
     else: print("reached")"""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        spec = {"name": "c", "confined": True, "stdout": str(runtime.base / "printed")}
+        printed = str(runtime.base / "printed")
+        spec = {"name": "c", "rehearsal": {"confined": True}, "command": {"stdout": printed}}
         port = str(server.getsockname()[1])
         job = runtime.python("c", dedent(script), port, job=json.dumps(spec))
         assert job.wait() == 0
@@ -229,10 +231,10 @@ def test_who_is_confined_reaches_nobody(runtime: Node) -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"events": "/e"}, '"events", "link" and "part" do not go with "replay"'),
-        ({"limit": {"rate": 1}}, '"limit" and "phases" do not go with "replay"'),
-        ({"phases": True}, '"limit" and "phases" do not go with "replay"'),
-        ({"replay": False}, '"net" goes with "events" or "replay"'),
+        ({"events": "/e"}, 'exactly one of "events", "link" and "replay"'),
+        ({"limit": {"rate": 1}}, '"limit", "phases" and "most" do not go with "replay"'),
+        ({"phases": True}, '"limit", "phases" and "most" do not go with "replay"'),
+        ({"replay": False}, 'exactly one of "events", "link" and "replay"'),
     ],
 )
 def test_fields_that_do_not_go_together(runtime: Node, fields: dict[str, object], told: str) -> None:
@@ -242,6 +244,6 @@ def test_fields_that_do_not_go_together(runtime: Node, fields: dict[str, object]
 
 
 def test_relative_scratch_is_refused(runtime: Node, tmp_path: Path) -> None:
-    job = runtime.shell("c", "true", scratch=[os.curdir], stderr=subprocess.DEVNULL)
+    job = runtime.shell("c", "true", rehearsal={"scratch": [os.curdir]}, stderr=subprocess.DEVNULL)
     assert job.wait() == 125
     assert "scratch" in str(job.exit()["message"])

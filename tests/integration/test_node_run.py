@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import built, output, wait_for
-from tests.remote_support import (
+from lab.node import built, output, wait_for
+from lab.node_remote import (
     TREE,
     RemoteNode,
     has_left_nothing,
@@ -81,7 +81,7 @@ def test_a_bad_job_is_one_clear_message(shared: RemoteNode) -> None:
 def test_events_are_mirrored_in_order_and_once(shared: RemoteNode) -> None:
     out = shared.base / "out"
     (out / "d").mkdir()
-    outputs = [output(out, "f-*", "on_close", "files"), output(out, "d", "on_n_files", "directory", "dir", nFiles=300)]
+    outputs = [output(out, "f-*", "on_close", "files"), output(out, "d", "on_n_files", "directory", "dir", n_files=300)]
     script = f"cd {out}; for i in $(seq 300); do echo $i > f-$i; echo $i > d/$i; done"
     job = shell(shared, "j", script, outputs=outputs)
     assert job.wait() == 0
@@ -232,7 +232,7 @@ def test_kill(shared: RemoteNode, killed: Sequence[str], stream: bool) -> None:
     has_left_nothing(job)
     assert not fifo.exists()
     if "run" in killed:
-        # Nobody is left who could say it.
+        # No process is left that could say it.
         assert not job.named("exit")
         # It spares `serve` the time to wait for it.
         with (job.directory / "events.jsonl").open("a") as events:
@@ -243,7 +243,7 @@ def test_kill(shared: RemoteNode, killed: Sequence[str], stream: bool) -> None:
 
 
 def test_no_space_for_events(tmp_path: Path) -> None:
-    """A success that nobody hears of is none: in a run directory that is full, in a mount that only the job sees."""
+    """An untold success is none: in a run directory that is full, in a mount that only the job sees."""
     script = """
     mount -t tmpfs -o size=64k tmpfs "$1" && mkdir -p "$1/run/jobs/j" && echo '{"name": "j"}' > "$1/run/jobs/j/job.json"
     dd if=/dev/zero of="$1/full" 2> "$1.said"; exec "$0" run --job "$1/run/jobs/j" -- true

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, output, wait_for
-from tests.stream_programs import READER, SPEEDS, WRITER
+from lab.node import Job, Node, output, wait_for
+from lab.stream_programs import READER, SPEEDS, WRITER
 
 
 def write(
@@ -323,7 +323,11 @@ def test_chain(runtime: Node) -> None:
     for i in range(4):
         stream = runtime.stream(previous, base / "out" / previous, None)
         name = f"s{i}"
-        text = {"inputs": [stream], "stdout": str(base / "out" / name), "outputs": [output(base / "out", name)]}
+        text = {
+            "streams": [stream],
+            "command": {"stdout": str(base / "out" / name)},
+            "outputs": [output(base / "out", name)],
+        }
         job = runtime.start(name, ["cat"], job=json.dumps({"name": name, **text}))
         previous = name
     assert job.wait() == 0
@@ -333,7 +337,7 @@ def test_chain(runtime: Node) -> None:
 
 @pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])
 def test_a_killed_exec_is_no_end_of_file(runtime: Node, fifo: bool) -> None:
-    """Its write end is closed by the kernel; what reads is killed before it can take that for the end."""
+    """The kernel closes its write end; the reader is killed before it can take that for the end."""
     out = runtime.base / "out"
     for number in range(10):
         source, target = out / f"p{number}", runtime.base / "in" / f"p{number}" if fifo else None

@@ -1,4 +1,4 @@
-"""What sfio-node says that a job has used."""
+"""The usage of a job that sfio-node reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, output, wait_for
+from lab.node import Job, Node, output, wait_for
 
 #: Writes and fsyncs for 1.5 s, and prints how long it slept meanwhile, by the scheduler's account. Nothing else that it
 #: does sleeps, so this is its time in I/O; time in a queue for a CPU is not.
@@ -30,8 +30,8 @@ os.unlink(sys.argv[1])
 print(time.monotonic() - began - (awake() - before))
 """
 
-#: A thread waits as for a device until somebody opens the FIFO; then all sleep for some seconds. No device is needed: a
-#: thread that starts a process is in the same state until the child has opened its files.
+#: A thread waits as for a device until another process opens the FIFO; then all sleep for some seconds. No device is
+#: needed: a thread that starts a process is in the same state until the child has opened its files.
 WAIT = """
 import os, sys, threading, time
 action = (os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)
@@ -101,14 +101,14 @@ def test_streamed_bytes_are_not_the_commands(runtime: Node) -> None:
 
 
 def test_bytes_of_many_short_lived_processes(runtime: Node) -> None:
-    """Children and grandchildren, waited for by the shell; and those that nobody waits for but the wrapper."""
+    """The shell waits for children and grandchildren; only the wrapper waits for the others."""
     out = runtime.base / "out"
     piece = f"head -c 10000 /dev/zero >> {out}"
     script = (
         f"for i in $(seq 100); do {piece}/a; ({piece}/b); done; "
         f"for i in $(seq 20); do (setsid {piece}/c$i &) ; done; sleep 0.5"
     )
-    usage = used(runtime.shell("j", script, measure=True))
+    usage = used(runtime.shell("j", script, observation={"io": True}))
     assert [(out / name).stat().st_size for name in ("a", "b", "c1", "c20")] == [1_000_000, 1_000_000, 10_000, 10_000]
     assert 2_200_000 <= usage["wchar"] < 2_210_000
     assert usage["rchar"] >= 2_200_000
@@ -161,7 +161,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_what_the_process_has_used_before_is_not_the_jobs(runtime: Node) -> None:
-    """As under `docker exec`, where the init of the container's runtime becomes the program."""
+    """Under `docker exec` the init of the container's runtime becomes the program in the same way."""
     past = [sys.executable, "-ISc", PAST]
     usage = used(runtime.shell("j", "head -c 3000000 /dev/zero > /dev/null; exit 0", wrapper=past))
     assert usage["wrapper_cpu"] < 0.1
@@ -171,9 +171,9 @@ def test_what_the_process_has_used_before_is_not_the_jobs(runtime: Node) -> None
 
 
 def test_time_in_io_only_when_asked_for(runtime: Node) -> None:
-    for index, fields in enumerate(({}, {"measure": False})):
+    for index, fields in enumerate(({}, {"observation": {"io": False}})):
         assert "io" not in used(runtime.shell(f"j{index}", "sleep 0.1; true", **fields))
-    assert used(runtime.shell("measured", "true", measure=True))["io"] <= duration(runtime.jobs[-1])
+    assert used(runtime.shell("measured", "true", observation={"io": True}))["io"] <= duration(runtime.jobs[-1])
 
 
 @pytest.mark.parametrize("outputs", [True, False], ids=["watching", "plain"])
@@ -184,7 +184,7 @@ def test_time_in_io_of_fsync(runtime: Node, outputs: bool) -> None:
         )
     watched = [output(runtime.base / "out", "f", "on_close")] if outputs else []
     file = runtime.base / "out" / "f"
-    job = runtime.python("j", FSYNC, file, stdout=subprocess.PIPE, measure=True, outputs=watched)
+    job = runtime.python("j", FSYNC, file, stdout=subprocess.PIPE, observation={"io": True}, outputs=watched)
     slept = float(job.process.communicate(timeout=30)[0])
     time_in_io = used(job)["io"]
     if slept < 0.6:
@@ -198,7 +198,7 @@ def test_time_in_io_of_fsync(runtime: Node, outputs: bool) -> None:
 def test_time_in_io_of_one_thread_among_others(runtime: Node, wait: float) -> None:
     fifo = runtime.base / "in" / "fifo"
     os.mkfifo(fifo)
-    job = runtime.python("j", WAIT, fifo, str(wait), measure=True)
+    job = runtime.python("j", WAIT, fifo, str(wait), observation={"io": True})
     tasks = Path(f"/proc/{job.command_pid()}/task")
     wait_for(lambda: any(map(waits_for_device, others(tasks))), "the thread that waits")
     time.sleep(wait)
@@ -213,21 +213,21 @@ def test_time_in_io_of_one_thread_among_others(runtime: Node, wait: float) -> No
     ids=["sleep", "compute", "pipe"],
 )
 def test_no_time_in_io(runtime: Node, script: str) -> None:
-    job = runtime.shell("j", script, measure=True)
+    job = runtime.shell("j", script, observation={"io": True})
     assert 0 <= used(job)["io"] < 0.2
 
 
 def test_measuring_is_cheap(runtime: Node) -> None:
     """Also for many processes, which are looked at less often."""
     scripts = {"one": "sleep 3; true", "many": "for i in $(seq 60); do sleep 3 & done; wait"}
-    jobs = [runtime.shell(name, script, measure=True) for name, script in scripts.items()]
+    jobs = [runtime.shell(name, script, observation={"io": True}) for name, script in scripts.items()]
     for job in jobs:
         # About 0.01 + 0.01 * 3, when nothing disturbs.
         assert used(job)["wrapper_cpu"] < 0.1
 
 
 def test_a_measured_job_is_cancelled_at_once(runtime: Node) -> None:
-    job = runtime.shell("j", "sleep 60", measure=True)
+    job = runtime.shell("j", "sleep 60", observation={"io": True})
     job.wait_for("started")
     job.cancel()
     assert job.wait() < 0

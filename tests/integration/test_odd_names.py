@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.gate_support import MEET, assert_early, lister, pair
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import MEET, assert_early, lister, pair
+from lab.runs import Bench
 
 NAMES = (b"caf\xe9", b"two\nlines", b"l" * 255)
 # Notes as the shell does, and waits in `meet` as it does.
@@ -57,7 +58,7 @@ def python(script: str) -> str:
 
 
 def directory(script: str, **fields: str) -> Document:
-    """Its first file tells the name of the Directory."""
+    """The first file tells the name of the Directory."""
     rule = streaming({"port": "out", "start": "producer", "committed": "on_close", **fields})
     return tool(f"{MEET}note start; {python(script)}; note end", {}, {"out": found("ou*", "Directory")}, [rule])
 

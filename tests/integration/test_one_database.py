@@ -12,9 +12,10 @@ from typing import Any
 
 import streamflow.persistence
 
+from lab.cwl import Document, tool, workflow
+from lab.runs import Bench, kill_group
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.engine.locked_database import WHAT_TO_DO
-from tests.cwl import Bench, Document, kill_group, tool, workflow
 
 
 def waiting(first: Path, second: Path) -> Document:

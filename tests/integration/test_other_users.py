@@ -1,4 +1,4 @@
-"""Another user of the same machine: what he could have put somewhere is neither run nor believed."""
+"""Another user of the same machine: files of this user are neither run nor believed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import streamable, tool, workflow
+from lab.node import node_binary
+from lab.runs import Bench
 from streamflow_io.files import stranger
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.records.records import EndRecord
 from streamflow_io.records.writer import TelemetryWriter
-from tests.cwl import Bench, streamable, tool, workflow
 from tests.integration.test_faults import noted, wait_for
-from tests.node_support import node_binary
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
@@ -65,7 +66,7 @@ def test_who_is_a_stranger(place: Path) -> None:
 @needs_root
 @pytest.mark.parametrize(("groups", "safe"), [([4321], True), ([], False)])
 def test_a_directory_of_a_project(place: Path, monkeypatch: pytest.MonkeyPatch, groups: list[int], safe: bool) -> None:
-    """It belongs to root; its group may write to it, and to what is below it whoever is in that group."""
+    """The directory belongs to root; the members of its group may write to it, and to the directories below."""
     project = place / "project"
     project.mkdir()
     os.chown(project, 0, 4321)
@@ -178,7 +179,7 @@ def test_a_job_that_has_read_something_else_than_its_stream_fails(bench: Bench, 
     run = bench.finish(process, path)
     assert not run.ok
     assert run.files == {}
-    assert f"nobody has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
+    assert f"no program has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
     assert run.times("began") == run.times("began")[:1]
-    (moved / fifo.name).unlink()  # Nobody else knows where it is.
+    (moved / fifo.name).unlink()  # No other process knows where it is.
     assert bench.leftovers() == []

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 JSON = "echo '%s' > cwl.output.json"
 
@@ -64,9 +65,7 @@ def test_an_output_that_is_another_one_in_the_end_fails_the_run(bench: Bench, do
 def test_an_output_that_is_another_one_in_the_end_is_read_again_where_it_was_streamed(bench: Bench) -> None:
     said = f'{{"out": {of("File", "b.txt")}}}'
     _, ours = bench.run_both(edge(TWO, said, STREAMED, None, reader(streamable())))
-    assert (
-        "Job /b/0 starts again with what it reads in the end: job /a/0 has made b.txt of its output `out`" in ours.log
-    )
+    assert "Job /b/0 starts again with the final output: the output `out` of job /a/0 is b.txt" in ours.log
 
 
 def test_outputs_that_are_what_was_delivered_give_the_results_of_plain(bench: Bench) -> None:

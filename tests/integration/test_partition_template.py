@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from lab.runs import Bench
+from lab.templates import WORKFLOWS
 from streamflow_io.commands.validate import validate
-from tests.cwl import Bench
-from tests.template_support import WORKFLOWS
 
 PROGRAM = WORKFLOWS / "tools" / "partition.py"
 
@@ -28,12 +28,12 @@ BIG = "\n".join(map(str, range(400_000))) + "\n"
 
 
 def run(directory: Path, text: str | bytes, *arguments: object, said: bool) -> tuple[list[bytes], int, str]:
-    """What the parts have, the exit code, and what is said on standard error."""
+    """Return the content of the parts, the exit code, and the messages on standard error."""
     directory.mkdir()
     file = directory / "whole"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
     environment = {**os.environ, "SFIO_PARTS": str(directory / "said")} if said else dict(os.environ)
-    command = [sys.executable, PROGRAM, file, "--names", "part-%02d", *map(str, arguments)]
+    command = [sys.executable, "-S", "-E", PROGRAM, file, "--names", "part-%02d", *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return [], done.returncode, done.stderr
@@ -101,7 +101,7 @@ def test_what_it_refuses(tmp_path: Path, text: str, arguments: tuple[object, ...
     directory = tmp_path / "refused"
     directory.mkdir()
     (directory / "whole").write_bytes(text.encode("latin-1"))
-    command = [sys.executable, PROGRAM, directory / "whole", "--names", "%d", *map(str, arguments)]
+    command = [sys.executable, "-S", "-E", PROGRAM, directory / "whole", "--names", "%d", *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2)
     assert message in done.stderr
@@ -133,7 +133,7 @@ HEADER = "".join(f"##contig=<ID={number},length={number * number}>\n" for number
     ids=["lines", "header", "empty", "one"],
 )
 def test_what_bgzip_has_compressed(tmp_path: Path, records: str, text: str, how: tuple[str, int]) -> None:
-    """Its parts are those of the text, said as they are written, and each ends as a file of bgzip does."""
+    """The parts are those of the text, said as they are written, and each ends as a file of bgzip does."""
     (tmp_path / "whole").write_text(text)
     compressed = bgzip(tmp_path / "whole").read_bytes()
     arguments = ("--records", records, *how)

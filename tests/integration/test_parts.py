@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.cwl import Document, found, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench
+from lab.splits import count, fifo, job, stdin, written
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, tool, workflow
-from tests.node_support import wait_for
-from tests.split_support import LINES, count, fifo, job, stdin, written
 
 # Says parts if it is asked, else writes them: `each` lines in each.
 SPLIT = """\
@@ -114,31 +115,6 @@ def test_readers(bench: Bench, tmp_path: Path, reader: Document, noted: str) -> 
     assert len(ours.times(noted)) == 3
 
 
-@pytest.mark.parametrize("mode", ["backwards", pytest.param("json", marks=pytest.mark.long)])
-def test_the_order_is_that_of_the_list(bench: Bench, tmp_path: Path, mode: str) -> None:
-    """Results are gathered in the order of the glob, or of `cwl.output.json`, in whichever order parts are said."""
-    bench.run_both(then_joined(tmp_path, split(tmp_path, mode)), job(tmp_path))
-    assert written(bench) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("each", "text"), [(1, ""), pytest.param(100, "one line\n", marks=pytest.mark.long), (3, "no newline\nat the end")]
-)
-def test_odd_files(bench: Bench, tmp_path: Path, each: int, text: str) -> None:
-    bench.run_both(then_joined(tmp_path, split(tmp_path)), job(tmp_path, each=each, text=text))
-    assert written(bench) == []
-
-
-@pytest.mark.long
-def test_parts_without_bytes(bench: Bench, tmp_path: Path) -> None:
-    script = """for i in 1 2; do if [ "$SFIO_PARTS" ]; then
-    echo '{"path": "chunk-'$i'.txt", "extents": []}' >> "$SFIO_PARTS"; else : > chunk-$i.txt; fi; done"""
-    run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
-    bench.run_both(scattered(tmp_path, run), job(tmp_path))
-    assert written(bench) == []
-
-
 def test_texts_and_several_extents(bench: Bench, tmp_path: Path) -> None:
     """A header that each part has, a part that is in two places, and a text that is nowhere."""
     script = """if [ "$SFIO_PARTS" ]; then
@@ -148,89 +124,6 @@ def test_texts_and_several_extents(bench: Bench, tmp_path: Path) -> None:
     { dd if=$reads bs=1 count=4; dd if=$reads bs=1 skip=2 count=5; } > chunk-2.txt 2> /dev/null; fi"""
     run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
     bench.run_both(scattered(tmp_path, run), job(tmp_path))
-    assert written(bench) == []
-
-
-@pytest.mark.long
-def test_a_list_as_a_whole(bench: Bench, tmp_path: Path) -> None:
-    """Into an input that is a list, beside a scatter over the same list; files that are written are among them."""
-    run = split(tmp_path, after="cp $reads chunk-02-more.txt")
-    document = then_joined(tmp_path, run)
-    whole = tool("true", {"chunks": "File[]"}, {"whole": "stdout"}, stdout="whole.txt", arguments=[])
-    whole["baseCommand"] = ["cat"]
-    whole["inputs"]["chunks"] = {"type": "File[]", "inputBinding": {"position": 1}}
-    document["steps"]["whole"] = {"run": whole, "in": {"chunks": "split/chunks", "trace": "trace"}, "out": ["whole"]}
-    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/whole"}
-    bench.run_both(document, job(tmp_path))
-    assert written(bench) == ["chunk-02-more.txt"]
-
-
-@pytest.mark.long
-def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
-    pair = tool(
-        'cat "$chunk"; echo $number',
-        {"chunk": "File", "number": "int"},
-        {"counted": "stdout"},
-        stdout="$(inputs.chunk.nameroot).counted",
-    )
-    document = scattered(tmp_path, split(tmp_path), pair)
-    document["inputs"]["numbers"] = "int[]"
-    document["steps"]["count"] |= {"scatter": ["chunk", "number"], "scatterMethod": "dotproduct"}
-    document["steps"]["count"]["in"]["number"] = "numbers"
-    bench.run_both(document, {**job(tmp_path), "numbers": list(range(3))})
-    assert written(bench) == []
-
-
-@pytest.mark.long
-def test_two_splits_in_pairs(bench: Bench, tmp_path: Path) -> None:
-    pair = tool('cat "$chunk" "$mate"', {"chunk": "File", "mate": "File"}, {"counted": "stdout"}, stdout="counted.txt")
-    document = scattered(tmp_path, split(tmp_path, "backwards"), pair)
-    document["steps"]["mates"] = document["steps"]["split"] | {"run": split(tmp_path)}
-    document["steps"]["count"] |= {"scatter": ["chunk", "mate"], "scatterMethod": "dotproduct"}
-    document["steps"]["count"]["in"]["mate"] = "mates/chunks"
-    bench.run_both(document, job(tmp_path))
-    assert written(bench) == []
-
-
-@pytest.mark.long
-def test_nested_scatters(bench: Bench, tmp_path: Path) -> None:
-    inner = scattered(tmp_path, split(tmp_path))
-    for step in inner["steps"].values():
-        step["in"]["trace"] = "trace"
-    files = []
-    for number in (1, 2):
-        (tmp_path / f"reads{number}.txt").write_text("".join(LINES[: 15 * number]))
-        files.append({"class": "File", "path": str(tmp_path / f"reads{number}.txt")})
-    document = {
-        "class": "Workflow",
-        "requirements": inner["requirements"],
-        "inputs": {"files": "File[]", "each": "int", "trace": "string"},
-        "outputs": {
-            "counted": {
-                "type": {"type": "array", "items": {"type": "array", "items": "File"}},
-                "outputSource": "inner/counted",
-            }
-        },
-        "steps": {
-            "inner": {
-                "run": inner,
-                "in": {"reads": "files", "each": "each", "trace": "trace"},
-                "scatter": "reads",
-                "out": ["counted"],
-            }
-        },
-    }
-    bench.run_both(document, {"files": files, "each": 12})
-    assert written(bench) == []
-
-
-@pytest.mark.long
-def test_the_file_of_another_step(bench: Bench, tmp_path: Path) -> None:
-    make = tool("cat $reads $reads", {"reads": "File"}, {"made": "stdout"}, stdout="made.txt")
-    document = scattered(tmp_path, split(tmp_path))
-    document["steps"]["make"] = {"run": make, "in": {"reads": "reads", "trace": "trace"}, "out": ["made"]}
-    document["steps"]["split"]["in"]["reads"] = "make/made"
-    bench.run_both(document, job(tmp_path))
     assert written(bench) == []
 
 
@@ -315,7 +208,7 @@ RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "r
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["sleep 1; exit 3", pytest.param("sleep 0.5; kill -9 $$", marks=pytest.mark.long)])
 def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path, end: str) -> None:
-    """Parts that were said hold: their readers need nobody."""
+    """Parts that were said hold: their readers need no other job."""
     once = f'test -e "$TRACE.once" || {{ touch "$TRACE.once"; {end}; }}'
     document = then_joined(tmp_path, split(tmp_path, after=once))
     plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
@@ -344,7 +237,7 @@ def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) ->
     run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
     ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
     assert not ours.ok
-    assert "Job /split/0: the part chunk-0.txt was said by an attempt before, and is not now" in ours.errors
+    assert "Job /split/0: the part chunk-0.txt was reported by an earlier attempt, and is missing now" in ours.errors
     assert bench.leftovers() == []
 
 
@@ -389,12 +282,6 @@ def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path, 
 
 
 @pytest.mark.long
-def test_an_output_that_is_a_link_to_a_part(bench: Bench, tmp_path: Path) -> None:
-    reader = tool('ln -s "$chunk" counted.txt', {"chunk": "File"}, {"counted": found("counted.txt")})
-    bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
-
-
-@pytest.mark.long
 def test_a_split_of_a_part_is_real(bench: Bench, tmp_path: Path) -> None:
     inner = scattered(tmp_path, split(tmp_path), None)
     document = scattered(tmp_path, split(tmp_path))
@@ -419,7 +306,7 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     shown = io.StringIO()
     plans.show(Console(width=200, file=shown))
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().splitlines()]
-    assert ["/split/chunks", "virtual", "parts of /split/reads, said by the program"] in rows
+    assert ["/split/chunks", "virtual", "parts of /split/reads, reported by the program"] in rows
     written = "/kept/chunks is a workflow output: its files have to be written"
     assert ["/kept/chunks", "real", written] in rows
     plan = plans.plans["main"]
@@ -458,7 +345,7 @@ def test_a_file_with_others_beside_it(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
-    """Of a process that it leaves behind: what is said when it has ended is no part, as a file would be none."""
+    """A process that the split leaves behind says them. A line after its end is no part, as a file would be none."""
     late = "(sleep 2; echo more > chunk-99.txt)"
     if_asked = """(sleep 2; echo '{"path": "chunk-99.txt", "extents": [[0, 1]]}' >> "$SFIO_PARTS")"""
     run = split(
@@ -469,15 +356,3 @@ def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     wait_for(lambda: bench.leftovers() == [], "the end of what the split left")
-
-
-@pytest.mark.long
-def test_all_pairs_of_parts(bench: Bench, tmp_path: Path) -> None:
-    """Each part is read by several jobs."""
-    pair = tool('cat "$chunk" "$mate"', {"chunk": "File", "mate": "File"}, {"counted": "stdout"}, stdout="counted.txt")
-    document = scattered(tmp_path, split(tmp_path), pair)
-    document["steps"]["count"] |= {"scatter": ["chunk", "mate"], "scatterMethod": "nested_crossproduct"}
-    document["steps"]["count"]["in"]["mate"] = "split/chunks"
-    document["outputs"]["counted"]["type"] = {"type": "array", "items": {"type": "array", "items": "File"}}
-    bench.run_both(document, job(tmp_path))
-    assert written(bench) == []

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 # Ends when something has been read of it, if it streams; 4 s at most.
 SLOW = """
@@ -77,20 +78,3 @@ def test_what_is_picked_of_optional_steps(
     first = next((name for name, is_sure in zip("abc", sure, strict=False) if is_sure), None)
     if first is not None and how == STREAMED:
         assert ours.time("read line 1") < ours.time(f"{first} end")
-
-
-@pytest.mark.parametrize("how", [STREAMED, pytest.param(COMMITTED, marks=pytest.mark.long)])
-def test_what_is_picked_of_a_scatter(bench: Bench, how: tuple[str, Document]) -> None:
-    """Some jobs of a scatter are skipped; the list of the others is read when each of them has begun."""
-    steps = {
-        "a": {
-            "run": maker(how),
-            "in": {"name": "names", "sure": {"default": True}},
-            "scatter": "name",
-            "when": "$(inputs.name != 'y')",
-        },
-        "read": {"run": reader("File[]"), "in": {"file": {"source": ["a/out"], "pickValue": "all_non_null"}}},
-    }
-    _, ours = bench.run_both(workflow({"names": "string[]"}, steps, {"out": "read/out"}), {"names": ["x", "y"]})
-    if how == STREAMED:
-        assert ours.time("read line 1") < ours.time("x end")

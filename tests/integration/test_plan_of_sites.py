@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
+from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.wording import uncoded
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 DEPLOYMENTS = {
@@ -273,7 +274,7 @@ def test_containers_can_be_left_to_streamflow(bench: Bench, capsys: pytest.Captu
 def test_a_directory_that_attempts_share_is_left_alone(
     bench: Bench, step: str, delivery: Delivery, container: str
 ) -> None:
-    """What a failed attempt leaves there, StreamFlow would collect with what the next one writes."""
+    """StreamFlow would collect the files of a failed attempt there with those of the next one."""
     contained = in_containers("tools")
     contained["steps"][step]["run"]["hints"][-1] = {**DEBIAN, "dockerOutputDirectory": "/out"}
     docker = [{"step": "/", "deployment": {"type": container, "config": {}}}]
@@ -353,7 +354,7 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
     [
         ("one", "other", "if its readers see it by the same path, or reach where it is split; else real"),
         ("here", "one", "if its readers see it by the same path; else real"),
-        ("hpc", "hpc", "parts of /split/reads, said by the program"),
+        ("hpc", "hpc", "parts of /split/reads, reported by the program"),
         ("mate", "mate", "if its readers see it by the same path; else real"),
         ("pods", "pods", "/split runs on pods (kubernetes): parts are not read in pods"),
         ("here", "hpc", "name the storage that hpc shares, with `scope: shared`, among the `storages`"),

@@ -1,4 +1,4 @@
-"""What StreamFlow does with a run afterwards works on ours, too."""
+"""Later uses of a run by StreamFlow work on ours, too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.once import once
+from lab import forked
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.once import once
+from lab.runs import Bench
 
 
 def everything() -> Document:

@@ -1,4 +1,4 @@
-"""What makes many small jobs cheap changes nothing: StreamFlow's database, failures, interruptions."""
+"""The savings for many small jobs change nothing: StreamFlow's database, failures, interruptions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, tool, workflow
-from tests.node_support import wait_for
+from lab.cwl import Document, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench
 
 WORDS = [f"w{i}" for i in range(12)]
 
@@ -43,7 +44,7 @@ def without_places(place: Path, value: Any) -> str:
 
 
 def content(place: Path) -> dict[str, Counter[Any]]:
-    """What is in StreamFlow's database, and how it is linked, without ids."""
+    """The content of StreamFlow's database, and its links, without ids."""
     file = place / "streamflow.db"
     owners = "SELECT port, min(s.name || ' ' || d.name) FROM dependency d, step s WHERE s.id = d.step GROUP BY 1"
     ports = dict(rows(file, owners))
@@ -104,7 +105,7 @@ def test_a_failed_run_is_recorded(bench: Bench) -> None:
     "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL], ids=["interrupted", "killed"]
 )
 def test_a_run_that_is_stopped(bench: Bench, number: signal.Signals) -> None:
-    """What is left of it is at least what plain StreamFlow leaves, and the next run uses the same file."""
+    """The rest of it is at least what plain StreamFlow leaves, and the next run uses the same file."""
     held = 'case $word in w3) note begun; while test -e "$TRACE.hold"; do sleep 0.1; done;; esac; echo $word'
     found = []
     for path in both(bench, scattered(held)):

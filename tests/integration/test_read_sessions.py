@@ -17,18 +17,19 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.fuse import may_mount, served
+from lab.node import wait_for
+from lab.processes import of_processes
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
-from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
-from tests.fuse import may_mount, served
 from tests.integration.test_node_read import cached, forget
-from tests.node_support import wait_for
-from tests.processes import of_processes
 
 MIB = 1 << 20
 SIZE = 24 * MIB
 
-# An input of which nobody needs the checksum comes before it is read.
+# An input whose checksum is not needed comes before it is read.
 NEEDS_CHECKSUM = ["$(inputs.of.checksum)"]
 
 # Waits for the command that follows to be told, so that the cache is looked at when it is cold.
@@ -151,7 +152,7 @@ def compare(
 
 
 def told(bench: Bench, event: str, first: bool = False) -> list[Document]:
-    """Records of sessions that serve jobs, or of what is read before the first job."""
+    """Records of sessions that serve jobs, or that read before the first job."""
     records = bench.telemetry()
     forms = {record["session"]: record["form"] for record in records if record["event"] == "session"}
     return [each for each in records if each["event"] == event and (forms[each["session"]] == "whole") is first]
@@ -248,7 +249,7 @@ def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) ->
 
 @pytest.mark.long
 def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench, tmp_path: Path, file: Path) -> None:
-    """Nobody says how far StreamFlow has come with it."""
+    """No event tells how far StreamFlow has come with it."""
     compare(bench, split_run(tmp_path, summing()), of(file, 2), sessionWindow=24)
     assert not told(bench, "session", first=True)
     assert told(bench, "session")
@@ -279,15 +280,6 @@ def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_pat
 
 
 @pytest.mark.long
-def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: Path) -> None:
-    document = selecting(tmp_path)
-    document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]
-    compare(bench, document, ranges(file, 3))
-    end = read_once(bench)
-    assert (end["reason"], end["parts"]) == ("done", 1)
-
-
-@pytest.mark.long
 def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
     cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)
@@ -311,8 +303,8 @@ def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> 
     job = ranges(file, 3) | {"ranges": ["1of3", "5of3"]}
     document = selecting(tmp_path)
     ours = compare(bench, document, job)
-    assert "Step /sum: `range` says no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
-    message = "`range` of /sum says no part of of: there is no part 5 of 3: 1 to 3 are allowed"
+    assert "Step /sum: `range` names no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
+    message = "`range` of /sum names no part of of: there is no part 5 of 3: 1 to 3 are allowed"
     path = bench.write(document, job, io=True)
     cwl, inputs = path.with_name("main.cwl"), path.with_name("job.json")
     (before,) = validate(str(cwl), str(inputs)).warnings
@@ -337,7 +329,7 @@ def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> No
     kill = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGKILL))  # noqa: E731
     # With this window it lives until the last part is consumed.
     ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), kill, sessionWindow=1)
-    # Who is killed before he has said anything is missed after 10 s.
+    # A reader that is killed before its first message is missed after 10 s.
     assert {end["reason"] for end in told(bench, "sessionEnd")} <= {"lost", "stalled"}
     assert ours.log.count("is not read ahead any more") == 1
 
@@ -349,7 +341,9 @@ def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
     (end,) = told(bench, "sessionEnd")
     assert end["reason"] in ("stalled", "done")
     if end["reason"] == "stalled":
-        assert ours.log.count("is not read ahead any more, its readers do it themselves: nothing has come") == 1
+        assert (
+            ours.log.count("is not read ahead any more, its readers read the file themselves: no data has arrived") == 1
+        )
 
 
 def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
@@ -385,7 +379,9 @@ def test_file_systems_that_are_no_help(
         sums = [hashlib.sha1(bytes([number]) * MIB).hexdigest() + "\n" for number in range(2)]
         assert sorted(content.decode() for content in ours.files.values()) == sorted(sums)
         assert [end["reason"] for end in told(bench, "sessionEnd")] == [reason]
-        warnings = re.findall(r"is not read ahead any more, its readers do it themselves: (.*) \[SFIO-P004\]", ours.log)
+        warnings = re.findall(
+            r"is not read ahead any more, its readers read the file themselves: (.*) \[SFIO-P004\]", ours.log
+        )
         assert len(warnings) == (warning is not None)
         assert warning is None or re.fullmatch(warning, warnings[0]), warnings
     # A reader that waits for its storage ends when that answers, and the run does not wait for it.

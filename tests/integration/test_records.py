@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 # Ends when something has been read of each, if it streams; 4 s at most.
 SLOW = """note start
@@ -68,38 +69,12 @@ def test_files_of_a_record_are_read_while_they_are_written(bench: Bench, read: D
 
 
 def test_a_rule_for_a_record(bench: Bench) -> None:
-    """Its record is also an output of the workflow, and goes through a subworkflow and a skipped step."""
+    """The record is also an output of the workflow, and goes through a subworkflow and a skipped step."""
     make = maker({name: written(name) for name in FILES}, [streaming({"port": "pair", "mode": "no_update"})])
     kind = record({name: {"type": "File"} for name in FILES})
     inner = workflow({"pair": {"type": kind}}, {"in": {"run": WHOLE, "in": {"pair": "pair"}}}, {"out": "in/out"})
     document = steps(make, inner, {"pair": "make/pair"})
     document["outputs"]["pair"] = {"type": kind, "outputSource": "make/pair"}
-    _, ours = bench.run_both(document)
-    assert is_early(ours)
-
-
-@pytest.mark.long
-def test_a_record_of_a_step_that_is_skipped(bench: Bench) -> None:
-    optional = reader(pair={"type": ["null", record({name: streamable() for name in FILES})]})
-    optional["arguments"] = ["/dev/null", "/dev/null"]
-    document = steps(maker(STREAMED), optional, {"pair": "make/pair"})
-    document["steps"]["make"] |= {"when": "$(inputs.sure)", "in": {"sure": {"default": False}, "trace": "trace"}}
-    bench.run_both(document)
-
-
-@pytest.mark.long
-def test_a_record_with_something_else_is_read_apart_only(bench: Bench) -> None:
-    count = {
-        "type": "int",
-        "outputBinding": {"glob": "n.txt", "loadContents": True, "outputEval": "$(parseInt(self[0].contents))"},
-    }
-    make = maker({**STREAMED, "n": count})
-    kind = {"type": record({**{name: streamable() for name in FILES}, "n": {"type": "int"}})}
-    document = steps(make, APART, TAKEN)
-    document["steps"]["whole"] = {"run": reader(pair=kind), "in": {"pair": "make/pair", "trace": "trace"}}
-    document["steps"]["whole"]["out"] = ["out"]
-    document["steps"]["whole"]["run"]["stdout"] = "whole.txt"
-    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/out"}
     _, ours = bench.run_both(document)
     assert is_early(ours)
 

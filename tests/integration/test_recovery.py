@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 # Fails once, and what it read is gone then.
 LOSE = 'note c; test -e "$TRACE.once" || { touch "$TRACE.once"; rm -f "$(readlink -f $file)"; exit 1; }; cat $file'
@@ -36,7 +37,7 @@ def commits() -> Document:
 
 
 def parts() -> Document:
-    """What was lost was made of a part of a file that nobody has written."""
+    """The lost output was made of a part of a file that was never written."""
     made = tool("note a; printf '12345' > a.txt", {}, {"out": found("a.txt")})
     rule = {"class": "sfio:ReadSession", "rules": [{"port": "parts", "of": "file"}]}
     script = """note split; if [ "$SFIO_PARTS" ]; then

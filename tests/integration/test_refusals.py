@@ -1,4 +1,4 @@
-"""What cannot be used is refused with one message, and without a stack trace: CWL, StreamFlow files, names of files."""
+"""CWL, StreamFlow files and file names that cannot be used: one message, and no stack trace."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import Document
+from lab.wording import uncoded
 from streamflow_io.commands.doctor import _javascript
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints.errors import HintErrors
-from tests.cwl import Document
-from tests.wording import uncoded
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}
 READER: Document = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, found, streamable, streaming, tool, workflow
-from tests.gate_support import BY_LIST, BY_NAME, FILES, lister, producer
-from tests.node_support import Node
-from tests.refused_calls import refusing
+from lab.cwl import found, streamable, streaming, tool, workflow
+from lab.gates import BY_LIST, BY_NAME, FILES, lister, producer
+from lab.node import Node
+from lab.refused_calls import refusing
+from lab.runs import Bench
 
 TOGETHER = "cat $f > {0}/one & cat $f > {0}/other; wait"
 
 
 @pytest.mark.parametrize("script", [TOGETHER, "paste $f $f > {0}/one"], ids=["two programs", "one program"])
 def test_a_second_opening_is_seen(runtime: Node, script: str) -> None:
-    """It has to be: who has opened a stream second gets an empty file, or a part."""
+    """A second opening must be seen: the process that opens a stream second gets an empty file, or a part."""
     out, fifo = runtime.base / "out", runtime.base / "in" / "f"
     (out / "p").write_text("text\n" * 100)
     events = runtime.run / "jobs" / "p"

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
+from lab import forked
+from lab.cwl import Document, found, tool, workflow
+from lab.node import wait_for
+from lab.processes import find_processes
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests import forked
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.node_support import wait_for
-from tests.processes import find_processes
 
 #: More than a pipe holds at first.
 LINES = 30_000
@@ -56,7 +57,7 @@ ALIGNED = python(
 
 
 def consumers(bench: Bench, tools: Mapping[str, Document], count: int | None = None, **more: Document) -> Document:
-    """A workflow with a file, its readers, and a step that waits until so many inputs were rehearsed."""
+    """A workflow with a file, its readers, and a step that waits until a number of inputs were rehearsed."""
     count = len(tools) if count is None else count
     runs = bench.data / "streamflow-io" / "runs"
     until = f"until [ $(cat {runs}/*/telemetry.jsonl | grep -c '\"rehearsed\"') -ge {count} ]; do sleep 0.1; done"
@@ -119,13 +120,13 @@ def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
     assert {name: proof.way for name, proof in proofs().items()} == {
         name: "pipe" if name == "probe" else "net" for name in tools
     }
-    # Each job was executed once, and nobody has heard of more.
+    # Each job was executed once, and no listener has heard of more.
     place = bench.directory / "run1"
     with contextlib.closing(sqlite3.connect(place / "streamflow.db")) as database:
         assert database.execute("SELECT count(*) FROM execution").fetchone() == (len(tools) + 2,)
     assert ours.log.count("EXECUTING step") == len(tools) + 2
     assert ours.log.count("may be read while it is written: proven") == len(tools)
-    # What is known is not tried again: who waits for that waits for nothing.
+    # A known result is not tried again: a run that waits for it waits for nothing.
     again = bench.finish(*start(bench, consumers(bench, tools, count=0)))
     assert again.ok, again.errors
     assert rehearsed(bench) == {}
@@ -146,17 +147,17 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         tools["outside"] = reader('cat "$text" > out; : >> "$TRACE"')
     run(bench, tools)
     expected = {
-        "size": "its outputs differ when it reads a stream: out",
-        "short": "its outputs differ when it reads a stream: out",
-        "random": "its outputs differ from run to run: out",
-        "seek": "it seeks in it",
-        "path": "it asks for its size, or more, by its path",
-        "aligned": "its outputs differ when it reads a short stream: out",
-        "twice": "it seeks in it",
-        "fails": "exit code 7 when it reads a stream",
+        "size": "the outputs differ with a stream: out",
+        "short": "the outputs differ with a stream: out",
+        "random": "the outputs differ from run to run: out",
+        "seek": "the tool seeks in the file",
+        "path": "the tool asks for the size, or more, by the path",
+        "aligned": "the outputs differ with a short stream: out",
+        "twice": "the tool seeks in the file",
+        "fails": "exit code 7 with a stream",
     }
     if has_landlock():
-        expected["outside"] = "it does not run twice: exit code 2"
+        expected["outside"] = "the tool fails when it runs again: exit code 2"
     assert {name: reason for name, (_, reason) in rehearsed(bench).items()} == expected
     assert {name: (proof.way, proof.reason) for name, proof in proofs().items()} == {
         name: (None, reason) for name, reason in expected.items()
@@ -164,7 +165,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
 
 
 def test_who_writes_the_date_is_proven(bench: Bench) -> None:
-    """What it makes of a stream is the same but for moments of its own run, also in blocks of bgzip."""
+    """The outputs from a stream are the same but for moments of its own run, also in blocks of bgzip."""
     date, size = "$(date +%Y-%m-%dT%H:%M:%S.%N)", f"{sys.executable} -ISc 'import os; print(os.fstat(0).st_size)'"
     tools = {
         "text": reader(f'{{ echo "##Date={date}"; cat "$text"; }} > out'),
@@ -189,8 +190,8 @@ def test_who_writes_the_date_is_proven(bench: Bench) -> None:
     assert ended.ok, ended.errors
     reasons = {name: reason for name, (_, reason) in rehearsed(bench).items() if reason is not None}
     assert reasons == {
-        "sized": "its outputs differ when it reads a stream: out",
-        "whole": "its outputs differ from run to run: out",
+        "sized": "the outputs differ with a stream: out",
+        "whole": "the outputs differ from run to run: out",
     }
     assert {name for name, (way, _) in rehearsed(bench).items() if way is not None} == tools.keys() - reasons.keys()
     assert bench.leftovers() == []
@@ -248,7 +249,9 @@ def wait_for_rehearsal() -> list[Path]:
     wait_for(lambda: find_processes("cmdline", slow), "a rehearsal", 60)
     (pid,) = find_processes("cmdline", slow)
     environment = dict(each.split("=", 1) for each in Path(f"/proc/{pid}/environ").read_text().split("\0") if each)
-    directories = list(map(Path, json.loads(Path(environment["SFIO_JOB"], "job.json").read_text())["scratch"]))
+    directories = list(
+        map(Path, json.loads(Path(environment["SFIO_JOB"], "job.json").read_text())["rehearsal"]["scratch"])
+    )
     assert all(directory.is_dir() for directory in directories)
     return directories
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from lab import forked
+from lab.telemetry import learning_run, write
 from streamflow_io.records.jobs import SubmittedRecord
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.records import RunRecord
-from tests import forked
-from tests.telemetry import learning_run, write
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""What I/O tasks move, and when somebody waits for it: from real runs to `streamflow-io bandwidth` and to a trace."""
+"""The bytes that I/O tasks move, and the waits for them: from real runs to `streamflow-io bandwidth` and to a trace."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab import forked
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 BYTES = 2_000_000
@@ -36,7 +37,7 @@ def looped(
 ) -> Document:
     """Iterations that compute, and save beside the next; then one more job that computes.
 
-    :param hints: of what saves
+    :param hints: of the step that saves
     :param script: that saves
     """
     steps = {
@@ -79,6 +80,7 @@ def at(bench: Bench, event: str, job: str) -> float:
     return float(time)
 
 
+@pytest.mark.long
 def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
     bench.run_both(looped())
     told = requests(bench)
@@ -97,7 +99,7 @@ def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
 
 
 def test_what_is_said_of_a_run(bench: Bench) -> None:
-    """The table, and the trace, of what a loop has saved; 6 MB in all."""
+    """The table, and the trace, of the saves of a loop; 6 MB in all."""
     run = bench.run(looped())
     assert run.ok, run.errors
     environment = {"XDG_DATA_HOME": str(bench.data)}
@@ -168,14 +170,17 @@ def check_limit(bench: Bench, one: Document, window: float, overhead: tuple[floa
     else:
         assert first["reason"] == "need"
         assert one["limit"] <= required / max(due - overhead[1] - one["started"], 0.05)
-    # It is done in time, and not much sooner, unless somebody waits for it before that.
+    # The save is done in time, and not much sooner, unless a job waits for it before that.
     if all("rate" in record for record in rates):
         most = max(record["rate"] for record in rates)
         assert one["ended"] - one["started"] >= 0.5 * one["bytes"] / 1e6 / most, (one, bench.telemetry())
 
 
 def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
-    """The first phase has no limit; each further one that of the window before it, until nobody computes any more."""
+    """The first phase has no limit.
+
+    Each further one has the limit of the window before it, until no job computes any more.
+    """
     size = 60_000_000
     disk = {"name": "disk", "path": "/", "write": 400}
     required = {"class": "sfio:StorageBandwidth", "storageBW": "required(direct)"}

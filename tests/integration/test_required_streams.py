@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, Run, found, streaming, tool, workflow
+from lab import forked
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench, Run
 
 SIZE = 4_000_000
 BURSTS = 4
@@ -89,7 +90,7 @@ def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
     [step] = [one for one in found["steps"] if one["phases"]]
     own = [one for one in requests_of(bench, "write") if one["job"] == READER]
     assert (step["step"], step["phases"], step["exposed"], step["limited"]) == ("/read", BURSTS - 1, 1 + len(own), 1)
-    # What the producer, and the reader, write themselves, who wait for that.
+    # The bytes that the producer and the reader write themselves; both wait for that.
     written = [one for one in requests_of(bench, "write") if one["job"] == PRODUCER]
     assert [(one["phase"], one["rule"], one["channel"]) for one in written] == [
         (number, "exposed", PRODUCER) for number in range(BURSTS)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run, kill_group
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
-from tests.cwl import Bench, Document, Run, found, kill_group, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 MOST = 20.0
@@ -68,13 +69,13 @@ def at_once(runs: Iterable[Run]) -> int:
 
 
 def telemetry(bench: Bench) -> list[list[Document]]:
-    """Of each run."""
+    """The telemetry of each run."""
     files = sorted((bench.data / "streamflow-io" / "runs").glob("*/telemetry.jsonl"))
     return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
 def leases(bench: Bench) -> list[list[Document]]:
-    """What each run has told of its leases."""
+    """The records of each run about its leases."""
     return [[record for record in records if record["event"] == "lease"] for records in telemetry(bench)]
 
 
@@ -125,7 +126,7 @@ def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -
 
 
 def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
-    """What a job has returned goes to the run that is due first, though its own run has more to do with it."""
+    """A job's returned bandwidth goes to the run that is due first, though its own run has more to do with it."""
     paths = [write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=0.5), jobs) for jobs in (12, 1)]
     large = bench.start(paths[0])
     try:
@@ -156,7 +157,7 @@ def test_a_run_without_bandwidth_opens_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signals) -> None:
-    """Of SIGKILL nobody is told; its job goes on."""
+    """A SIGKILL tells no run; the job of the killed run goes on."""
     whole = write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=30), 1)
     first = bench.start(whole)
     try:
@@ -174,7 +175,7 @@ def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signa
 
 @pytest.mark.long
 def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) -> None:
-    """As by Ctrl-Z: it is first in order, but for ten seconds only."""
+    """Ctrl-Z stops a run so: it is first in order, but for ten seconds only."""
     first, second, third = (
         write(bench, tasks([IO_TASK, bandwidth(15)], seconds=seconds), 1) for seconds in (4.0, 0.1, 0.1)
     )
@@ -196,34 +197,6 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
     assert bench.finish(two, second).ok
 
 
-@pytest.mark.long
-def test_epochs_of_two_runs_do_not_overlap(bench: Bench) -> None:
-    """Both learn on a storage that nobody else uses then."""
-    document = tasks([IO_TASK, bandwidth("auto(5,20,2)")], seconds=0.5)
-    paths = [bench.write(document, parts(8), io=True, config={**config(), "ioExecutors": 4}) for _ in range(2)]
-    runs = bench.run_all(paths)
-    for run in runs:
-        assert run.ok, run.errors
-    jobs = [jobs_of(records) for records in telemetry(bench)]
-    epochs = 0
-    for number, records in enumerate(telemetry(bench)):
-        for epoch in records:
-            if epoch["event"] == "epoch" and epoch["jobs"] == epoch["concurrency"] > 1:
-                ended = [job for job in jobs[number] if job[2] == epoch["constraint"] and job[1] <= epoch["time"]]
-                begun = min(job[0] for job in sorted(ended)[-epoch["jobs"] :])
-                assert not [job for job in jobs[1 - number] if job[0] < epoch["time"] and job[1] > begun]
-                epochs += 1
-    assert epochs >= 2
-    assert most_held(bench) <= MOST
-
-
-def jobs_of(records: Sequence[Document]) -> list[tuple[float, float, float]]:
-    """Begin, end and storageBW of each job."""
-    ended = {record["job"]: record["time"] for record in records if record["event"] == "ended"}
-    admitted = [record for record in records if record["event"] == "admitted"]
-    return [(record["time"], ended[record["job"]], record["constraint"]) for record in admitted]
-
-
 def wait_for(path: Path, what: str, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not noted(path, what):
@@ -238,7 +211,9 @@ def noted(path: Path, what: str) -> bool:
 
 @needs_root
 def test_a_run_ends_beside_another_user_that_holds_all(bench: Bench) -> None:
-    """It has half of the bandwidth after a while, says who holds more, and has the results of plain StreamFlow."""
+    """The run has half of the bandwidth after a while, names the user that holds more, and has the results of plain
+    StreamFlow.
+    """
     for directory in (bench.directory, *bench.directory.parents):
         directory.chmod(directory.stat().st_mode | 0o011)
     shared = bench.directory / "ledger"

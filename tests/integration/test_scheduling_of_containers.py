@@ -14,8 +14,8 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.deployment.wrapper import ConnectorWrapper
 
+from lab.wording import uncoded
 from tests.integration.test_gang_placement import WIDE, Cluster, Hosts
-from tests.wording import uncoded
 
 MEMORY = 1000.0  # of each host
 
@@ -78,7 +78,7 @@ async def test_of_several_hosts_the_containers_on_that_of_the_producer(tmp_path:
 
 
 async def test_containers_share_the_cores_of_their_host(tmp_path: Path) -> None:
-    """Those of a gang start beside their producer, others wait for a core of the host, though theirs are free."""
+    """Jobs of a gang start beside their producer; others wait for a core of the host, though theirs are free."""
     cluster = Containers(tmp_path, "one")
     cluster.on("one")
     await cluster.start("/a/0", cores=2)
@@ -142,7 +142,7 @@ async def test_a_container_with_less_memory_than_its_host(tmp_path: Path, caplog
 async def test_a_job_that_no_container_has_room_for_ends_the_run(
     tmp_path: Path, asked: dict[str, float], container: dict[str, float], there: str
 ) -> None:
-    """It takes what it asks for of its container, and of the host."""
+    """The job takes its request from its container, and from the host."""
     cluster = Containers(tmp_path, "one")
     names = cluster.on("one", **container)  # type: ignore[arg-type]
     with pytest.raises(WorkflowExecutionException, match=r"No job of /alone can start") as raised:

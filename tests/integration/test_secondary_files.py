@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 BESIDE = [{"pattern": ".bai", "required": True}, {"pattern": "^.dict", "required": True}]
 
@@ -28,7 +29,7 @@ def reader(name: str, patterns: Any = BESIDE) -> Document:
 
 
 def test_a_file_comes_when_its_secondary_files_are_committed(bench: Bench) -> None:
-    """Also elements of a list; one of which some never come is delivered at the end."""
+    """Elements of a list do so, too; an element without all of its secondary files is delivered at the end."""
     script = """
     echo data > data.bam; sleep 0.3; echo index > data.bam.bai; sleep 0.3; note complete; echo dict > data.dict
     echo late > late.bam; echo index > late.bam.bai

@@ -26,7 +26,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lab import cluster, forked
+from lab.cwl import found, tool, workflow
+from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -51,8 +55,6 @@ from streamflow_io.storage.sharing.other_entries import (
     owner_of,
     user_name,
 )
-from tests import admission_support
-from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 SECONDS = 10.0
@@ -112,7 +114,7 @@ def runs(shared: SharedDirectory) -> Iterator[Callable[..., Run]]:
 
 
 def entries(shared: SharedDirectory) -> dict[str, dict[str, Any]]:
-    """What stands in the entries, by the names of the runs."""
+    """The content of the entries, by the names of the runs."""
     found = [json.loads(path.read_text()) for path in (shared.path / "runs").iterdir()]
     return {each["run"]: each for each in found}
 
@@ -152,7 +154,7 @@ class Process:
 
 
 def holding(shared: SharedDirectory, much: int, lacks: int = 0, die: bool = False) -> Callable[[Connection], None]:
-    """A run that gets so much, says so, and then wants more.
+    """A run that gets an amount, says so, and then wants more.
 
     :param die: it is killed inside the lock when it has got it
     """
@@ -229,7 +231,7 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
 
 
 def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one host writes there others do not hear of: they look."""
+    """Hosts hear nothing of each other's writes there: they look."""
     monkeypatch.setattr(files, "_is_network", lambda path: True)
     monkeypatch.setattr(files.OpenDirectory, "tell", lambda *_, **__: None)
     one, two = runs("one"), runs("two")
@@ -293,7 +295,7 @@ def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
     two.request(lacks=10, useful=100)
     two.wait_for(lambda run: run.given == 30)
     assert len(two.warnings) == 1
-    assert "the least holds" in two.warnings[0]
+    assert "the lowest one counts" in two.warnings[0]
 
 
 # Kills and stops
@@ -346,7 +348,7 @@ def test_a_run_that_is_stopped(
     assert not second.given
     second.wait_for(lambda run: run.given == 70)
     assert len(second.warnings) == 1
-    assert "has not been heard of for 2 s: what it holds is given to others" in second.warnings[0]
+    assert "has not been heard of for 2 s: its bandwidth is given to other runs" in second.warnings[0]
     stopped.kill(signal.SIGCONT)
     name = next(name for name in entries(shared) if name.startswith("process"))
     second.wait_for(lambda _: entries(shared)[name]["beat"] > 2)
@@ -372,7 +374,7 @@ def test_a_lock_that_somebody_keeps(
     run.wait_for(lambda run: run.failures)
     run.request(lacks=3)
     time.sleep(0.1)
-    assert run.failures == ["its lock is held by somebody else for 0.3 s"]
+    assert run.failures == ["another process has held its lock for 0.3 s"]
 
 
 # Files that are not as they should be
@@ -382,7 +384,7 @@ def test_a_lock_that_somebody_keeps(
 def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
     runs: Runs, processes: Processes, shared: SharedDirectory, damage: str
 ) -> None:
-    """What it last held stays its own; of one that was never understood nothing is known."""
+    """The amount that the entry last held stays its own; an entry that was never understood tells nothing."""
     other = processes(holding(shared, 70))
     assert other.answer() == 70
     run = runs()
@@ -457,7 +459,8 @@ def test_files_that_somebody_removes(runs: Runs, shared: SharedDirectory, what: 
         path.unlink()
     run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
-    assert "somebody has removed" in run.failures[0]
+    removed = {"all": "its files were removed", "entry": "the entry of this run was removed"}
+    assert removed[what] in run.failures[0]
 
 
 # File systems where it cannot work
@@ -473,7 +476,7 @@ def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> Non
     run = runs()
     run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
-    why = "two have the same at once" if does == "nothing" else "No locks available"
+    why = "two processes hold one lock at once" if does == "nothing" else "No locks available"
     assert run.failures == [f"locks do not work there: {why}"]
 
 
@@ -554,11 +557,11 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
     assert (refused, given) == (3, 0)
     assert warnings == [
         "its bandwidth is 0.0001 MB/s (write) and 0.0001 MB/s (read), not 0.0005 MB/s (write) and "
-        "0.0005 MB/s (read): it is shared so"
+        "0.0005 MB/s (read): the runs share the first"
     ]
     first.kill()
     other.pipe.send(None)
-    # What he left he has to remove himself: the directory is sticky.
+    # Files that a user left can be removed only by this user: the directory is sticky.
     assert other.answer() == (50, 2)
 
     def stranger(pipe: Connection) -> None:
@@ -572,7 +575,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
 
 @needs_root
 def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: Processes) -> None:
-    """The worst that he can do is to have all of the bandwidth; nothing that is not his is touched."""
+    """The worst effect is that the member has all of the bandwidth; files of others are not touched."""
 
     def attacker(pipe: Connection) -> None:
         place = of_all.path / "runs"
@@ -628,7 +631,7 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
 def test_a_member_who_keeps_others_from_their_share(
     of_all: SharedDirectory, processes: Processes, monkeypatch: pytest.MonkeyPatch, number: int, does: dict[str, int]
 ) -> None:
-    """The others have at least their share after a while, and are told who it is."""
+    """The others have at least their share after a while, and get the member's name."""
     monkeypatch.setattr(allocation, "GRACE_SECONDS", 0.3)
     bad_user, good_user = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("bin").pw_uid
     amounts = {each: {"write": much} for each, much in does.items()}
@@ -676,7 +679,7 @@ def test_a_member_who_keeps_others_from_their_share(
 
 @needs_root
 def test_many_entries_of_one_user_hide_none_of_others(tmp_path: Path) -> None:
-    """Who has user ids without a name, as in a container of one's own, has them for one user."""
+    """A namespace with user ids without names, as in an own container, counts them as one user."""
     names = [f"{number:032x}.json" for number in range(MOST_ENTRIES + 1)]
     users = {name: 1 if number % 2 else MEMBERS[number % 4 // 2] for number, name in enumerate(names)}
     users[last := f"{'f' * 32}.json"] = 2
@@ -732,7 +735,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
     while not run.failures:
         run.request(kept=(kept := 90 if kept == 100 else 100))
         time.sleep(0.02)
-    assert run.failures == ["its lock is held by somebody else for 0.5 s"]
+    assert run.failures == ["another process has held its lock for 0.5 s"]
 
 
 def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
@@ -747,7 +750,7 @@ def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> N
     assert refused() == f"{of_all.path} can be written by others and is not sticky"
     of_all.path.chmod(0o3770)
     os.chown(of_all.path / "runs", STRANGER, -1)
-    assert refused() == f"{of_all.path / 'runs'} belongs to user {STRANGER}, who is not in its group {GROUP}"
+    assert refused() == f"{of_all.path / 'runs'} belongs to user {STRANGER}, not a member of its group {GROUP}"
     os.chown(of_all.path / "runs", 0, -1)
     (of_all.path / "ledger.json").write_text("{}")
     assert refused() == f"{of_all.path} is no shared ledger; allowed: one made by streamflow-io storage share"
@@ -779,8 +782,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.request(lacks=70)
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
-    admission = admission_support.io_task_admission(
-        admission_support.Cluster(1), required=Required(), storage=storage,
+    admission = cluster.io_task_admission(
+        cluster.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = StoragePlace("disk", "cluster/node00000")
@@ -793,9 +796,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
             await asyncio.sleep(0.02)
         return True
 
-    await asyncio.wait_for(
-        admission.admit(admission_support.job(0, storage_bw="required"), [admission_support.target()]), 1
-    )
+    await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), 1)
     try:
         assert await has(30)
         other.request(kept=20)
@@ -811,11 +812,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
 
 
 def command(*words: str | Path, data: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("streamflow-io")
-    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
-    return subprocess.run(
-        [program, "storage", *words], capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
+    environment = {"XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
+    return forked.run("streamflow-io", "storage", *words, environment=environment)
 
 
 def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -839,7 +837,7 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
     known = json.loads(command("status", tmp_path / "group", "--json", data=tmp_path).stdout)
     (found,) = known["directories"]
     assert found["bandwidth"] == {"read": 0.0001, "write": 0.0001}
-    # Who waits is shown first.
+    # A waiting run is shown first.
     assert [(run["run"], run["held"], run["wanted"]) for run in found["runs"]] == [
         ("\x1b[31mtwo", {}, {"write": 6e-05}),
         ("one", {"write": 7e-05}, {}),
@@ -932,11 +930,34 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     path = bench.write(document, {}, True, {"storages": storages})
     plans = plan_file(path)
     assert [*plans.shared] == ["disk"]
-    assert sharers(plans.shared["disk"]) == "all runs of yours; now nobody uses it"
+    assert sharers(plans.shared["disk"]) == "all your runs; no run uses it now"
     assert not (tmp_path / "data").exists()
     place = shared_directories(map(StorageConfig.model_validate, storages), {})["disk"]
     run = runs("another\n", shared=place, bandwidth={"read": 2_000_000, "write": 2_000_000})
     run.request(lacks=1_000_000)
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
-    assert re.fullmatch(r"all runs of yours; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
+    assert re.fullmatch(r"all your runs; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
+
+
+def test_a_ledger_that_asks_for_turns_without_their_feature(
+    shared: SharedDirectory,
+    runs: Callable[..., Run],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
+    group = shared.path.with_name("group")
+    group.parent.mkdir(parents=True)
+    assert main(["storage", "share", str(group), "--write", "9", "--holds", "auto"]) == 1
+    missing = "the feature 'schedules' is not in this installation: streamflow_io/features/schedules is missing"
+    assert f"--holds {missing} allowed: no --holds" in " ".join(capsys.readouterr().err.split())
+    assert not group.exists()
+    make_shared(group, LedgerFile(path="/scratch", write=100, holds="auto"), os.getegid())
+    run = runs(shared=replace(shared, path=group, mine=False))
+    run.request(lacks=60)
+    run.wait_for(lambda run: run.given == 60)
+    needs = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {group}: {needs}"]
+    assert main(["storage", "status", str(group)]) == 0
+    assert f"no turns: {needs}" in " ".join(capsys.readouterr().out.split())

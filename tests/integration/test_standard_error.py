@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, streamable, tool, workflow
+from lab import forked
+from lab.cwl import Document, streamable, tool, workflow
+from lab.runs import Bench
 from tests.integration.test_faults import wait_for
 
 IO_TASK = {"class": "sfio:IOTask"}
@@ -20,25 +21,18 @@ TALK = "echo progress >&2; echo data"
 
 
 def logs(bench: Bench, *words: str) -> Any:
-    """What `streamflow-io logs` says of the last run."""
-    done = subprocess.run(
-        [Path(sys.executable).with_name("streamflow-io"), "logs", "last", *words, "--json"],
-        env={**os.environ, "XDG_DATA_HOME": str(bench.data)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return json.loads(done.stdout)
+    """Return what `streamflow-io logs` prints of the last run."""
+    return json.loads(_logs(bench, *words, "--json").stdout)
 
 
 def shown(bench: Bench, *words: str) -> str:
-    return subprocess.run(
-        [Path(sys.executable).with_name("streamflow-io"), "logs", "last", *words],
-        env={**os.environ, "XDG_DATA_HOME": str(bench.data)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    done = _logs(bench, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _logs(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
+    return forked.run("streamflow-io", "logs", "last", *words, environment={"XDG_DATA_HOME": str(bench.data)})
 
 
 def talkers(hints: list[Document]) -> Document:

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
-AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
+AGAIN = "Job /b/0 starts again when its input is final: job /a/0 has not written its output front to back"
 
 
 def until_read(times: int = 1) -> str:
-    """Shell that waits until readers have noted `had` so many times; with plain StreamFlow no reader runs yet."""
+    """Shell that waits until readers have noted `had` this many times; with plain StreamFlow no reader runs yet."""
     had = f'[ $(grep -c " had$" "$TRACE") -ge {times} ]'
     waits = f"tries=0; until {had} || [ $((tries += 1)) -gt 600 ]; do sleep 0.05; done"
     return f"if grep -q sfio-node /proc/$PPID/comm; then {waits}; fi"
 
 
 def header(times: int = 1) -> str:
-    """Shell that changes the first byte of its output when readers have had the first line so many times."""
+    """Shell that changes the first byte of its output when readers have had the first line this many times."""
     first = "exec 3> out.txt; echo header >&3; seq 1 9 >&3"
     return f"{first}; {until_read(times)}; printf H 1<> out.txt; exec 3>&-; sleep 0.2"
 
@@ -89,7 +90,7 @@ def test_nobody_gets_what_was_made_of_it(bench: Bench, kind: Any) -> None:
 
 
 def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
-    """It holds its input open to the end, with more behind than a pipe holds: until then it may read on."""
+    """The other reader holds its input open to the end, with more behind than a pipe holds."""
     script = "exec 3< $file; head -n 1 <&3 > head.txt; note had; sleep 2"
     run = bench.run(
         chain(
@@ -102,7 +103,7 @@ def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
 
 
 def test_several_readers_of_a_scatter(bench: Bench) -> None:
-    """Those of one file start again, those of another do not."""
+    """Readers of one file start again, readers of another do not."""
     script = f"if [ $n = 1 ]; then {header(2)}; else echo header > out.txt; sleep 0.5; fi".replace("out.txt", "$n.txt")
     made = tool(script, {"n": "int"}, {"out": streamable(outputBinding={"glob": "$(inputs.n).txt"})})
     steps: dict[str, Document] = {"a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"}}
@@ -118,13 +119,13 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
     document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
     _, ours = bench.run_both(document, {"numbers": [1, 2]})
     for job in ("/b/0.0", "/d/0.0"):
-        assert f"Job {job} starts again when what it reads is final" in ours.log
+        assert f"Job {job} starts again when its input is final" in ours.log
     for job in ("/b/0.1", "/d/0.1"):
         assert f"Job {job} starts again" not in ours.log
 
 
 def test_a_retry_of_the_producer(bench: Bench) -> None:
-    """What was read of the first attempt is of no concern; what was read of the second is compared."""
+    """The reads of the first attempt are of no concern; the reads of the second are compared."""
     first = f"echo old > out.txt; {until_read()}; exit 3"
     script = f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then {first}; fi; {header(2)}'
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}

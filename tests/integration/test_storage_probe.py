@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from lab import forked
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.storage.probe import measuring
 from streamflow_io.storage.probe.measuring import LEAST_BYTES, measure
-from tests import forked
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
 QUICK = ["--bytes", "8MiB", "--seconds", "2"]

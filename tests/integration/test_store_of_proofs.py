@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, tool, workflow
+from lab.disks import can_mount, fill, small_disk
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import VERSION
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.campaign.disk import can_mount, fill, small_disk
-from tests.cwl import Bench, Document, Run, tool, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, chain, producer, reader
 
 Damage = Callable[[Path], AbstractContextManager[bytes]]
@@ -93,7 +94,7 @@ def test_what_cannot_be_kept_is_said_once(bench: Bench, is_full: bool) -> None:
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
-    assert "2 rehearsals of what may be read as a stream" in ours.log
+    assert "The run waits for 2 rehearsals of inputs that may stream" in ours.log
     [warning] = warnings(ours)
     assert warning.startswith("What streams without a hint is not remembered in this run: ")
     assert bench.leftovers() == left == []

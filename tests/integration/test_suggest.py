@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.genomes_support import TEMPLATE
-from tests.split_support import count, job, written
+from lab import forked
+from lab.cwl import Document, found, streamable, streamflow_file, streaming, tool, workflow
+from lab.genomes import TEMPLATE
+from lab.runs import Bench
 
 OBSERVE = {"observe": True}
-BIN = Path(sys.executable).parent
 PYTHON = sys.executable
 
 # Closes its first file at once, goes on for 1.5 seconds, and writes to its standard output all the time.
@@ -51,7 +50,7 @@ def suggest(bench: Bench, *arguments: str) -> Any:
 
 
 def known() -> Document:
-    """A workflow of which is known what would make it faster."""
+    """A workflow with known ways to make it faster."""
     prepare = tool(
         PREPARE, {}, {"first": found("first.txt"), "table": "stdout"}, stdout="table.txt"
     )  # standard output that is written all the time, and a file that is closed early
@@ -107,162 +106,6 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
         assert observed.time("prepared") < observed.time(reader)
         assert applied.time(reader) < applied.time("prepared")
     assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_a_reader_that_works_before_it_reads_is_started_with_its_producer(bench: Bench) -> None:
-    write = tool("for i in 1 2 3 4; do echo $i; sleep 0.5; done; note written", {}, {"out": "stdout"}, stdout="w.txt")
-    work = tool("note work; sleep 1.5; sort $file; note worked", {"file": "File"}, {"out": "stdout"}, stdout="r.txt")
-    steps = {"write": {"run": write, "in": {}}, "work": {"run": work, "in": {"file": "write/out"}}}
-    document = workflow({}, steps, {"out": "work/out"})
-    plain, _ = bench.run_both(document, config=OBSERVE)
-    (proposal,) = suggest(bench, "--json", "--output", str(bench.directory / "annotations.yml"))["proposals"]
-    assert (proposal["subject"], proposal["hint"]) == ("/write/out", "start: producer")
-    ours = bench.run(document, config={"annotations": str(bench.directory / "annotations.yml")})
-    assert ours.results == plain.results, ours.errors
-    assert ours.time("work") < ours.time("written") < ours.time("worked")
-
-
-def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Bench, tmp_path: Path) -> None:
-    # Without the input `trace`, which is another one in each run: a split is trusted for the values of its inputs.
-    split: Document = {
-        "class": "CommandLineTool",
-        "baseCommand": ["sh", "-c", "sleep 0.6; split -l 14 -a 2 -d --additional-suffix=.txt $0 chunk-"],
-        "inputs": {"reads": {"type": "File", "inputBinding": {"position": 1}}},
-        "outputs": {"chunks": found("chunk-*.txt", "File[]")},
-    }
-    steps = {
-        "split": {"run": split, "in": {"reads": "reads"}},
-        "count": {"run": count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
-    }
-    document = workflow({"reads": "File"}, steps, {"counted": "count/counted"})
-    del document["steps"]["split"]["in"]["trace"]
-    values = {"reads": job(tmp_path)["reads"]}
-    plain, _ = bench.run_both(document, values, config=OBSERVE)
-    annotations = bench.directory / "annotations.yml"
-    result = suggest(bench, "--json", "--output", str(annotations))
-    rule = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt", "first": 0}
-    hints = [{"class": "sfio:ReadSession", "rules": [rule]}]
-    assert result["annotations"] == {"steps": {"/split": hints}}, result
-    assert YAML(typ="safe").load(annotations)["steps"] == {"/split": hints}
-    first = bench.run(document, values, config={"annotations": str(annotations)})
-    assert "The rule of `sfio:ReadSession` for /split/chunks is verified: 3 parts" in first.log, first.errors
-    second = bench.run(document, values, config={"annotations": str(annotations)})
-    assert first.results == second.results == plain.results, second.errors
-    assert written(bench) == []
-    assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_who_starts_with_its_producer_and_who_would_only_wait(bench: Bench) -> None:
-    """Readers that work before they touch a file, a list, a directory; one that works when it has read all."""
-    write = tool(
-        "mkdir d; echo a > d/a; echo 1 > 1.part; echo 2 > 2.part; seq 5; sleep 0.7; note written",
-        {},
-        {"out": "stdout", "d": found("d", "Directory"), "parts": found("*.part", "File[]")},
-        stdout="out.txt",
-    )
-
-    def reader(name: str, script: str, inputs: Document, **fields: Any) -> Document:
-        return tool(f"note {name}; {script}", inputs, {"out": "stdout"}, stdout=f"{name}.txt", **fields)
-
-    file = reader("file", "sleep 0.7; echo $name; cat $file", {"file": "File", "name": "string"})
-    listed = reader("d", "sleep 0.7; ls $d; cat $d/a", {"d": "Directory"})
-    part = reader("part", "sleep 0.7; cat $part $part", {"part": "File"})
-    gather = reader("gather", "sort > sorted; sleep 1.2; cat sorted", {"file": "File"}, stdin="$(inputs.file.path)")
-    steps = {
-        "write": {"run": write, "in": {}},
-        "file": {"run": file, "in": {"file": "write/out", "name": {"valueFrom": "$(inputs.file.nameroot)"}}},
-        "d": {"run": listed, "in": {"d": "write/d"}},
-        "part": {"run": part, "scatter": "part", "in": {"part": "write/parts"}},
-        "gather": {"run": gather, "in": {"file": "write/out"}},
-    }
-    outputs = {name: f"{name}/out" for name in ("file", "d", "part", "gather")}
-    document = workflow({}, steps, outputs)
-    observed = bench.run(document, config=OBSERVE)
-    assert observed.ok, observed.errors
-    annotations = bench.directory / "annotations.yml"
-    result = suggest(bench, "--json", "--output", str(annotations))
-    assert {(one["subject"], one["hint"]) for one in result["proposals"]} >= {
-        ("/write/out -> /file/file", "streamable"),
-        ("/write/d", "start: producer"),
-        ("/write/parts", "start: producer"),
-    }, result
-    records = {(one["event"], one.get("job")): one for one in bench.telemetry()}
-    used, ended = records["input", "/gather/0"], records["ended", "/gather/0"]
-    assert used["whole"]
-    assert ended["usage"]["ended"] - used["read"] > 0.5
-    ours = bench.run(document, config={"annotations": str(annotations)})
-    assert ours.results == observed.results, ours.errors
-    for reader in ("file", "d", "part"):
-        assert observed.time("written") < observed.time(reader)
-        assert ours.time(reader) < ours.time("written")
-
-
-def test_results_are_the_same_whatever_the_workflow(bench: Bench) -> None:
-    """Scatter over a list, nested in a subworkflow; when; standard streams; a Directory; secondary files; records."""
-    split = tool(
-        "mkdir d; for i in 1 2 3; do echo $i > part$i.txt; echo $i > d/$i; done; echo x > main.a; echo y > main.a.idx",
-        {},
-        {
-            "parts": found("part*.txt", "File[]"),
-            "all": found("d", "Directory"),
-            "indexed": found("main.a", secondaryFiles=[".idx"]),
-        },
-    )
-    double = tool(
-        "cat; cat $part", {"part": "File"}, {"out": "stdout"}, stdout="double.txt", stdin="$(inputs.part.path)"
-    )
-    both = {"file": "File", "d": "Directory"}
-    count = tool("wc -l < $file; ls $d | wc -l; cat $d/2", both, {"out": "stdout"}, stdout="count.txt")
-    inner = workflow({"part": "File", "d": "Directory"}, {}, {})
-    inner["steps"] = {
-        "double": {"run": double, "in": {"part": "part", "trace": "trace"}, "out": ["out"]},
-        "count": {"run": count, "in": {"file": "double/out", "d": "d", "trace": "trace"}, "out": ["out"]},
-    }
-    inner["outputs"] = {"out": {"type": "File", "outputSource": "count/out"}}
-    join = tool(
-        'cat $(cat list); cat "$indexed.idx"; echo said >&2',
-        {"files": "File[]", "indexed": {"type": "File", "secondaryFiles": [".idx"]}},
-        {"out": "stdout", "err": found("err.txt")},
-        stdout="out.txt",
-        stderr="err.txt",
-        requirements=[
-            {"class": "InlineJavascriptRequirement"},
-            {
-                "class": "InitialWorkDirRequirement",
-                "listing": [
-                    {"entryname": "list", "entry": "$(inputs.files.map(function(f) {return f.path}).join(' '))"},
-                ],
-            },
-        ],
-    )
-    never = tool("echo never", {"file": "File"}, {"out": "stdout"})
-    steps = {
-        "split": {"run": split, "in": {}},
-        "each": {"run": inner, "scatter": "part", "in": {"part": "split/parts", "d": "split/all"}},
-        "join": {"run": join, "in": {"files": "each/out", "indexed": "split/indexed"}},
-        "never": {"run": never, "in": {"file": "join/out"}, "when": "$(false)"},
-    }
-    document = workflow({}, steps, {"out": "join/out", "err": "join/err", "never": "never/out"})
-    bench.run_both(document, config=OBSERVE)
-    records = bench.telemetry()
-    outputs = {(one["job"], one["port"], one["path"]): one for one in records if one["event"] == "output"}
-    assert {path for (job, port, path) in outputs if (job, port) == ("/split/0", "parts")} == {
-        "part1.txt",
-        "part2.txt",
-        "part3.txt",
-    }
-    assert outputs["/split/0", "all", "d"]["files"] == 3
-    inputs = {(one["job"], one["input"], one["path"]): one for one in records if one["event"] == "input"}
-    assert inputs["/each/double/0.1", "part", "part2.txt"]["source"] == "/split/0"
-    assert inputs["/each/double/0.1", "part", "part2.txt"]["opens"] == 2
-    assert inputs["/join/0", "indexed", "main.a.idx"]["opens"] == 1
-    assert inputs["/join/0", "indexed", "main.a"]["opens"] == 0
-    assert {job for job, name, _ in inputs if name == "files"} == {"/join/0"}
-    routes = {(one["output"], one["input"]) for one in records if one["event"] == "route"}
-    assert {("/split/parts", "/each/double/part"), ("/each/count/out", "/join/files")} <= routes
-    assert suggest(bench, "--json")["ok"]
 
 
 def test_jobs_that_stream_are_observed_too(bench: Bench) -> None:
@@ -340,15 +183,13 @@ def test_the_1000_genomes_template(tmp_path: Path) -> None:
         file.write_text(json.dumps(without_hints(YAML(typ="safe").load(file))))
     bench = Bench(tmp_path / "bench")
     environment = {"XDG_DATA_HOME": str(bench.data)}
-    config: dict[str, Any] = {
-        "version": "v1.0",
-        "workflows": {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "generated/small/job.yml"}}},
-    }
     results = {}
-    for name, scheduler in (("plain", None), ("observed", {"type": "io-aware", "config": OBSERVE})):
-        config["database"] = {"type": "default", "config": {"connection": str(tmp_path / f"{name}.db")}}
+    for name, config in (("plain", None), ("observed", OBSERVE)):
         file = work / f"{name}.yml"
-        file.write_text(json.dumps({**config, **({"scheduling": {"scheduler": scheduler}} if scheduler else {})}))
+        settings = "generated/small/job.yml"
+        file.write_text(
+            json.dumps(streamflow_file("main.cwl", settings, io=config, connection=tmp_path / f"{name}.db"))
+        )
         command = ("streamflow", "run", "--outdir", tmp_path / name, file)
         run = forked.run(*command, cwd=work, environment=environment, seconds=120)
         assert run.returncode == 0, run.stderr

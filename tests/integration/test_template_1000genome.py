@@ -11,7 +11,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections import Counter
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.genomes_support import (
+from lab import forked
+from lab.genomes import (
     MEMBERS,
     SCRIPTS,
     TEMPLATE,
@@ -139,42 +138,6 @@ def test_frequency_of_groups_has_the_expected_mean(inputs: Path) -> None:
     assert abs(mean - exact) < 5 * deviation / len(draws) ** 0.5
 
 
-def feed(content: bytes, fifo: Path) -> threading.Thread:
-    """Write `content` to a new FIFO in uneven pieces."""
-    os.mkfifo(fifo)
-
-    def write() -> None:
-        with open(fifo, "wb", buffering=0) as stream:
-            for start in range(0, len(content), 97):
-                stream.write(content[start : start + 97])
-
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    return thread
-
-
-def test_consumers_read_fifos_with_the_same_results(inputs: Path) -> None:
-    (inputs / "fifo").mkdir()
-    for name in ("1of3", "2of3", "3of3", "annotation"):
-        feed((inputs / name).read_bytes(), inputs / "fifo" / name)
-    succeed("individuals_merge", inputs / "merged2.gz", *(inputs / "fifo" / f"{n}of3" for n in (1, 2, 3)))
-    assert (inputs / "merged2.gz").read_bytes() == (inputs / "merged.gz").read_bytes()
-    succeed("sifting", inputs / "fifo" / "annotation", inputs / "sifted2")
-    assert (inputs / "sifted2").read_bytes() == (inputs / "sifted").read_bytes()
-    outputs = {"mutation_overlap": ("individuals", "pairs", "genes"), "frequency": ("histograms", "summary")}
-    for script, names in outputs.items():
-        for way in ("file", "fifo"):
-            merged, sifted = inputs / "merged.gz", inputs / "sifted"
-            if way == "fifo":
-                feed(merged.read_bytes(), inputs / "fifo" / f"{script}.merged")
-                feed(sifted.read_bytes(), inputs / "fifo" / f"{script}.sifted")
-                merged, sifted = (inputs / "fifo" / f"{script}.{name}" for name in ("merged", "sifted"))
-            written = [item for name in names for item in (f"--{name}", inputs / f"{name}.{way}")]
-            succeed(script, merged, sifted, inputs / "population", *written)
-        for name in names:
-            assert (inputs / f"{name}.fifo").read_bytes() == (inputs / f"{name}.file").read_bytes()
-
-
 def test_merge_writes_while_its_input_still_grows(tmp_path: Path) -> None:
     """Rows can be read from the compressed output before the input has ended."""
     write_vcf(tmp_path / "vcf", "GT", records=3000)
@@ -195,7 +158,7 @@ def test_merge_writes_while_its_input_still_grows(tmp_path: Path) -> None:
 
 
 def readable(path: Path) -> bytes:
-    """What can be decompressed of a gzip file that is still being written."""
+    """The content that can be decompressed from a gzip file that is still being written."""
     return zlib.decompressobj(wbits=31).decompress(path.read_bytes())
 
 
@@ -239,6 +202,7 @@ def generate(directory: Path, *arguments: str) -> Path:
     return directory
 
 
+@pytest.mark.long
 def test_generator_is_deterministic_and_keeps_real_genotypes(tmp_path: Path) -> None:
     options = ["small", "--chromosomes", "15", "--records", "200"]
     one, two = (generate(tmp_path / name, *options) / "generated/small" for name in ("one", "two"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.genomes_support import (
+from lab.genomes import (
     MEMBERS,
     SAMPLES,
     SCRIPTS,
@@ -22,7 +22,7 @@ from tests.genomes_support import (
     write_annotation,
     write_vcf,
 )
-from tests.template_support import BIN, Template, check_files_differ_by_scheduler, contents, import_script
+from lab.templates import BIN, Template, check_files_differ_by_scheduler, contents, import_script
 
 PARTS = ("1of3", "2of3", "3of3")
 
@@ -93,7 +93,9 @@ def test_counting_all_variants_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_files_of_a_directory_come_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who follows a directory finds each file complete before the next is there, and the list of samples first."""
+    """A reader that follows a directory finds each file complete before the next is there, and the list of samples
+    first.
+    """
     monkeypatch.syspath_prepend(str(SCRIPTS))
     sample_files = import_script(SCRIPTS / "sample_files.py")
     seen: list[dict[str, bytes]] = []

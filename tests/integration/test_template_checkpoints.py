@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.template_support import (
+from lab.templates import (
     WORKFLOWS,
     Template,
     check_checkpoint_hints,

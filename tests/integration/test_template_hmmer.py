@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.commands.plan import plan_file
-from tests.template_support import (
+from lab.templates import (
     WORKFLOWS,
     Template,
     check_checkpoint_hints,
@@ -21,6 +20,7 @@ from tests.template_support import (
     contents,
     run,
 )
+from streamflow_io.commands.plan import plan_file
 
 SOURCE = WORKFLOWS / "hmmer"
 FRAGMENTS = 4
@@ -172,6 +172,7 @@ def test_hints_and_streamflow_files() -> None:
     check_required_bandwidth(SOURCE / "streamflow-io-required.yml", "/fragment/checkpoint")
 
 
+@pytest.mark.long
 @needs_hmmer
 def test_the_hits_are_those_of_a_search_of_the_whole_database(template: Template, plain: Path, tmp_path: Path) -> None:
     options = ["--F1", 1, "--F2", 0.05, "--F3", 0.001, "-o", "/dev/null", "--tblout", tmp_path / "table"]

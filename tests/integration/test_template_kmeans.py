@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.template_support import (
+from lab.templates import (
     WORKFLOWS,
     Template,
     check_checkpoint_hints,

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
+from lab import forked
+from lab.templates import images
+from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
-from tests import forked
-from tests.template_support import images
-from tests.wording import uncoded
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
-BIN = Path(sys.executable).parent
 PAIRS = 4000
 # Bases of a batch of bwa as shipped; pairs of 2 x 100 bases in a chunk here, and in a batch.
 BATCH, EVERY = 10_000_000, 1000
@@ -117,6 +116,7 @@ def plain(template: Path) -> PlainRun:
     return PlainRun(template, results, {row[0].strip("/"): Execution(*row) for row in rows})
 
 
+@pytest.mark.long
 @needs_tools
 def test_prepare_is_reproducible_and_keeps_what_fits(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -234,11 +234,12 @@ def in_chunks(template: Path, file: str) -> tuple[Path, str]:
     return results, finished.stdout + finished.stderr
 
 
+@pytest.mark.long
 @needs_tools
 def test_chunks_that_nobody_writes_give_the_results_of_the_whole(plain: PlainRun, chunks: Path) -> None:
     plans = plan_file(plain.template / "streamflow-io-chunks.yml")
     (plan,) = plans.plans.values()
-    # Of the splits nobody is told to make them streamable.
+    # No page tells users to make the splits streamable.
     assert tuple(map(uncoded, plans.warnings["variant-calling-chunks"])) == (
         "/fixmate/fixed is `streamable`, and /cat/alignments is not: "
         "nothing streams from /fixmate/fixed to /cat/alignments",
@@ -389,6 +390,6 @@ def test_each_stage_reads_a_fifo_as_it_reads_a_file(plain: PlainRun, stage: str,
 
 @needs_tools
 def test_plain_streamflow_runs_one_stage_after_the_other(plain: PlainRun) -> None:
-    """What streaming is compared with: in this run no stage overlaps its producer."""
+    """The run is the baseline of streaming: no stage overlaps its producer."""
     jobs = [plain.executions[stage] for stage in STAGES[2:]]
     assert all(earlier.ended <= later.started for earlier, later in itertools.pairwise(jobs))

@@ -1,4 +1,4 @@
-"""A glob that also matches the temporary name of a file: who has begun to read that gets plain StreamFlow's file."""
+"""A glob that also matches the temporary name of a file: its readers get the file that plain StreamFlow gives them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, MEET
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, MEET
+from lab.runs import Bench
 
 GATE: Document = {"committed": "on_termination", "start": "producer"}
 #: A job of ours waits until the file is read under its first name.
 RENAMED = "echo first > out.tmp; meet begun out.tmp; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
 REMOVED = "echo draft > out; meet begun out; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
 BEGUN = "note begun $(basename $file); "
-AGAIN = "Job /b/0 starts again with what it reads in the end: job /a/0 has made "
+AGAIN = "Job /b/0 starts again with the final output: the output `out` of job /a/0 is "
 
 
 def producer(script: str, rule: Document | None = None, out: Any = None) -> Document:
@@ -51,7 +52,7 @@ def test_who_reads_a_temporary_file_reads_again(bench: Bench, script: str) -> No
 
 
 def test_a_file_that_is_committed_only_under_its_final_name(bench: Bench) -> None:
-    """It is renamed while it is open: its commit is of no use to who has begun to read it under the other name."""
+    """The file is renamed while it is open: its commit is of no use to a reader under the other name."""
     begin, end = "exec 3> out.tmp; echo first >&3; meet begun out.tmp", "echo last >&3; exec 3>&-; sleep 0.4; :"
     rule = {"committed": "on_close", "mode": "no_update"}
     _, ours = bench.run_both(edge(producer(f"{begin}; mv out.tmp out.txt; {end}", rule), reader()))
@@ -65,7 +66,7 @@ def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Be
 
 @pytest.mark.long
 def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> None:
-    """The name of what the second step makes comes from that of its input."""
+    """The name of the second step's output comes from that of its input."""
     made = tool(
         MEET + RENAMED.replace("out.", "out$n."),
         {"n": "int"},
@@ -92,7 +93,7 @@ def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> Non
     plain, ours = bench.run_both(document, {"numbers": [1, 2]})
     assert "out1.txt" in plain.files
     for job in ("/b/0.0", "/b/0.1", "/d/0"):
-        assert f"Job {job} starts again with what it reads in the end" in ours.log
+        assert f"Job {job} starts again with the final output" in ours.log
 
 
 def test_a_retry_that_makes_the_file_under_another_name(bench: Bench) -> None:

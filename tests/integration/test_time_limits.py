@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 
 def limited(script: str, kind: Document | str, seconds: object) -> Document:

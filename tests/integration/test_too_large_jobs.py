@@ -9,9 +9,10 @@ import signal
 import psutil
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench
 from streamflow_io.cli import main
-from tests.cwl import Bench, Document, found, tool, workflow
-from tests.node_support import wait_for
 
 CORES = len(os.sched_getaffinity(0))
 MEMORY = int(psutil.virtual_memory().total / 2**20)

@@ -51,6 +51,8 @@ from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io import _streamflow
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.commands.plan import plan_file
@@ -58,7 +60,6 @@ from streamflow_io.engine.collection import ConfirmedTransferStep
 from streamflow_io.engine.lists import OrderedGatherStep, StreamingScatterStep
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
 def document(hints: bool) -> Document:
@@ -96,7 +97,7 @@ def translate(cls: type[CWLTranslator], streamflow_file: Path) -> Workflow:
 
 
 def shape(translated: Workflow) -> Any:
-    """A translated graph, with ports named by who writes and reads them instead of at random."""
+    """A translated graph, with ports named by their writers and readers instead of at random."""
     names: dict[str, str] = {}
     for step in translated.steps.values():
         for kind, ports in (("out", step.output_ports), ("in", step.input_ports)):
@@ -243,7 +244,7 @@ def test_a_run_with_another_scheduler_imports_next_to_nothing() -> None:
 
 
 def test_the_seam() -> None:
-    """What _streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
+    """The seam is the list in _streamflow.py. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
     assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is crate_writer
     assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)

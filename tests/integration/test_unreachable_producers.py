@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cwl import Bench, streamable, tool, workflow
+from lab.cwl import streamable, tool, workflow
+from lab.runs import Bench
 
 # Between hosts it is a network or a firewall that keeps one job from its producer.
 UNREACHABLE = """
@@ -16,7 +17,7 @@ async def refuse(self, job, token, attempt):
 Reach.can_read = refuse
 """
 
-# Of plain StreamFlow, and of the one that is not reached, nobody reads before the end.
+# Outputs of plain StreamFlow, and of the unreachable producer, are not read before the end.
 UNTIL_READ = """i=0
 until [ -z "$SFIO_JOB" ] || [ $n = 1 ] || [ $i = 300 ] || grep -q "read $n" "$TRACE"
 do i=$((i + 1)); sleep 0.1; done;"""

@@ -21,14 +21,15 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.workflow.step import ExecuteStep
 
+from lab import forked
+from lab.coordination import subcommand
+from lab.cwl import Document, bomb, found, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io.commands.cwltool_validation import run_cwltool
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.resolution import resolve
-from tests import forked
-from tests.coordination_support import subcommand
-from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
 NEWEST = [*(pytest.param(version, marks=pytest.mark.long) for version in ("v1.0", "v1.1")), "v1.2"]

@@ -13,13 +13,16 @@ import termios
 import time
 from pathlib import Path
 
+import pytest
+
+from lab import forked
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench, kill_group
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import waits_text
-from tests import forked
-from tests.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
-from tests.node_support import wait_for
 
 STALLED = "head -c 100000 /dev/zero; while [ ! -e $go ]; do sleep 0.1; done; head -c 100000 /dev/zero"
 
@@ -99,7 +102,7 @@ def test_the_next_run_is_waited_for(bench: Bench) -> None:
     command = [sys.executable, "-m", "streamflow_io.cli", "watch"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert waiting.stderr is not None
-    assert waiting.stderr.readline() == "No run goes on. Waiting for the next one; Ctrl-C ends this\n"
+    assert waiting.stderr.readline() == "No run is active. Waiting for the next run; Ctrl-C stops waiting\n"
     (go := bench.directory / "go").touch()
     path = bench.write(stalling(), {"go": str(go)}, True)
     run = bench.finish(bench.start(path), path)
@@ -149,6 +152,7 @@ def test_a_run_that_was_killed_is_not_waited_for(bench: Bench) -> None:
     wait_for(lambda: bench.leftovers() == [], "nothing is left", 60)
 
 
+@pytest.mark.long
 def test_the_state_below_the_log(bench: Bench) -> None:
     """On a terminal of the run itself, which is as it was afterwards."""
     path = bench.write(stalling(), {"go": str(bench.directory / "go")}, True, {"progress": True})

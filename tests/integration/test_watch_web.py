@@ -17,15 +17,16 @@ import pytest
 from aiohttp import ClientSession
 from msgspec.structs import replace
 
+from lab.browser import CHROMIUM, opened
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.runs import Bench
+from lab.telemetry import BEGIN, write
 from streamflow_io.commands import watch_web
 from streamflow_io.commands.watch import Newest
 from streamflow_io.records.jobs import SubmittedRecord
 from streamflow_io.records.records import EndRecord, RunRecord
 from streamflow_io.records.runs import TELEMETRY_FILE, runs_directory
 from streamflow_io.records.writer import TelemetryWriter
-from tests.browser import CHROMIUM, opened
-from tests.cwl import Bench, Document, found, streamable, tool, workflow
-from tests.telemetry import BEGIN, write
 
 NOBODY: dict[str, Any] = {"label": "nobody"}
 

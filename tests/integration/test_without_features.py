@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import streamflow_io
+from lab.runs import Bench
 from streamflow_io import features
-from tests.cwl import Bench
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 
 #: Each feature, and a word of `streamflow-io --help` that comes from the feature.
-FEATURES = {"capio": "annotate", "schedules": "schedule"}
+FEATURES = {"capio": "annotate", "cuts": "partition", "schedules": "schedule"}
 _IMPORT_ALL = """
 from importlib import import_module
 from pkgutil import walk_packages
@@ -59,3 +59,19 @@ def test_the_core_works_without_a_feature(tmp_path: Path, bench: Bench, feature:
     assert run.ok, run.errors
     assert_streamed(run)
     assert run.results == bench.run(document, io=False).results
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("feature", FEATURES)
+def test_the_unit_tests_of_the_core_pass_without_a_feature(tmp_path: Path, feature: str) -> None:
+    root = Path(streamflow_io.__file__).parent.parent
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\0"):
+        if (root / name).is_file() and f"/features/{feature}/" not in name:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, tmp_path / name)
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "not long", "-p", "no:cacheprovider", "tests/unit"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=3500)
+    assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr

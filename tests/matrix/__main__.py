@@ -1,4 +1,4 @@
-"""Runs the whole matrix and writes docs/tools.md: python -m tests.matrix [--only PATTERN]."""
+"""Runs the whole matrix and writes docs/tools.yaml: python -m tests.matrix [--only PATTERN]."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from scripts.tools import write
 from tests.matrix.building import MissingError, Workshop
-from tests.matrix.page import PAGE, Seen, page
+from tests.matrix.page import Seen, sections
 from tests.matrix.programs import Case, Outcome, cases
 from tests.matrix.running import Observation, observe
 from tests.matrix.table import PROGRAMS
@@ -36,7 +37,7 @@ def wanted(pattern: str) -> list[list[Case]]:
 def main() -> int:
     """Returns 0 when all is as the table says."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
-    parser.add_argument("--only", default="", help="a regular expression for 'KIND NAME, RULE'; no page is written")
+    parser.add_argument("--only", default="", help="a regular expression for 'KIND NAME, RULE'; no data are written")
     parser.add_argument("--scale", type=int, default=1, help="data are so much larger")
     arguments = parser.parse_args()
     chosen = wanted(arguments.only)
@@ -54,7 +55,7 @@ def main() -> int:
                     print(f"{case}: {said}: {observation.detail}", flush=True)
     print(f"{len(seen)} cases of {len(chosen)} programs; {wrong} are not as the table says")
     if not arguments.only:
-        PAGE.write_text(page(seen))
+        write(sections(seen))
     return 1 if wrong else 0
 
 

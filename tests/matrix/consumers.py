@@ -380,7 +380,7 @@ _SIZE = "takes the size of the file that it has open"
 _TYPE = "asks of which type the file is that it has open"
 _MARK = "looks for the mark at the end"
 
-#: What asks for size or type, which nobody can hold: only a rehearsal shows that these must not get a stream.
+#: Programs that ask for size or type, which cannot be held: only a rehearsal shows that they must not get a stream.
 ASKS: dict[str, Expectation] = {
     "C: mmap": found_by_rehearsal(_SIZE),
     "C: stat": found_by_rehearsal(_SIZE),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
+from lab.node import Node, node
 from streamflow_io.proofs.rehearsal import next_with_excerpt
 from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran, next_manner
 from streamflow_io.records.learned import extents
@@ -27,16 +28,15 @@ from tests.matrix.consumers import CONSUMERS
 from tests.matrix.parts import environment, plan, prepare
 from tests.matrix.programs import Consumer
 from tests.matrix.running import LIMIT, Files, _difference, _directories, _files, _native
-from tests.node_support import Node, node
 
-#: An excerpt has one part of so many of its file. That is enough for a proof here.
+#: An excerpt has one part of this many of its file. That is enough for a proof here.
 SHARE = 4
 
 
 @dataclass(frozen=True)
 class Judged:
     """
-    :ivar first: how the first bytes prove that it reads a stream; None: they do not
+    :ivar first: how the first bytes prove that it reads a stream; None means that they prove nothing
     :ivar whole: what all of the file shows
     :ivar difference: what differs when it reads all of it as the first bytes have proven; empty: nothing
     """
@@ -56,7 +56,7 @@ class Judged:
 
 
 def judge(workshop: Workshop, consumer: Consumer, base: Path) -> Judged:
-    """What the first bytes of a file prove, whether that is right, and what all of it shows.
+    """Judge what the first bytes of a file prove, whether that is right, and what all of it shows.
 
     :raises MissingError: when something is not on this machine
     """
@@ -98,7 +98,7 @@ class _Trial:
         return following
 
     def streamed(self, way: Way, excerpt: int) -> str:
-        """What differs when it reads all of the file as it would in a run; empty: nothing."""
+        """Return the differences when it reads all of the file as it would in a run; empty: none."""
         plain, _ = self.run("file", self.file)
         files, ran = self.run("net", self.file, pipe=excerpt if way == "pipe" else None)
         return _difference(plain, files) or ("" if ran.succeeded else ran.ended)
@@ -114,7 +114,7 @@ class _Trial:
     def run(self, manner: Manner, read: Path, of: Path | None = None, pipe: int | None = None) -> tuple[Files, Ran]:
         """Run it with a file: as it is, or as a stream; as the first bytes of another one, if there is one.
 
-        :param pipe: under the net, so many bytes are a pipe
+        :param pipe: the number of bytes that are a pipe under the net
         """
         consumer = self.parts.consumer
         shutil.rmtree(self.consume)

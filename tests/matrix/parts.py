@@ -1,4 +1,4 @@
-"""What is run for a program of the matrix: a producer and a consumer, and what they need."""
+"""The commands for a program of the matrix: a producer and a consumer, and what they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the tool matrix: the types of its table, as pure data, and the whole of it."""
+"""The tool matrix: the types of its table, as data, and the whole of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a program does under a rule, and why, where it is not equal."""
+    """The behaviour of a program under a rule, and why, where it is not equal."""
 
     outcome: Outcome = Outcome.EQUAL
     because: str = ""
@@ -67,7 +67,7 @@ def rewrites(because: str) -> Expectation:
 
 
 def unfit(because: str) -> Expectation:
-    """Nobody notices: the input or output must not be declared ``streamable``."""
+    """The difference is silent: the input or output must not be declared ``streamable``."""
     return Expectation(Outcome.DIFFERS, because)
 
 
@@ -171,7 +171,7 @@ Program = Consumer | Producer | Walker | Filler
 
 @dataclass(frozen=True)
 class Limit:
-    """What an I/O task is held to, so low that a program is paused in the middle of what it does.
+    """A limit of an I/O task, so low that a program is paused in the middle of its work.
 
     ``rate`` is in bytes per second; ``storage``: what the kernel writes to the storage counts, else what system calls
     move, in either direction, through pipes, too, as in memory.
@@ -237,7 +237,7 @@ class Case:
 
     @property
     def expected(self) -> Expectation:
-        """What the table says."""
+        """The expectation of the table."""
         if isinstance(self.program, (Walker, Filler)):
             return self.program.no_update if self.rule.mode == "no_update" else self.program.update
         if self.rule.net and isinstance(self.program, Consumer):

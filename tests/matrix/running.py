@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from lab.node import Job, Node, node, wait_for
 from tests.matrix.building import Workshop
 from tests.matrix.directories import FILES
 from tests.matrix.parts import Part, environment, limit_field, plan, prepare
 from tests.matrix.programs import Case, Outcome, Program
-from tests.node_support import Job, Node, node, wait_for
 
 #: Seconds that a program may take; what takes longer hangs.
 LIMIT = 30.0
@@ -31,14 +31,14 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen: the outcome, and what was said about it."""
+    """An observation: the outcome, and its description."""
 
     outcome: Outcome
     detail: str = ""
 
 
 def _files(directory: Path) -> Files:
-    """What a consumer has left in its directory, without its input: file contents, links, directories."""
+    """The files that a consumer has left in its directory, without its input: file contents, links, directories."""
     found: Files = {}
     for top, directories, files in os.walk(directory):
         if Path(top) == directory:
@@ -171,7 +171,7 @@ class _Run:
     def paused_enough(self, producer: Job, observation: Observation) -> Observation:
         """Says so where a program that writes its file has never been paused, although it moves enough."""
         limit = self.case.rule.limit
-        # What the kernel writes for a process is not seen any more if it has ended since, and nobody has waited for it.
+        # The kernel's writes for a process are not seen any more if the process has ended, and was not waited for.
         if limit is None or limit.storage or self.parts.tried is not self.parts.producer:
             return observation
         return observation if producer.exit()["usage"]["pauses"] else Observation(Outcome.NOT_PAUSED)
@@ -295,7 +295,7 @@ def _activity(job: Job) -> dict[int, str]:
 
 
 def _text(path: Path) -> str:
-    """The first lines of what a program has said."""
+    """The first lines of the output of a program."""
     return " ".join(path.read_text(errors="replace").split("\n")[:3]).strip() if path.exists() else ""
 
 

@@ -24,7 +24,7 @@ from tests.matrix.table import PROGRAMS
 MISSING_ALLOWED = 5
 
 
-#: Data are so much larger under the net: some MB, more than a pipe holds.
+#: Data are this much larger under the net: some MB, more than a pipe holds.
 SCALE = 16
 
 
@@ -43,7 +43,7 @@ def _tested(program: Program) -> list[Case]:
 
 
 def _new_in(program: Program) -> set[object]:
-    """What a program may be the first to show: a language, data; what is expected under each rule."""
+    """The features that a program may be the first to show: a language, data; the expectation under each rule."""
     kind = type(program)
     found: set[object] = {(kind, program.interpreter)}
     found |= {(kind, case.rule, case.expected) for case in _tested(program)}
@@ -64,7 +64,7 @@ def _sampled() -> Iterator[object]:
         yield pytest.param(program, id=name, marks=[] if new else pytest.mark.long)
 
 
-#: A mapping, a database, a process that nobody waits for, an interpreter, files of a directory: one of each.
+#: A mapping, a database, a process that is never waited for, an interpreter, files of a directory: one of each.
 LIMITED = {f"Producer {name}" for name in ("C: mmap", "sqlite3", "bash: > >(gzip)", "Python: gzip")} | {"Filler tar x"}
 
 
@@ -101,7 +101,7 @@ def _consumers() -> Iterator[object]:
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("program", list(_consumers()))
 def test_a_program_under_the_net(program: Program, large: Workshop, tmp_path: Path) -> None:
-    """It was never declared to read a stream."""
+    """The program was never declared to read a stream."""
     _is_as_the_table_says([case for case in cases((program,)) if case.rule.net], large, tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Random workflows, each run by plain StreamFlow and by ours: a difference that nobody thought of is found here."""
+"""Random workflows, each run by plain StreamFlow and by ours, to find differences that no test expects."""

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from laboratories.laboratory import Laboratory, start_containers, start_hosts
-from tests.cwl import Bench
-from tests.e2e.container_support import docker_bench, make_user_image
+from lab.container_sites import docker_bench, make_user_image
+from lab.machines.laboratory import Laboratory, start_containers, start_hosts
+from lab.runs import Bench
 
 from .blueprint import Blueprint
 from .containers import contain, run_contained

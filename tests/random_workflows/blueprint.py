@@ -46,10 +46,10 @@ def record(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Link:
-    """What an input of a step, or an output of the workflow, gets.
+    """The source of an input of a step, or of an output of the workflow.
 
     :ivar sources: names of workflow inputs, or `STEP/OUTPUT`; none: nothing is connected
-    :ivar default: None: there is none
+    :ivar default: None means that the link has no default
     """
 
     sources: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Step:
     :ivar links: of `i`, and of others
     :ivar extras: what else the tool declares, keys of `EXTRAS`
     :ivar scatter: over these inputs
-    :ivar when: a condition that is always so; None: there is none
+    :ivar when: a condition that is always so; None means that the step has none
     :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); in a `loop`; or no
         tool at all, but an `expression` that hands `i` on
     :ivar named: the names of its files begin with that of `i`
@@ -194,7 +194,7 @@ class Blueprint:
         return self.given[source].type if source in self.given else self.types[source]
 
     def used(self) -> Iterator[str]:
-        """What is connected to anything."""
+        """The outputs that are connected to anything."""
         for step in self.steps:
             for _, link in step.links:
                 yield from link.sources
@@ -203,7 +203,7 @@ class Blueprint:
 
 
 def link_type(blueprint: Blueprint, link: Link) -> Type:
-    """The type of what a link delivers."""
+    """The type of the values that a link delivers."""
     first = blueprint.type_of(link.sources[0])
     if link.pick == "first_non_null":
         return replace(first, optional=False)
@@ -216,7 +216,7 @@ def link_type(blueprint: Blueprint, link: Link) -> Type:
 
 
 def without_unused(blueprint: Blueprint) -> Blueprint:
-    """Without the steps of which no result needs anything."""
+    """Remove the steps that no result needs."""
     while True:
         used = set(blueprint.used())
         steps = tuple(s for s in blueprint.steps if any(s.source_of(output.port) in used for output in s.outputs))

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from laboratories.laboratory import Laboratory
-from tests.cwl import Document
-from tests.e2e.container_support import BUSYBOX, DEBIAN, USER, Containers, docker_bench
+from lab.container_sites import BUSYBOX, DEBIAN, USER, Containers, docker_bench
+from lab.cwl import Document
+from lab.machines.laboratory import Laboratory
 
 from .blueprint import SHARED, Blueprint, Container, Step
 from .trial import Trial, run_trial
@@ -91,7 +91,7 @@ def bench(
 ) -> Containers:
     """Where a blueprint is run.
 
-    :param program: what runs it, by its name in `tests/forked.py`
+    :param program: what runs it, by its name in `lab/forked.py`
     """
 
     def deployments(work: Path) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cwl import REQUIREMENTS, Document, streaming
+from lab.cwl import REQUIREMENTS, Document, streaming
 
 from .blueprint import FIELDS, Blueprint, Step, Type, link_type
 from .programs import WRITERS

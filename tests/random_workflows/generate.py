@@ -43,7 +43,7 @@ _NAMES_IN_LISTS: Final = ("plain", "ünï", "a+b", "-dash", "a.b.c", "x" * 60, "
 _NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]", "a$b", "*", "b\\")
 #: The most characters of a name that names are made from.
 _LONGEST: Final = 100
-#: MB/s that hold back who moves some 100 kB.
+#: MB/s that hold back a job that moves some 100 kB.
 _LIMITS: Final = (0.2, 1, 20)
 _REQUIRED: Final = ("required", "required", "required(direct)", "required(up-only,2)")
 _SHARES: Final = (30, 60, 100, "auto(10,100,3)")
@@ -53,7 +53,7 @@ _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
 
 @dataclass(frozen=True)
 class _Value:
-    """What can be connected.
+    """A value that can be connected.
 
     :ivar origins: the outputs that its files come from; two values with a common one hold a file twice
     :ivar shape: lists of one shape have one length
@@ -84,7 +84,7 @@ class _Draft:
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
     values: list[_Value] = field(default_factory=list)
-    #: Outputs whose files have other names at first: with hints, nobody but who reads them may depend on a name.
+    #: Outputs whose files have other names at first: with hints, only their readers may depend on a name.
     renamed: set[str] = field(default_factory=set)
 
     @property
@@ -253,7 +253,7 @@ def _add_lines(draft: _Draft, name: str) -> None:
 
 
 def _main_input(draft: _Draft) -> tuple[_Value, Link, Type]:
-    """What the step reads, mostly of the last steps; merged with something else now and then."""
+    """Choose the input of the step, mostly from the last steps; merged with something else now and then."""
     recent = draft.values[-6:]
     value = draft.choose(recent if draft.chance(0.75) else draft.values)
     link, kind = Link((value.source,)), value.type
@@ -392,7 +392,7 @@ def _with_split(draft: _Draft, step: Step) -> Step:
 
 
 def _with_own_file(draft: _Draft, step: Step) -> Step:
-    """A step that reads an input of the workflow, now and then, which mostly nobody else does."""
+    """Let a step read an input of the workflow, now and then, which mostly no other step reads."""
     if "i" in step.scatter or "stages" in step.extras or draft.splitting.random() > 0.4:
         return step
     source, name = f"own{len(draft.given)}", _NAMES[draft.splitting.randrange(len(_NAMES))]

@@ -1,4 +1,4 @@
-"""Random workflows of which steps run on SSH hosts."""
+"""Random workflows whose steps run on SSH hosts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
-from tests.e2e.support import Site
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.sites import Site
 
 from .blueprint import Blueprint, Step
 from .containers import is_local, renamed
@@ -36,7 +36,7 @@ class Hosts(Site):
 
     def _on_hosts(self) -> list[str]:
         """Also what a run has elsewhere names one of its directories, or is in one."""
-        # Who looks is not found.
+        # The search does not find itself.
         named = f"{self.scratch[:-1]}[{self.scratch[-1]}]"
         look = (
             f"find /scratch -path '{named}/*' \\( -name 'streamflow-io-*' -o -type p -o -type s \\); "
@@ -79,7 +79,7 @@ def run_on_hosts(
 ) -> Trial:
     """Run a blueprint both ways, with the steps of both on the same hosts.
 
-    :param program: what runs it, by its name in `tests/forked.py`
+    :param program: what runs it, by its name in `lab/forked.py`
     """
     made: list[Hosts] = []
 

@@ -20,9 +20,9 @@ _CLOSE_STREAM: Rule = {**_CLOSE, "mode": "no_update"}
 _CLOSE_GATE: Rule = {**_CLOSE, "start": "producer"}
 _TWICE: Rule = {"committed": "on_close:2"}
 
-#: A list has so many files.
+#: The number of files of a list.
 PARTS: Final = 3
-#: A directory has so many, one of them in a directory below.
+#: The number of files of a directory, one of them in a directory below.
 LEAVES: Final = 4
 
 
@@ -178,7 +178,7 @@ SPLIT: Final = "cut"
 DECLARED: Final = "bytes"
 #: What is true of it, but for the names of the parts.
 CUTS: Final[Rule] = {"of": "i", "records": "bytes", "parts": PARTS}
-#: This one writes parts of what it gets, of which nothing else may say anything, and can get it front to back.
+#: This one writes parts of its input. Nothing else may say anything of them, and it can read the input front to back.
 LINES: Final = "lines"
 #: What is true of it, but for the names of the parts.
 EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 12}
@@ -188,7 +188,7 @@ WHOLE: Final = ("cat", "stdin", "late", "slow")
 
 @dataclass(frozen=True)
 class Extra:
-    """What else a tool declares.
+    """Further declarations of a tool.
 
     :ivar script: what it does with it
     :ivar inputs: more of its inputs

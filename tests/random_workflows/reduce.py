@@ -53,7 +53,9 @@ def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
 
 
 def _without_step(blueprint: Blueprint, index: int) -> Blueprint:
-    """What a step made is given to the workflow instead; if nothing else is a result, what it read becomes one."""
+    """The outputs of a step are given to the workflow instead; if nothing else is a result, the step's input becomes
+    one.
+    """
     step = blueprint.steps[index]
     made = {step.source_of(output.port): output for output in step.outputs}
     names = {source: source.replace("/", "_") for source in made}

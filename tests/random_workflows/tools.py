@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.container_support import BUSYBOX
+from lab.container_sites import BUSYBOX
 
 from .blueprint import FIELDS, Container, Output, Step, record
 from .programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS
@@ -59,7 +59,7 @@ def _pair(step: Step) -> dict[str, Any]:
 
 
 def container(declared: Container | None, listed: str) -> list[Any]:
-    """What a DockerRequirement adds to `requirements` or `hints`."""
+    """The entries that a DockerRequirement adds to `requirements` or `hints`."""
     if declared is None or declared.listed != listed:
         return []
     output = {"dockerOutputDirectory": declared.output} if declared.output else {}
@@ -111,7 +111,7 @@ def _glob(step: Step, output: Output) -> str:
 
 
 def _name(step: Step, output: Output) -> str:
-    """What the names of the files of an output begin with: other in each job, also in each job of a scatter."""
+    """The beginning of the names of the files of an output: another one in each job, also in each job of a scatter."""
     parts = []
     if "name" in step.extras:
         parts.append("$(inputs.name)")

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from lab.forked import Driver
+from lab.runs import Bench, Run
 from tests.campaign.verdict import clear_error
-from tests.cwl import Bench, Run
-from tests.forked import Driver
 
 from .blueprint import Blueprint, Link, without_unused
 from .document import document, job
 from .unhinted import another_sample, larger_sample
 
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
-#: So much larger files follow what was proven with small ones: across the buffers of pipes, and of programs.
+#: Files that are larger by these factors follow a proof with small ones: across the buffers of pipes, and of programs.
 LARGER: Final = (8, 40)
 #: Those that say nothing against us. `unstable`: plain StreamFlow itself gives one result now and another one then.
 HARMLESS: Final = ("same", "both fail", "unstable")
@@ -81,7 +81,7 @@ def _try_sample(
     :param bench: where ours runs
     :param runs: how often
     """
-    # Plain StreamFlow fails when a step of which no result needs anything ends last.
+    # Plain StreamFlow fails when a step that no result needs ends last.
     live = without_unused(blueprint)
     both = [_start(make(directory / "plain"), live, io=False), _start(bench, blueprint, io=True)]
     other = _start(bench, blueprint, io=True, files_in="others") if blueprint.beside else None
@@ -115,7 +115,7 @@ def _with_all_results(blueprint: Blueprint) -> Blueprint:
 
 
 def _worse(plain: Run | None, one: Run | None, other: Run | None) -> Run | None:
-    """Of two of our runs the one that is less like that of plain StreamFlow."""
+    """Return the one of two of our runs that is less like that of plain StreamFlow."""
     if plain is None or one is None or other is None:
         return None
     return other if one.ok == plain.ok and one.results == plain.results else one
@@ -158,7 +158,7 @@ class _Started:
     path: Path
 
     def finish(self, seconds: float) -> Run | None:
-        """None: it hangs."""
+        """Wait for the end; None is returned if the run hangs."""
         try:
             return self.bench.finish(self.driver, self.path, seconds)
         except AssertionError:
@@ -177,7 +177,7 @@ def _start(bench: Bench, blueprint: Blueprint, *, io: bool, files_in: str = "fil
 
 
 def leftovers(bench: Bench) -> list[str]:
-    """What is still there a moment after the end."""
+    """Return what is still there a moment after the end."""
     for _ in range(20):
         if not (left := bench.leftovers()):
             break

@@ -22,7 +22,7 @@ def unhinted(blueprint: Blueprint, **config: Any) -> Blueprint:
 
 
 def believed(blueprint: Blueprint) -> Blueprint:
-    """The same for a run that takes all for proven: without tools of which no proof can be true."""
+    """The same workflow for a run that takes all for proven: without tools for which no proof can be true."""
     steps = (replace(step, reader="twice") if step.reader in (SIZED, BUFFERED) else step for step in blueprint.steps)
     return replace(blueprint, steps=tuple(steps))
 

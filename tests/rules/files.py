@@ -1,4 +1,4 @@
-"""The files that the producer has made, and what the commit rules have to know of them. Pure."""
+"""The files that the producer has made, and what the commit rules have to know of them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Files:
         return [("remove", path)]
 
     def _appear(self, path: str, inode: Inode) -> list[Fact]:
-        """A finished file got a name: that counts as a close, unless somebody writes it."""
+        """A finished file got a name: that counts as a close, unless a process still writes it."""
         facts: list[Fact] = [("exists", path)]
         return facts if self.is_written(inode) else [*facts, ("close", path)]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import permutations
 from pathlib import Path
 
-from tests.node_support import Event, Job, wait_for
+from lab.node import Event, Job, wait_for
 
 from .files import Fact, Files, Inode
 from .model import Model, Output, Rule, Unmet
@@ -34,10 +34,10 @@ class Snapshot:
 
 
 class Judge:
-    """What may be said of a job: by more than one model, while it is open what the node runtime has seen.
+    """The reports that are allowed for a job: by more than one model, while it is open what the node runtime has seen.
 
     :ivar files: what the producer has made
-    :ivar place: the root of an output :data:`MEETING`, in which nobody else makes anything
+    :ivar place: the root of an output :data:`MEETING`, in which no other process makes anything
     """
 
     def __init__(self, job: Job, root: Path, outputs: tuple[Output, ...], place: Path) -> None:
@@ -127,7 +127,7 @@ class Judge:
         return Counter(key for key, closes in model.closed.items() if closes and self.is_implied(*key))
 
     def fitting(self, exactly: bool) -> list[Model]:
-        """The models of which all is told, and nothing else."""
+        """The models that match all reports, and no more."""
         return [] if self.unopened() else [model for model in self.models if self.fits(model, exactly)]
 
     def key(self, event: Event) -> tuple[str, str]:
@@ -169,7 +169,7 @@ class Judge:
                 assert inode is None or event["size"] == (self.root / key[1]).stat().st_size, self.explain()
 
     def unopened(self) -> list[str]:
-        """Files that are there, and of which nothing is told."""
+        """Files that are there, and are not reported."""
         opened = self.said("opened")
         told = [output for output in self.outputs if output.kind != "directory"]
         return [p for p in self.files.names for o in told if o.entry(p) is not None and not opened[o.port, p]]
@@ -180,7 +180,7 @@ class Judge:
         if name is None or then.inode is None or name.inode is not then.inode:
             self.changed.add((port, path))
         elif name.inode.version != then.version:
-            # Where nobody has closed it, it was written under another name.
+            # A file that was never closed was written under another name.
             noticed = closed_again or max(then.links, name.inode.links) > 1
             (self.changed if noticed and FINE_TIMES else self.perhaps_changed).add((port, path))
         elif name.inode.touched != then.touched:
@@ -213,7 +213,10 @@ class Judge:
         assert any(fitting), f"warnings {warnings}, allowed {allowed}\n{self.explain()}"
 
     def warnings(self, unmet: Unmet) -> set[str]:
-        """What may be said of a rule that waits to the end: where several files wait for closes, of any of them."""
+        """The warnings that are allowed for a rule that waits to the end.
+
+        Where several files wait for closes, any of them may be named.
+        """
         output, rule = unmet.output, unmet.rule
         if rule.committed == "on_n_files":
             said = {f"on_n_files promised {rule.n_files} files, {unmet.found['']} are there at the end"}

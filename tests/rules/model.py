@@ -1,4 +1,4 @@
-"""What the commit rules of `docs/node-protocol.md` say: facts about files in, what is committed and complete out. Pure.
+"""The commit rules of `docs/node-protocol.md` as a model: facts about files in, commits and complete outputs out.
 
 Written from the page, as plainly as can be, to be compared with `sfio-node`: after each fact it asks of every file and
 every output whether its rule holds, until nothing changes. Paths are relative to the output directory.
@@ -44,7 +44,7 @@ class Output:
     rules: tuple[Rule, ...]
 
     def entry(self, path: str) -> str | None:
-        """The path by which rules name a file of this output; None: it is not of this output."""
+        """The path by which rules name a file of this output; None means that the file belongs to another output."""
         if self.kind != "directory":
             return path if any(matches(glob, path) for glob in self.globs) else None
         parts = path.split("/")
@@ -131,7 +131,7 @@ class Model:
         self.files.setdefault(path, 0)
 
     def close(self, path: str) -> None:
-        """It was closed after writing, or moved into place, by somebody who lives on or ended well."""
+        """A process that lives on or ended well has closed the file after writing, or moved it into place."""
         self.exists(path)
         self.files[path] += 1
         own = self._outputs_of(path)
@@ -152,12 +152,12 @@ class Model:
         self._settle()
 
     def die(self, path: str) -> None:
-        """It was closed by the death of a process that failed."""
+        """The death of a process that failed has closed the file."""
         self.exists(path)
         self.doubtful.append(path)
 
     def remove(self, path: str) -> None:
-        """It was removed or moved away: whatever takes its place starts anew."""
+        """The file was removed or moved away: a successor starts anew."""
         self.files.pop(path, None)
         self.doubtful = [other for other in self.doubtful if other != path]
         self._there = {(port, other) for port, other in self._there if other != path}
@@ -174,7 +174,7 @@ class Model:
             self.complete.add(output.port)
 
     def _unmet(self, output: Output, number: int) -> Unmet | None:
-        """What a rule of an output that is not complete waits for when the job has ended."""
+        """The events for which a rule of an incomplete output still waits when the job has ended."""
         rule = output.rules[number]
         own = [path for path in self.files if output.entry(path) is not None and output.rule(path) is rule]
         waiting = [path for path in own if (output.port, path) not in self.committed]

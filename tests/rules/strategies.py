@@ -59,8 +59,8 @@ def entry(root: Path, output: Output) -> dict[str, object]:
                 "globs": list(r.globs),
                 "committed": r.committed,
                 "closes": r.closes,
-                "fileDeps": list(r.deps),
-                "nFiles": r.n_files,
+                "file_deps": list(r.deps),
+                "n_files": r.n_files,
             }
             for r in output.rules
         ],

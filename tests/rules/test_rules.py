@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.node_support import Node, node, output
+from lab.node import Node, node, output
 
 from .files import Fact, Files, How
 from .judge import GRACE, MEETING, Judge
@@ -37,7 +37,7 @@ PRODUCER = Path(__file__).with_name("producer.py")
 
 
 class Machine(RuleBasedStateMachine):
-    """A job, what its processes do, and the judge of what is told of it."""
+    """A job, the actions of its processes, and the judge of the reports about it."""
 
     runtime: Node
     count = 0
@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
         then=st.sampled_from(["rename", "rename", "remove", "remake"]),
     )
     def make_and_at_once(self, path: str, final: str, then: str) -> None:
-        """Makes a file, and renames it, removes it, or removes and makes it again, before anybody can look."""
+        """Makes a file, and renames it, removes it, or removes and makes it again, before any process can look."""
         if self.is_same(path, final):
             return
         self.make_place(path)

@@ -1,4 +1,7 @@
-"""Who is admitted, where, and after whom: one decision at a time. Properties are in test_admission_properties.py."""
+"""Admission of jobs, where and in which order: one decision at a time.
+
+Properties are in test_admission_properties.py.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def places(grants: Sequence[Grant]) -> list[str]:
 
 
 def test_jobs_that_are_needed_first_start_first() -> None:
-    """At the places that they have together: nobody else starts earlier or later for that."""
+    """The jobs start at the places that they have together: no other job starts earlier or later for that."""
     driver = Driver()
     driver.submit(step("other", 100))
     for name, due in (("a", 30.0), ("b", None), ("c", inf), ("d", 20.0), ("e", 10.0)):
@@ -139,7 +142,7 @@ def test_without_a_constraint_only_executors_count() -> None:
 
 @pytest.mark.parametrize("io_executors", [None, 2, 16])
 def test_a_location_has_no_more_executors_than_it_takes_jobs(io_executors: int | None) -> None:
-    """Of a queue manager that takes three jobs: a fourth would hold bandwidth, and wait for a place in the queue."""
+    """A queue manager takes three jobs: a fourth would hold bandwidth, and wait for a place in the queue."""
     admission = Admission(io_executors)
     admission.set_locations("hpc", {"queue": 3.0}, {"queue": 3})
     for number in range(20):
@@ -576,7 +579,7 @@ def test_an_epoch_on_a_shared_storage_has_the_executors_of_all_locations() -> No
     driver.admission.set_locations("cloud", {"c1": 1.0})
     assert len(driver.submit(elsewhere)) == 1
     assert driver.submit(step("learns", AUTO, NFS), jobs=300) == []
-    # Nobody else uses the storage meanwhile, from wherever, nor the locations.
+    # No other job uses the storage meanwhile, from wherever, nor the locations.
     assert driver.submit(elsewhere) == []
     assert driver.submit(near) == []
     grants = driver.end("/elsewhere/1")

@@ -1,4 +1,4 @@
-"""What a run asks of a storage that other runs use, and what it lets start with what it has."""
+"""Requests of a run for a storage that other runs use, and the jobs that may start with what the run has."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Driver:
             self.admission.submit(AdmissionRequest(f"{demand.step}/{number}", demand), 0.0, jobs - number - 1)
 
     def give(self, write: int, read: int = 0) -> list[str]:
-        """Let the run hold so many MB/s."""
+        """Let the run hold this many MB/s."""
         self.leases.give(NFS, {"write": write * MB, "read": read * MB}, {})
         return [grant.job for grant in self.admission.decide(0.0)]
 
@@ -74,7 +74,7 @@ def test_a_lease_that_is_taken_back_leaves_what_jobs_have() -> None:
 
 
 def test_the_first_that_waits_is_asked_for_in_each_direction() -> None:
-    """Who would use the same as one that waits before it, or both, is behind it."""
+    """A job that would use the same as one that waits before it, or both, is behind that job."""
     driver = Driver()
     for demand in (step("a", 30), step("b", 20), step("c", 10, direction="both"), step("d", 10, direction="read")):
         driver.submit(demand)
@@ -94,7 +94,7 @@ def test_who_lacks_an_executor_needs_no_lease() -> None:
 
 
 def test_a_job_that_asks_has_its_needs_told_until_it_starts() -> None:
-    """As one that needs a core: it is asked about when it has that."""
+    """The job needs a core: it is asked about when it has that."""
     driver = Driver()
     driver.submit(step("compute", 30, io_task=False))
     driver.give(0)
@@ -158,7 +158,7 @@ def test_what_is_free_for_required_is_what_no_run_holds() -> None:
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
 def test_jobs_that_others_disturb_contradict_nothing(is_disturbed: bool) -> None:
-    """What is registered holds for a storage on which nobody else is; beside others all takes longer."""
+    """A registered limit holds for a storage that no other run uses; beside others all takes longer."""
     driver = Driver()
     demand = step("learn", AutoConstraint(Bounds(50, 100, 2)))
     driver.submit(demand, jobs=40)

@@ -1,4 +1,4 @@
-"""What admission keeps of jobs."""
+"""The state that admission keeps of jobs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Job:
     alone: Epoch | None = None
 
     def about(self, placement: Placement) -> Placement | None:
-        """What is said of where it would start; of an I/O task the placement: its pools may share a location."""
+        """Description of the place where it would start; for an I/O task its placement."""
         return placement if self.demand.io_task else None
 
     @property
@@ -214,7 +214,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     # What must hold
 
     def settle(self) -> None:
-        """What may start, starts."""
+        """Start every job that may start."""
         grants = self.decide()
         while more := self.decide():
             # A step that learns in two pools has left one of them: there others may start now.
@@ -286,7 +286,7 @@ class AdmissionMachine(RuleBasedStateMachine):
                     assert storage.scope == "node" or other.grant.placement.storage != storage
 
     def teardown(self) -> None:
-        """Whatever ran has ended: then somebody starts, until nobody is left; and then all is as in the beginning."""
+        """All running jobs have ended: then jobs start, until none is left; and then all is as in the beginning."""
         if not hasattr(self, "jobs"):
             return
         self.open = False
@@ -354,7 +354,7 @@ def at(job: Job, location: str) -> bool:
 
 
 def probe(admission: Admission) -> list[tuple[str, tuple[str, ...], float | None, int]]:
-    """What is granted of far too many jobs of all kinds."""
+    """Grants for far too many jobs of all kinds."""
     for pool in POOLS:
         for storage in (None, *STORAGES):
             constraint = None if storage is None else StaticConstraint(5.0)
@@ -365,7 +365,7 @@ def probe(admission: Admission) -> list[tuple[str, tuple[str, ...], float | None
 
 
 class StaticAdmissionMachine(AdmissionMachine):
-    """Nothing is learned: then it is known who waits for what, and who must not be overtaken."""
+    """Nothing is learned: then the waits of all jobs are known, and so are those that must not be overtaken."""
 
     first = STATIC
     rest = STATIC

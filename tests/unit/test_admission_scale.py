@@ -26,7 +26,7 @@ NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=45_000)
 
 
 class Cluster:
-    """Locations with all they can run, and so many jobs more that wait.
+    """Locations with all they can run, and a number of jobs more that wait.
 
     Of 20 steps: most with a static constraint, some that learn, some that are no I/O tasks.
     """

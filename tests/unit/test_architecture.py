@@ -75,7 +75,6 @@ PURE = (
     "parts.chunks",
     "parts.director",
     "parts.selected",
-    "parts.split_key",
     "parts.window",
     "runtime.extents",
     "storage.sharing",
@@ -85,6 +84,7 @@ PURE = (
     "features.capio.language",
     "features.capio.runtime.reports",
     "features.capio.runtime.supported",
+    "features.cuts.split_key",
     "proofs.clocks",
     "jobs.delivery",
     "jobs.delivered",
@@ -129,7 +129,6 @@ NOT_PURE = {
     "features.schedules.plans": "has files, and starts a program",
     "features.schedules.policy": "opens plans",
     "features.schedules.schedule_file": "reads schedule files",
-    "features.schedules.search": "has a clock",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {
@@ -211,7 +210,7 @@ def imports() -> tuple[Import, ...]:
 
 @cache
 def ours() -> tuple[Import, ...]:
-    """Those of other modules of ours."""
+    """Imports of other modules of ours."""
     found = (each for each in imports() if each.is_ours and each.imported in MODULES)
     return tuple(each for each in found if each.imported != each.importer)
 

@@ -110,7 +110,7 @@ def test_the_requests_of_a_reader() -> None:
 
 
 def test_what_does_not_count() -> None:
-    """Bytes of an attempt that has failed, and those that nobody has wanted."""
+    """Bytes of an attempt that has failed do not count, and neither do bytes without a reader."""
     streams = opened()
     burst(streams, 0)
     burst(streams, 1)
@@ -182,7 +182,7 @@ def test_what_is_learned_is_the_first_window_of_each_file() -> None:
         streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0, "/a/out")
         for start, size in ((0.0, 20), (every, 30), (every + 1, 40)):
             streams.burst(source, StreamBurst(start, size * MB, 0))
-    # Nothing follows its first burst; nobody is limited who reads the second one; and one that is small is none.
+    # Nothing follows its first burst; readers of the second one are not limited; and a small one is none.
     for number, limit, bursts in ((3, DIRECT, 1), (4, None, 2)):
         source = GrowingFile(f"/a/{number}", "out", "/a/out.bin")
         streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, limit, 0.0, "/a/out")
@@ -197,7 +197,7 @@ def test_time_between_bursts_is_no_time_in_which_it_was_fed() -> None:
         burst(streams, number)
         streams.drained(READER, (number + 1) * 20 * MB, number * 10 + 0.5)
         streams.rates(number * 10 + 0.5)
-    # It is told in the middle of the next one, of which 2 MB a second were given.
+    # The end is told in the middle of the next one, with 2 MB a second granted.
     burst(streams, 2)
     assert told(streams.rates(23.0)) == []
     assert streams._streams[READER].left == 14 * MB
@@ -250,7 +250,7 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
             streams.rates(30.0)
             for job in (f"/a/{number}", f"/b/{number}"):
                 streams.ended(job, succeeded=True)
-            # Who begins to read now, reads a complete file.
+            # A reader that begins now reads a complete file.
             streams.opened(StreamName(f"/d/{number}", "0"), "/d", "file", source, None, 40.0, is_complete=True)
             streams.ended(f"/d/{number}", succeeded=True)
         left, _ = tracemalloc.get_traced_memory()

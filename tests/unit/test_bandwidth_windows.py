@@ -158,7 +158,7 @@ class Saved:
     st.integers(31, 50),
 )
 def test_required_ends_are_the_earliest_of_all(saves: list[Saved], last: int) -> None:
-    """Whatever was told when: of what waits for it, what comes next, and the end of the compute jobs, the earliest."""
+    """The earliest end counts, whatever was told when: of the waiters, the next burst, and the compute jobs."""
     saves.sort(key=lambda one: one.ready)
     windows = Windows()
     for number, one in enumerate(saves):

@@ -1,4 +1,4 @@
-"""What compute jobs write themselves: requests, and what of a storage is not for others meanwhile."""
+"""Writes of compute jobs themselves: requests, and the part of a storage that others cannot have meanwhile."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-_EXTRAS = ("highspy", "hypothesis", "numpy", "py_capio_cl", "pytest")
+_EXTRAS = ("hypothesis", "numpy", "py_capio_cl", "pytest")
 
 
 def test_benchmarks_start_without_extras() -> None:

@@ -16,10 +16,10 @@ import pytest
 
 from benchmarks.disk import CongestedDisk, Curve, Server
 from benchmarks.io_tasks import CURVE, IO_EXECUTORS, IO_TASKS, STATIC_MB, STORAGE_MB, is_remembered
-from benchmarks.loop_device import LoopDeviceError, limited_disk
 from benchmarks.processes import CommandError
 from benchmarks.tools import socket_address
 from benchmarks.workflows import TOOL
+from lab.loop_device import LoopDeviceError, limited_disk
 from streamflow_io.records.records import ChoiceRecord, RunRecord
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.records.writer import to_json
@@ -169,7 +169,7 @@ def test_no_mount_is_left_when_the_benchmark_is_ended(
 @pytest.mark.usefixtures("loop_devices")
 def test_a_disk_in_use_is_unmounted_when_it_is_no_longer(disk: CongestedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     disk.directory.mkdir()
-    monkeypatch.setattr("benchmarks.loop_device._UNMOUNT_SECONDS", 0.2)
+    monkeypatch.setattr("lab.loop_device._UNMOUNT_SECONDS", 0.2)
     with limited_disk(disk.directory, 2**25):
         file = (disk.directory / "file").open("wb")
     with file:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.runs import Run
 from tests.campaign.cases import CONTAINER_FAULTS, HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
 from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name
-from tests.cwl import Run
 
 ERROR = "2026-01-01 10:00:00.000 ERROR    FAILED Job /make/0 with error:\n\tcat: write error: No space left on device\n"
 PLAIN = Run(

@@ -1,4 +1,4 @@
-"""Which inputs may stream without a hint, and what proofs make of a graph."""
+"""Inputs that may stream without a hint, and the effect of proofs on a graph."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_hints_ask_for_is_left_as_it_is() -> None:
 
 
 def test_a_file_that_one_hop_hands_to_two() -> None:
-    """It is streamed if both can read it so."""
+    """The file is streamed if both can read it so."""
     shared = hop(HopKind.SUBWORKFLOW)
     tested = graph(Route(OUT, (shared,), FILE), Route(OUT, (shared,), OTHER))
     assert with_proofs(tested, {("/b", "file")}).edges() == ()
@@ -179,7 +179,7 @@ def test_what_may_be_proven_in_the_run_is_wired_for_it() -> None:
 def test_who_would_get_with_others_what_is_not_proven_of_him_waits_for_another_run() -> None:
     both = graph(Route(OUT, (), FILE), Route(OUT, (), OTHER))
     assert later(both, proven={B}) == {}
-    # He may read another file as well.
+    # The reader may read another file as well.
     more = replace(OUT, port="more")
     assert later(graph(*both.routes, Route(more, (), OTHER)), proven={B}) == {}
     assert later(both, refused={B}) == {"/a/out": (C,)}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.official_capio_cl import parse
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.commit import CommitRule
-from tests.official_capio_cl import parse
 
 APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")
 NAMES = st.from_regex(r"[a-z0-9_.]{1,6}", fullmatch=True).filter(lambda name: name.strip("."))
@@ -69,12 +69,12 @@ def configurations(draw: st.DrawFn) -> Configuration:
 
 
 def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
-    """What the official parser makes of a configuration."""
+    """Return the engine that the official parser makes of a configuration."""
     return parse(write_capio_cl(configuration, version), version, directory)
 
 
 def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
-    """What the official parser says of a file, as :func:`as_written` says it."""
+    """Describe the official parser's view of a file, as :func:`as_written` does."""
     path = file.path
     closes = engine.getCommitCloseCount(path) or 1  # without a number it counts none, and means the first
     return (
@@ -135,7 +135,10 @@ def check_officially(configuration: Configuration, version: Version, directory: 
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        (CoordinatedFile("x", committed=CommitRule("on_n_files"), n_files=3), "on_n_files of what is no directory"),
+        (
+            CoordinatedFile("x", committed=CommitRule("on_n_files"), n_files=3),
+            "on_n_files of a path that is no directory",
+        ),
         (CoordinatedFile("x", True, committed=CommitRule("on_n_files")), "on_n_files without n_files"),
         (CoordinatedFile("x", committed=CommitRule("on_file")), "on_file without file_deps"),
         (CoordinatedFile("x", committed=CommitRule("on_close")), "rules, and no application"),

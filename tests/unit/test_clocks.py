@@ -61,7 +61,7 @@ def test_a_moment_that_is_not_of_the_run(form: Callable[[float], str], late: tup
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_moment_that_both_runs_with_the_file_write(form: Callable[[float], str]) -> None:
-    """As the time of the input: with a stream that is another one."""
+    """The time of the input is such a moment: with a stream it is another one."""
     assert not only(form(JOB[0] + 1), form(STREAM[0] + 1), form(JOB[0] + 1))
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import Document
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import resolve
 from tests.conformance.annotations import KINDS, LEARNING, Kind, annotations_file
 from tests.conformance.suite import Case, cases
 from tests.conformance.trial import own_mistakes
-from tests.cwl import Document
 
 TOOL: Document = {
     "class": "CommandLineTool",

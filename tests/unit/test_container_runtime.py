@@ -20,6 +20,8 @@ from msgspec.structs import asdict
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.deployment.connector.container import DockerConnector
 
+from lab.connectors import Host, Pod
+from lab.node import wait_for
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
@@ -28,12 +30,10 @@ from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec
-from tests.connector_support import Host, Pod
-from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(60)
 
-# `docker exec [-i] NAME COMMAND...` in no container; who talks with it is its only parent.
+# `docker exec [-i] NAME COMMAND...` in no container; its only parent is the process that talks with it.
 ENGINE = '#!/bin/sh\nshift; case $1 in -*) shift ;; esac; shift; exec "$@"\n'
 AT_HOME = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
 ELSEWHERE = ExecutionLocation("host", "host")
@@ -67,7 +67,7 @@ async def started(
         finally:
             await runtime.close()
     finally:
-        # Also when it has not started: nobody else closes what was opened by then.
+        # Also when it has not started: nothing else closes the pipes that were opened by then.
         await asyncio.gather(inner.undeploy(True), pod.undeploy(True))
     assert not Path(runtime.directory).exists()
 
@@ -110,8 +110,8 @@ async def test_a_spec_of_any_size(tmp_path: Path, wraps: ExecutionLocation | Non
 async def test_a_spec_that_is_too_large(tmp_path: Path) -> None:
     async with started(tmp_path) as runtime:
         job = await runtime.create_job("j")
-        with pytest.raises(NodeRuntimeError, match=r"so many inputs: 4,\d\d\d,\d\d\d bytes"):
-            await job.wrap(JobSpec(name="x" * 2**22))
+        with pytest.raises(NodeRuntimeError, match=r"too many inputs: 33,\d\d\d,\d\d\d bytes"):
+            await job.wrap(JobSpec(name="x" * 2**25))
         assert await execute(runtime, "true") == ("exited", "")
 
 
@@ -161,7 +161,7 @@ async def test_what_a_command_prints(tmp_path: Path) -> None:
 async def test_a_command_of_which_nobody_wants_to_know_any_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As after the time limit of its tool: that it ends is no news that is not understood."""
+    """The time limit of a tool gives such a command: its end is no news that is not understood."""
     async with started(tmp_path) as runtime:
         job = await runtime.create_job("j")
         words = await job.wrap(JobSpec(name="j"))
@@ -195,7 +195,7 @@ def processes(runtime: ContainerRuntime, word: str) -> list[psutil.Process]:
 
 @EVERYWHERE
 async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation | None) -> None:
-    """As by `docker kill`: what waits is told, and new jobs are refused."""
+    """`docker kill` does the same: waiters are told, and new jobs are refused."""
     async with started(tmp_path, wraps=wraps) as runtime:
         job, process = await sleeping(runtime)
         (serve,) = processes(runtime, "serve")
@@ -208,7 +208,7 @@ async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation | None) 
 
 
 async def test_a_volume_that_is_open_for_all_who_have_it(tmp_path: Path) -> None:
-    """As volumes of Kubernetes are, mostly: only where they are mounted, and not below."""
+    """Volumes of Kubernetes are mostly so: only where they are mounted, and not below."""
     (inner := tmp_path / "inner").mkdir()
     for path in (tmp_path, inner):
         path.chmod(0o777)
@@ -232,7 +232,7 @@ async def test_what_a_pod_says_comes_as_it_is_said(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_start_in_vain_leaves_nothing(tmp_path: Path, wraps: ExecutionLocation) -> None:
-    """What was opened meanwhile is closed."""
+    """Pipes that were opened meanwhile are closed."""
     before = set(psutil.Process().children(recursive=True))
     inner = Host()
     access = Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
@@ -265,7 +265,7 @@ async def test_who_shares_files_with_whom(tmp_path: Path) -> None:
         assert asdict(shared) == {"path": str(path), "named": None, "events": str(job.events_path), "lock": True}
         own = job.shared_with(another, path)
         assert own is not None
-        assert own.lock is None
+        assert not own.lock
         assert job.link_to(one) is None
         assert job.shared_with(apart, path) is None
 

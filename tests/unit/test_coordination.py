@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lab.wording import uncoded
 from streamflow_io.graph.edges import name_edges, plan_edges
 from streamflow_io.graph.gangs import find_gangs
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
 from streamflow_io.hints.models import StreamingRule
-from tests.wording import uncoded
 
 
 def rule(committed: str = "on_termination", mode: str = "update", **fields: object) -> StreamingRule:

@@ -1,4 +1,4 @@
-"""What decided how long a run took, and what is said of it."""
+"""The critical path of a run, and its description."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import convert
 from msgspec.structs import replace
 
+from lab.telemetry import BEGIN, job, usage
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import OFF, CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
@@ -20,7 +21,6 @@ from streamflow_io.report.analysis.edges import edge_results
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.analysis.verdict import path_text, verdict
 from streamflow_io.report.suggestions.advice import MOST, advice
-from tests.telemetry import BEGIN, job, usage
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
 
@@ -157,7 +157,7 @@ def test_a_job_that_failed_with_a_byte_stream_is_told_with_it() -> None:
         found = history(*failed, reading("/b/0", "/a/out", "/a/0", started), status="failed")
         return advice(found, critical_path(found), [])[0].why
 
-    assert "; it read /a/out as a byte stream: if its command seeks, or reads twice, take `streamable` off" in why(1)
+    assert "; it read /a/out as a byte stream: if its command seeks, or reads twice, remove `streamable`" in why(1)
     # It has read the file.
     assert "byte stream" not in why(3)
 

@@ -1,4 +1,4 @@
-"""What follows of a job that has read a declared stream, and what is believed of declarations."""
+"""Consequences of a job that has read a declared stream, and the trust in declarations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAME, OTHER = Ran(True, "exited", read=(9,)), Ran(True, "exited", read=(9,), dif
 FAILED, KILLED = Ran(False, "exited", "exit code 1"), Ran(False, "exited", "signal 9", is_from_outside=True)
 ORDER: tuple[Manner, ...] = ("file", "pipe", "twin", "pipe", "again")
 SHORT: tuple[Manner, ...] = ("file", "pipe", "file", "pipe")
-VARIES = Finding("pipe", "its outputs differ from run to run: o.txt")
+VARIES = Finding("pipe", "the outputs differ from run to run: o.txt")
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ VARIES = Finding("pipe", "its outputs differ from run to run: o.txt")
         ([OTHER, SAME, OTHER, SAME], "again"),
         ([OTHER, SAME, OTHER, SAME, OTHER], VARIES),
         ([OTHER, SAME, OTHER, SAME, SAME], Finding(None, "o.txt")),
-        ([FAILED], Finding("pipe", "it does not run twice: exit code 1")),
-        ([OTHER, FAILED], Finding("pipe", "it does not run twice: exit code 1")),
+        ([FAILED], Finding("pipe", "the tool fails when it runs again: exit code 1")),
+        ([OTHER, FAILED], Finding("pipe", "the tool fails when it runs again: exit code 1")),
         ([KILLED], Finding(None, "signal 9", is_known=False)),
     ],
 )
@@ -58,7 +58,7 @@ def test_what_a_job_makes_of_a_declared_stream(ran: Sequence[Ran], following: Ma
         ([SAME, OTHER, SAME], "pipe"),
         ([SAME, OTHER, SAME, SAME], None),
         ([SAME, OTHER, SAME, OTHER], Finding(None, "o.txt")),
-        ([SAME, FAILED, SAME, FAILED], Finding(None, "exit code 1 when it reads a short stream")),
+        ([SAME, FAILED, SAME, FAILED], Finding(None, "exit code 1 with a short stream")),
     ],
 )
 def test_what_it_makes_of_a_short_one(ran: Sequence[Ran], following: Manner | Finding | None) -> None:

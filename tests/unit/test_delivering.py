@@ -1,4 +1,4 @@
-"""What is delivered early is delivered once, whatever happens to the attempt that does it."""
+"""An early delivery happens once, whatever happens to its attempt."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.workflow.token import ListToken
 
+from lab.fakes import FakeRuntime
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.tokens import ScatterSize, StreamToken, file_value
@@ -22,7 +23,6 @@ from streamflow_io.jobs import delivering
 from streamflow_io.jobs.delivering import Deliverer
 from streamflow_io.jobs.delivery import DeliverySource
 from streamflow_io.runtime.protocol import OpenedEvent
-from tests.streaming_fakes import FakeRuntime
 
 COMMITTED = StreamingRule.model_validate({"port": "out", "committed": "on_close"})
 
@@ -127,13 +127,13 @@ async def test_an_attempt_that_ends_while_it_collects_leaves_the_delivery_to_the
     runtime = FakeRuntime("here")
     tested.begin(Attempt("/a/0", 2, PurePosixPath("/out")), {"out": ("*",)})
     node_job = await runtime.create_job("/a/0")
-    told(runtime, *committed("file"), {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, *committed("file"), {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     assert tested.ports == ["__commit__out"]
 
 
 async def test_what_an_attempt_has_committed_is_compared_with_the_file_of_the_next() -> None:
-    """Which is in another directory; readers have the first one."""
+    """The next file is in another directory; readers have the first one."""
     tested = Delivered(COMMITTED, kind=OutputKind.FILE, deliveries=(Delivery.COMMIT,))
     token = await tested.final("out", "file")
     tested._job.output_directory = "/out-2"
@@ -141,7 +141,7 @@ async def test_what_an_attempt_has_committed_is_compared_with_the_file_of_the_ne
     runtime = FakeRuntime("here")
     node_job = await runtime.create_job("/a/0")
     again = {"event": "committed", "port": "out", "path": "/out-2/file", "size": 1}
-    told(runtime, again, {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, again, {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     final = Token({**token.value, "path": "/out-2/file"})
     await tested.succeeded({"out": final})
@@ -158,7 +158,7 @@ async def test_a_list_is_delivered_with_its_committed_files_and_the_order_of_its
     node_job = await runtime.create_job("/a/0")
     waiting = asyncio.create_task(tested.attempt.settled("out", "b"))
     told(runtime, *committed("b", "a"), {"event": "complete", "port": "out"})
-    told(runtime, {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     assert await waiting
     assert tested.ports == ["__commit_element__out", "__commit_element__out", "__commit__out", "__order__out"]

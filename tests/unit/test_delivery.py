@@ -1,4 +1,4 @@
-"""What a job delivers before its end: events in, instructions out; in tables, and over arbitrary orders of events."""
+"""Deliveries of a job before its end: events in, instructions out; in tables, and over arbitrary orders of events."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def words(text: str) -> list[str]:
         (output(FILE, STREAM), "+a lift +a =a", "stream:a settle:a"),
         (output(FILE, STREAM), "lift +a +b", "stream:a"),
         (output(FILE, STREAM), "lift +a =a end:a", "stream:a settle:a"),
-        # Who is held at the gate has the file: it is collected, because it is compared at the end.
+        # A reader that is held at the gate has the file: it is collected, because it is compared at the end.
         (output(FILE, GATE), "lift +a =a end:a", "gate:a ?a settle:a"),
         (output(FILE, STREAM, GATE, COMMIT), "lift +a =a end:a", "stream:a gate:a ?a commit:a settle:a"),
         # Commits wait for the barrier, streams do not.
@@ -237,7 +237,7 @@ def words(text: str) -> list[str]:
             "=b =a lift =c",
             "?b ?a commit[0]:b settle:b commit[1]:a settle:a ?c commit[2]:c settle:c",
         ),
-        # Outputs that nobody reads early, but are observed.
+        # Outputs without an early reader that are observed.
         (output(FILE, COMMIT), "lift other+a other=a other!a:2 other~a other#", ""),
         # An optional output that never comes.
         (output(FILE, COMMIT), "lift end:", "final-commit:*"),
@@ -426,7 +426,7 @@ ORDER = "a, b were delivered early in this order, but are in another"
         (
             output(FILE, COMMIT),
             "=a@untold end:a@untold",
-            "warn the output `out` was committed, and whether it was",
+            "warn the output `out` was committed, and no later change",
         ),
         (
             output(DIRECTORY, COMMIT, rule="on_file"),
@@ -446,7 +446,7 @@ ORDER = "a, b were delivered early in this order, but are in another"
         (
             output(DIRECTORY, COMMIT, rule="on_file"),
             "+x # end:untold",
-            "warn the output `out` was committed, and wh",
+            "warn the output `out` was committed, and no later change",
         ),
         (
             output(FILES, rule="on_n_files"),
@@ -724,7 +724,7 @@ def test_a_commit_is_final_over_attempts(first: list[str], second: list[str], ch
 
 
 def processor_times_of(count: int) -> tuple[float, float]:
-    """For each of so many files of a list: while the job runs, and to compare and find it at the end; in seconds."""
+    """Return seconds for each file of a list: while the job runs, and to compare and find it at the end."""
     names = [f"{number:05}" for number in range(count)]
     job = JobDelivery([output(FILES, STREAM, COMMIT)])
     events = [

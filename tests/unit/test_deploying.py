@@ -61,7 +61,7 @@ def test_a_job_may_have_the_name_of_no_step() -> None:
 
 
 def test_a_step_that_is_not_scheduled_is_not_deployed() -> None:
-    """As in tests of the scheduler, whose workflows have no steps of StreamFlow."""
+    """Tests of the scheduler have such steps: workflows without steps of StreamFlow."""
     ahead = Ahead()
     GangDeployment(ahead.deploy_ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0", "a"))
     assert ahead.deployed == ["a"]

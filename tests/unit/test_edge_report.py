@@ -1,4 +1,4 @@
-"""What the report says of files that were to be delivered before their jobs end."""
+"""The report about files that were to be delivered before their jobs end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import convert
 from msgspec.structs import replace
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job
 from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
@@ -17,7 +18,6 @@ from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.page import edge_row, render
-from tests.telemetry import BEGIN, job
 
 
 def edge(target: str | None = "/b/in", delivery: Delivery = Delivery.STREAM, **fields: Any) -> EdgeRecord:

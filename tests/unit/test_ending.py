@@ -1,4 +1,4 @@
-"""What is said of a run when it has ended, and what it would have taken without early delivery."""
+"""Messages about a run that has ended, and the time that it would have taken without early delivery."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
@@ -19,7 +20,6 @@ from streamflow_io.records.records import EndRecord, Record, RunRecord, StepReco
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
 from streamflow_io.runtime.usage import JobUsage
-from tests.telemetry import BEGIN
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
 
@@ -47,7 +47,7 @@ def job(
 
 
 def held(records: list[Record], seconds: float) -> list[Record]:
-    """The same job, of which it was measured how long it was held at the gate."""
+    """The same job, with a measured time at the gate."""
     last = records[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None

@@ -1,4 +1,4 @@
-"""The lint of the English in docstrings and comments finds what its rules forbid, and nothing else."""
+"""The lint of the English in docstrings, comments and texts for users finds what its rules forbid, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts.english import PAGES, Text, check, findings, markdown_texts, python_texts, rust_texts, sentences
+from scripts.english import (
+    PAGES,
+    Text,
+    check,
+    findings,
+    markdown_texts,
+    python_texts,
+    rust_texts,
+    sentences,
+    user_texts,
+)
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATH = Path("module.py")
@@ -29,6 +39,9 @@ _LONG = " ".join(["word"] * 26)
         ("page", "Ask a job who reads the file."),
         ("page", "**They** wait."),
         ("page", "x" * 121),
+        ("explanation", "The file is complete. It streams."),
+        ("quote", "nobody has opened the stream"),
+        ("message", f"{_LONG} (default: 4)"),
     ],
 )
 def test_broken(kind: str, text: str) -> None:
@@ -47,6 +60,8 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", "Start the adapter of a queue manager."),
         ("page", f"See [this page](https://example.org/{'x' * 120})."),
         ("page", "What follows is read once. This file is closed."),
+        ("quote", "the tool seeks in the file"),
+        ("message", "its write bandwidth of now"),
     ],
 )
 def test_plain(kind: str, text: str) -> None:
@@ -84,3 +99,27 @@ def test_markdown() -> None:
 def test_pages(page: str) -> None:
     """The pages that are in plain English stay so."""
     assert list(map(str, check([_REPOSITORY / page]))) == []
+
+
+def test_messages() -> None:
+    """Literals of several words are texts for users; docstrings, words and scripts are not."""
+    source = '"""The head of it."""\nprint(f"no file is in {PATH}", "a file", "for all of\\nthem do")\n'
+    found = [(text.line, text.kind, text.text) for text in user_texts(Path("streamflow_io/module.py"), source)]
+    assert found == [(2, "message", "no file is in X")]
+    assert list(user_texts(Path("tests/module.py"), source)) == []
+
+
+def test_explanations() -> None:
+    """In `messages/of_*.py`, all text counts, and messages that are quoted are told apart."""
+    source = '"""Head."""\n_A = "Wait."\nX = Case("it waits", f"Try {A}.")\n'
+    path = Path("streamflow_io/messages/of_runs.py")
+    found = [(text.line, text.kind, text.text) for text in user_texts(path, source)]
+    assert found == [(2, "explanation", "Wait."), (3, "quote", "it waits"), (3, "explanation", "Try X.")]
+
+
+def test_texts_for_users_are_plain() -> None:
+    """All messages, their explanations and the descriptions of options follow the rules."""
+    files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
+    texts = [text for file in files for text in user_texts(file, file.read_text())]
+    assert {text.kind for text in texts} == {"explanation", "quote", "message"}
+    assert [str(finding) for text in texts for finding in findings(text)] == []

@@ -96,7 +96,7 @@ def test_a_pipe_that_is_not_as_good_shows_nothing(piped: Ran) -> None:
     [
         ran(succeeded=False),  # As of a file in a format that has an end.
         ran(asked=True),  # It has asked for the size.
-        ran(difference="out.txt"),  # It makes nothing of what was cut.
+        ran(difference="out.txt"),  # The reader makes nothing of the cut.
         ran(is_from_outside=True, succeeded=False),
     ],
 )

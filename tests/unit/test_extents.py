@@ -33,7 +33,7 @@ EXTENTS = st.lists(st.builds(lambda one, other: Extent(min(one, other), max(one,
         ([(5, ENOUGH)], [2**50], True),
         ([(9, 9), (5, 5)], [9, 5], True),
         ([(9, 9), (5, 5)], [5, 9], False),
-        # Nobody knows which is which.
+        # The order of the two is unknown.
         ([(9, 9), (5, 5)], [5, 5, 5], True),
         ([(9, 9), (5, 5)], [9], False),
         ([], [], True),

@@ -1,4 +1,4 @@
-"""What a run says when it fails."""
+"""Messages of a run that fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 
 @pytest.fixture
 def failure() -> Iterator[Failure]:
-    """Of a run in which /a has failed while two jobs of /b ran, and /c had not begun."""
+    """A failed run: /a has failed while two jobs of /b ran, and /c had not begun."""
 
     def step(cls: type[Any], status: Status) -> Any:
         made = object.__new__(cls)
@@ -50,7 +50,7 @@ def record(message: str, level: int = logging.ERROR, path: str = IN_STREAMFLOW, 
 
 
 def fail(failure: Failure, job: str, error: str, words: LastWords | None = None) -> Status:
-    """As StreamFlow does: what it logs last before it tells of a job is why that has failed."""
+    """Fail as StreamFlow does: the last line that it logs before it tells of a job is the reason."""
     failure.filter(record(error))
     return failure.job_failed(job, words)
 

@@ -97,7 +97,7 @@ def test_what_is_given_beside_an_owner_that_has_overstayed(tenant: Tenant, other
 
 
 def patient(seconds: float, others: Sequence[Tenant], tenant: Tenant | None = None, looks: float = 0.5) -> float:
-    """After how many seconds somebody has overstayed."""
+    """The number of seconds after which a run has overstayed."""
     patience, now = Patience(), 0.0
     while not patience.overstayed:
         patience.look(tenant or mine(), others, BANDWIDTH, seconds, now)
@@ -112,7 +112,7 @@ def test_how_long_is_waited() -> None:
     assert patient(100, [other(100, seconds=1e300)]) == 150  # shorter than the burst takes with half of the bandwidth
     assert patient(1, [other(100, seconds=1e300)]) == GRACE_SECONDS
     assert patient(1, [other(100, seconds=1e300)], mine(wanted=60)) == LARGE_SECONDS
-    # Who looks rarely has been stopped, maybe.
+    # A run that looks rarely has been stopped, maybe.
     assert patient(100, [other(100)], looks=60) == 120
     assert longest_wait(mine(), [other(100)], BANDWIDTH, 0) == 0
     assert takes(-1e308, 1e308) > 1e300
@@ -184,7 +184,7 @@ class User:
         return not self.waiting and not self.running
 
     def step(self, others: Sequence[Tenant], now: float) -> None:
-        """What has ended returns, what can starts, and the run looks."""
+        """Ended jobs return, startable jobs start, and the run looks."""
         self.running = [end for end in self.running if end > now]
         self._settle(now)
         if (lease := self.participant.look(others, BANDWIDTH, now, now)) is not None:
@@ -274,7 +274,7 @@ def test_a_burst_has_half_of_its_fair_share_beside_any_adversary(
     st.integers(),
 )
 def test_honest_users_end(jobs: list[tuple[int, int, float]], seed: int) -> None:
-    """Each gets what it waits for, in bounded time; beyond the bandwidth nobody has more than its fair share."""
+    """Each gets what it waits for, in bounded time; beyond the bandwidth no run has more than its fair share."""
     users = [user(owner, *each) for owner, each in enumerate(jobs, 1)]
     most = GRACE_SECONDS + 3 * sum(one.seconds + one.took for one in users) + LOOK * sum(one.jobs for one in users)
     assert together(users, Random(seed), most) <= 100 * len(users)
@@ -285,7 +285,7 @@ def test_honest_users_end(jobs: list[tuple[int, int, float]], seed: int) -> None
 def test_honest_users_that_are_alike_never_have_more_than_there_is(
     jobs: int, each: int, number: int, seed: int
 ) -> None:
-    """Who holds all, and gives way as its jobs end, is not overrun: a burst takes as long as four jobs or more."""
+    """A run that gives way as its jobs end is not overrun: bursts take at least the time of four jobs."""
     users = [user(owner, jobs, each, 2.0) for owner in range(1, number + 1)]
     assert together(users, Random(seed), 1000) <= 100
 

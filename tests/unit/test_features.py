@@ -1,4 +1,4 @@
-"""What the core asks of features."""
+"""Requests of the core to features."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_matches(pattern: str, path: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(("pattern", "path", "expected"), CASES)
 def test_streamflow_finds_the_same(tmp_path: Path, pattern: str, path: str, expected: bool) -> None:
-    """Its own `glob` of a local job is this."""
+    """StreamFlow's own `glob` of a local job is this."""
     file = tmp_path / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()

@@ -1,4 +1,4 @@
-"""`tests/README.md` lists what the tests promise: each test that the page names exists, and `make test` runs it."""
+"""`tests/README.md`, and a page of each feature, list promises: their tests exist, and `make test` runs them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "tests" / "README.md", *sorted((ROOT / "tests" / "features").glob("*/README.md"))]
+TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
 HEAD = "| guarantee | test |"
 _ROW = re.compile(r"^\| (.+) \| `(test_\w+\.py)::(\w+)` \|$", re.MULTILINE)
-ROWS = [tuple(row) for row in _ROW.findall(PAGE)]
+ROWS = [tuple(row) for text in TEXTS for row in _ROW.findall(text)]
 LONG = "pytest.mark.long"
 
 
 @cache
 def _texts() -> dict[str, str]:
-    """The files that the page names, wherever they are: features have their tests beside them."""
+    """The files that the pages name, wherever they are: features have their tests beside them."""
     named = {file for _, file, _ in ROWS}
     places = [place for place in ROOT.iterdir() if place.is_dir() and not place.name.startswith((".", "node", "build"))]
     found = (path for place in places for path in place.rglob("test_*.py") if path.name in named)
@@ -36,6 +37,7 @@ def test_a_guarantee_has_its_test(guarantee: str, file: str, test: str) -> None:
 
 
 def test_every_row_is_read() -> None:
-    rows = [line for line in PAGE[PAGE.index(HEAD) :].splitlines() if line.startswith("| ") and line != HEAD]
+    tables = "".join(text[text.index(HEAD) :] for text in TEXTS)
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and line != HEAD]
     assert len(rows) == len(ROWS)
     assert len({guarantee for guarantee, _, _ in ROWS}) == len(ROWS)

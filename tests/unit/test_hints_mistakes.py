@@ -20,14 +20,13 @@ from streamflow_io.hints.yaml_files import (
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 _STREAM_BW = (
-    "a number of MB/s above 0; required, or required(strategy,tolerance), each of which may be left out: "
-    "direct, up-only or adaptive, and a number of at least 1"
+    "a number of MB/s above 0; required, or required(strategy,tolerance) with one or both of: direct, up-only or "
+    "adaptive, and a number of at least 1"
 )
 _STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
 BANDWIDTH = (
-    "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; "
-    "required, or required(strategy,tolerance), each of which may be left out: direct, up-only or adaptive, "
-    "and a number of at least 1"
+    "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; required, or "
+    "required(strategy,tolerance) with one or both of: direct, up-only or adaptive, and a number of at least 1"
 )
 WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, homeNode"
@@ -40,10 +39,10 @@ STEP_PATH = "a StreamFlow step path, as in /chromosome/individuals"
 NUMBER = "a whole number from 1"
 ENTRIES = "a list of `- class: sfio:...` entries"
 PORTS = (
-    "/align/bam, /align/count, /align/index, /align/level, /align/parts, /align/source, /align/tree, "
-    "/sort/sorted, /sort/source"
+    "/align/bam, /align/count, /align/index, /align/level, /align/parts, /align/source, /align/tree, /sort/sorted, "
+    "/sort/source"
 )
-STREAMABLE = "inputs and outputs, as /step/port, that are read or written front to back"
+STREAMABLE = "inputs and outputs, as /step/port: tools read or write them once, front to back"
 DECLARATION = '$namespaces: {sfio: "urn:streamflow-io:cwl#"}'
 
 SCHEDULER = "scheduling:\n  scheduler:\n    type: io-aware\n"
@@ -122,7 +121,7 @@ def _check(error: HintError, file: Path, field: str, message: str, allowed: str)
         assert part in str(error)
 
 
-RECORDS = "bytes, csv, fasta, fastq, lines, sam, vcf, bgzf: before one of these but bytes, or header and record"
+RECORDS = "bytes, csv, fasta, fastq, lines, sam, vcf; bgzf: before one of these except bytes; or header and record"
 CUTS = "one of parts, every, chunk"
 ONE_NUMBER = "a name with one %d, as in chunk-%04d.fq"
 OF_LINES = (
@@ -218,14 +217,15 @@ MISTAKES_IN_A_TOOL = [
     (
         "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: auto\n  limited: true  # <-",
         "sfio:StorageBandwidth.limited",
-        "the limit would decide what is learned",
+        "the limit would change the learned value",
         "`limited: true` with a number, or `required`, in storageBW",
     ),
     (
         "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: 7  # <-",
         "sfio:StorageBandwidth.limited",
         "7 is not allowed",
-        "true: an I/O task is paused when it moves data faster (default: true with `required`, else false)",
+        "true: an I/O task is paused when it moves data faster than its storageBW (default: true with `required`, "
+        "else false)",
     ),
     (
         "- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: true  # <-",
@@ -361,18 +361,15 @@ MISTAKES_IN_A_TOOL = [
         ONE_RULE,
     ),
     (
-        "- class: sfio:Streaming\n  rules:\n"
-        "  - {port: bam, committed: on_file, fileDeps: [index]}  # <-\n"
-        "  - {port: index, committed: on_file, fileDeps: ['part*']}\n"
-        "  - {port: parts, committed: on_file, fileDeps: [bam]}",
+        "- class: sfio:Streaming\n  rules:\n  - {port: bam, committed: on_file, fileDeps: [index]}  # <-\n  - {port: "
+        "index, committed: on_file, fileDeps: ['part*']}\n  - {port: parts, committed: on_file, fileDeps: [bam]}",
         "sfio:Streaming.rules[0].fileDeps",
         "rules wait for each other: ",
         NO_CYCLE,
     ),
     (
-        "- class: sfio:Streaming\n  rules:\n"
-        "  - {port: parts, files: [p1.txt], committed: on_file, fileDeps: [p2.txt]}  # <-\n"
-        "  - {port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]}",
+        "- class: sfio:Streaming\n  rules:\n  - {port: parts, files: [p1.txt], committed: on_file, fileDeps: "
+        "[p2.txt]}  # <-\n  - {port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]}",
         "sfio:Streaming.rules[0].fileDeps",
         "rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt",
         NO_CYCLE,
@@ -396,18 +393,6 @@ MISTAKES_IN_A_TOOL = [
             ("{port: parts, of: level}", "of", "input 'level' is no File", "inputs of type File: source"),
             ("{of: source, part: rnge}", "part", "unknown input 'rnge'", "inputs of type value: level"),
             ("{of: source, part: source}", "part", "input 'source' is no value", "inputs of type value: level"),
-            (
-                f"{{{DECLARED}, records: vcf, parts: n}}",
-                "parts",
-                "unknown input 'n'",
-                "inputs of type value: level",
-            ),
-            (
-                f"{{{DECLARED}, records: vcf, every: 3, count: n}}",
-                "count",
-                "unknown output 'n'",
-                "outputs of type value: count",
-            ),
             (f"{{{DECLARED}, records: bam, every: 3}}", "records", "unknown records 'bam'", RECORDS),
             (
                 f"{{{DECLARED}, records: {{record: {{}}}}, every: 3}}",
@@ -453,7 +438,7 @@ MISTAKES_IN_A_TOOL = [
                 f"{{{DECLARED}, records: vcf, every: 0}}",
                 "every",
                 "0 is not allowed",
-                "this many records in each part: a whole number from 1",
+                "the number of records in each part: a whole number from 1",
             ),
             (
                 "{port: parts, of: source, records: vcf, every: 2}",
@@ -483,7 +468,7 @@ MISTAKES_IN_A_TOOL = [
                 "{of: source, part: level, every: 2}",
                 "",
                 "every without port",
-                "of, part, records, parts, where the jobs select their own part",
+                "of, part, records and parts, if the jobs select their own part",
             ),
             (
                 "{of: source, parts: 2}",
@@ -500,8 +485,8 @@ MISTAKES_IN_A_TOOL = [
         "one rule for each output, or input",
     ),
     (
-        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}  # <-\n"
-        "- class: sfio:Streaming\n  rules: [{port: parts}]",
+        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}  # <-\n- class: sfio:Streaming\n  rules: "
+        "[{port: parts}]",
         "sfio:ReadSession.rules[0].port",
         "'parts' has a Streaming rule, too",
         "one of both: a part is complete when its place in the file is known",
@@ -655,7 +640,7 @@ def test_an_annotations_file_that_is_not_there_is_named_with_the_line_that_asks_
     assert error.message == f"'{tmp_path}/none.yml' cannot be read: No such file or directory"
     assert (
         error.allowed
-        == "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
+        == "the path of an annotations file, relative to the StreamFlow file; or a path for each workflow, by its name"
     )
     (tmp_path / "none.yml").touch()
     check_annotations_file(tmp_path / "none.yml", streamflow_file)

@@ -116,7 +116,7 @@ def test_scheduler_config() -> None:
         ({"ioExecutors": 0}, "ioExecutors", "0 is not allowed", "a whole number from 1"),
         ({"ioExecutors": 10**20}, "ioExecutors", f"{10**20} is not allowed", "below 10^9"),
         ({"storages": [{"name": "s", "path": "/s", "write": 1e300}]}, "storages[0].write", "1e+300", "up to 10^12"),
-        ({"annotations": 3}, "annotations", "3 is not allowed", "or one for each workflow, by its name"),
+        ({"annotations": 3}, "annotations", "3 is not allowed", "or a path for each workflow, by its name"),
         ({"annotations": {"one": ""}}, "annotations", "{'one': ''} is not allowed", "the path of an annotations file"),
         ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'idle', 'gangs' or 'never'"),
         ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded'"),
@@ -162,7 +162,12 @@ def test_scheduler_config() -> None:
         ),
         ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
         ({"retry_delay": 10**20}, "retry_delay", f"{10**20} is not allowed", "below 10^9"),
-        ({"retry_delay": "soon"}, "retry_delay", "'soon' is not allowed", "StreamFlow's default scheduler: seconds"),
+        (
+            {"retry_delay": "soon"},
+            "retry_delay",
+            "'soon' is not allowed",
+            "seconds, below 10^9, between attempts to schedule a job",
+        ),
     ],
 )
 def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str, message: str, allowed: str) -> None:

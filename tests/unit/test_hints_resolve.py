@@ -1,4 +1,4 @@
-"""Which hints hold for which step, and where they were written: CWL v1.0 to v1.2, other files, packed documents."""
+"""The hints of each step, and where they were written: CWL v1.0 to v1.2, other files, packed documents."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which inputs of a workflow come before they have been read for their checksum."""
+"""Inputs of a workflow that come before they have been read for their checksum."""
 
 from __future__ import annotations
 

@@ -1,17 +1,26 @@
-"""What is recorded of the files of a job, from what the node runtime tells of it."""
+"""Records of the files of a job, from the reports of the node runtime."""
 
 from __future__ import annotations
 
 import pytest
 
+from lab.wording import uncoded
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.records.files import InputRecord, OutputRecord
 from streamflow_io.records.job_files import MOST_RECORDS, Identity, JobFiles
 from streamflow_io.records.writer import to_json
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, UsedEvent, WatchedOutput
-from tests.wording import uncoded
+from streamflow_io.runtime.protocol import (
+    EVENT,
+    JobSpec,
+    ObservationSpec,
+    ObservedInput,
+    OutputRule,
+    UsedEvent,
+    WatchedOutput,
+)
+from streamflow_io.runtime.wire import text_of
 
 OF = Identity("/a/0", "/a")
 RULES = (OutputRule(globs=(), committed="on_termination"),)
@@ -21,9 +30,8 @@ def spec(kind: str = "file", observed: tuple[str, ...] = ()) -> JobSpec:
     output = WatchedOutput.model_validate(
         {"port": "out", "root": "/job/out", "globs": ["*"], "kind": kind, "rules": RULES}
     )
-    return JobSpec(
-        name="/a/0", outputs=(output,), observed=tuple(ObservedInput(name="in", path=path) for path in observed)
-    )
+    reads = tuple(ObservedInput(name="in", path=path) for path in observed)
+    return JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=reads))
 
 
 def outputs(kind: str, *events: dict[str, object]) -> list[OutputRecord]:
@@ -120,8 +128,8 @@ def test_many_inputs_are_one_record() -> None:
 
 
 def test_observing_is_not_said_where_it_is_not_wanted() -> None:
-    assert "observed" not in JobSpec(name="a").text()
-    assert '"observed":[]' in spec().text()
+    assert "reads" not in text_of(JobSpec(name="a"))
+    assert '"reads":[]' in text_of(spec())
 
 
 Could = tuple[bool, str | None, str | None, str | None]

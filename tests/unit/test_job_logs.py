@@ -1,4 +1,4 @@
-"""What is kept of what jobs say: how much, where, and that it is safe to show."""
+"""The messages of jobs that are kept: how much, where, and that it is safe to show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the directories of a job is the same wherever it is looked at."""
+"""The directories of a job have the same content wherever they are looked at."""
 
 from __future__ import annotations
 

@@ -9,24 +9,61 @@ import pytest
 from msgspec.structs import replace
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeConnector, FakeRun, FakeRuntime
+from lab.wording import uncoded
 from streamflow_io.adapters import connector
 from streamflow_io.adapters.connector import JobConnector
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.bandwidth.limits import Limits
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
-from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
-from tests.wording import uncoded
+from streamflow_io.storage.storages import Storages
 
 NAME = "/write/0"
 ANNOTATIONS = {"/write": StepAnnotations("/write", Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl")))}
 UNMEASURED = "The bytes of I/O tasks are not measured"
 
 
+class FakeRates:
+    """No rate is known, and what is told of jobs is kept.
+
+    :ivar told: what was told of jobs
+    """
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int | str]] = []
+
+    def rate(self, job: JobState) -> float | None:
+        return None
+
+    def expected_bytes(self, job: JobState) -> float | None:
+        return 1e6
+
+    def moved(self, job: JobState, moved: int) -> None:
+        self.told.append((job.name, moved))
+
+    def unheld(self, job: JobState) -> None:
+        self.told.append((job.name, "not held"))
+
+    def exited(self, job: JobState) -> None:
+        self.told.append((job.name, "exited"))
+
+    def repeated(self, job: JobState) -> None:
+        self.told.append((job.name, "repeated"))
+
+
 async def at_once(_: int) -> int:
     return 0
+
+
+def limited(rates: FakeRates) -> Limits:
+    """Make the listener that gives each job its limit."""
+    return Limits(Storages((), Sites({})), True, rates)
 
 
 def run_on(**runtimes: FakeRuntime) -> FakeRun:
@@ -65,7 +102,7 @@ async def test_what_the_runtime_measures_is_recorded() -> None:
     assert await execute(run, inner) == ("said", 0)
     assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "exec"]
     (spec,) = runtime.specs.values()
-    assert spec["measure"]
+    assert spec["observation"]["io"]
     await run.runner.end(run.state(NAME), succeeded=True)
     assert run.runner.connector(run.state(NAME), inner) is inner
     usage = ended(run).usage
@@ -172,23 +209,28 @@ async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> N
     for unlimited in (None, "jobs in containers are not paused"):
         runtime = FakeRuntime("here")
         runtime.unlimited = unlimited
-        run = FakeRun(LIMITED, here=runtime)
+        rates = FakeRates()
+        run = FakeRun(LIMITED, limited(rates), here=runtime)
         for _ in range(2):
             await run.runner.measure(run.state(NAME), UNMEASURED)
             await execute(run, FakeConnector(at_once))
         limits = [spec.get("limit") for spec in runtime.specs.values()]
         limit = {"rate": 500_000, "direction": "write", "path": "/out"}
         assert limits == [None if unlimited else limit] * 2
-        assert ((NAME, "not held") in run.rates.told) is (unlimited is not None)
+        assert ((NAME, "not held") in rates.told) is (unlimited is not None)
     held = f"/write is not held to its storageBW on {runtime.location}: {unlimited}"
     assert list(map(uncoded, caplog.messages)) == [held]
 
 
 async def test_a_rate_that_is_found_while_a_job_runs() -> None:
-    """It is told with the job, as far as it is known, and then as it changes; what the job has moved is told back."""
+    """The rate is told with the job, as far as it is known, and then as it changes; the bytes that the job has moved
+    are told back.
+    """
     runtime = FakeRuntime("here")
     hint = Located(StorageBandwidth.model_validate({"storageBW": "required"}), Level.TOOL, "a", Source("write.cwl"))
-    run = FakeRun({"/write": replace(LIMITED["/write"], storage_bandwidth=hint)}, here=runtime)
+    rates = FakeRates()
+    hints = {"/write": replace(LIMITED["/write"], storage_bandwidth=hint)}
+    run = FakeRun(hints, limited(rates), here=runtime)
     run.state(NAME).limit(3e6)
 
     async def act(_: int) -> int:
@@ -207,13 +249,14 @@ async def test_a_rate_that_is_found_while_a_job_runs() -> None:
         {"direction": "write", "path": "/out", "expected": 1_000_000}
     ]
     assert [limits["rate"] for _, limits in runtime.limits] == [3_000_000]
-    assert run.rates.told == [(NAME, 5), (NAME, "exited")]
+    assert rates.told == [(NAME, 5), (NAME, "exited")]
 
 
 async def test_the_next_attempt_of_a_job_that_streams_is_told() -> None:
     runtime = FakeRuntime("here")
-    run = FakeRun(LIMITED, here=runtime)
+    rates = FakeRates()
+    run = FakeRun(LIMITED, limited(rates), here=runtime)
     for _ in range(2):
         with run.runner.running(run.state(NAME), await runtime.create_job(NAME), JobSpec(name=NAME)):
             run.runner.connector(run.state(NAME), FakeConnector(at_once))
-    assert run.rates.told == [(NAME, "repeated")]
+    assert rates.told == [(NAME, "repeated")]

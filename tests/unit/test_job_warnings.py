@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.jobs import job_state
 from streamflow_io.jobs import job_warnings
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.runtime.protocol import EVENT, WarningEvent
-from tests.jobs import job_state
 
 
 def warning(message: str, **fields: str) -> WarningEvent:
@@ -39,8 +39,8 @@ async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> 
     await warnings.run_closed()
     await warnings.run_closed()
     assert said == [
-        "999 more jobs of /a/b, as one before: it asks for /tmp/0",
-        "1 more job of /c, as one before: no inotify",
+        "999 more jobs of /a/b, with the same warning: it asks for /tmp/0",
+        "1 more job of /c, with the same warning: no inotify",
     ]
 
 

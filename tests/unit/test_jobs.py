@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.workflow import Job, Status, Token
 
+from lab.fakes import FakeRuntime
+from lab.jobs import allocation
 from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
-from tests.jobs import allocation
-from tests.streaming_fakes import FakeRuntime
+from streamflow_io.runtime.wire import with_observation
 
 
 class Noting(Listener):
@@ -38,8 +39,8 @@ class Measuring(Noting):
     """Asks for measures of an attempt."""
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        assert not spec.measure
-        return spec.model_copy(update={"measure": True})
+        assert not spec.observation.io
+        return with_observation(spec, io=True)
 
 
 def job(name: str, **inputs: Token) -> JobState:
@@ -97,7 +98,7 @@ def test_an_attempt_is_told_what_all_listeners_ask_for() -> None:
     told: list[tuple[str, str, JobState]] = []
     jobs = Jobs({}, [Noting("x", told), Measuring("y", told)])
     spec = JobSpec(name="/a/0")
-    assert jobs.starting(job("/a/0"), spec, FakeRuntime("here")) == spec.model_copy(update={"measure": True})
+    assert jobs.starting(job("/a/0"), spec, FakeRuntime("here")) == with_observation(spec, io=True)
 
 
 def test_what_is_known_of_a_job() -> None:

@@ -78,7 +78,7 @@ async def test_a_job_does_not_wait_for_the_inputs_of_others() -> None:
     tested._ports["x"] = late
     running = asyncio.create_task(tested.run())
     late.put(Token("x2", tag="0.2"))
-    for _ in range(100):  # turns of the loop, of which a busy machine makes as many
+    for _ in range(100):  # turns of the loop; a busy machine makes as many
         await asyncio.sleep(0)
     assert tested.ran == [("/b/0.2", {"x": "x2"})]
     for number in (1, 0):

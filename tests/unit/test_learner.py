@@ -17,7 +17,7 @@ from streamflow_io.storage.admission.registry import ConstraintRegistry, Registe
 from streamflow_io.storage.admission.storages import bytes_per_second
 
 MEGABYTE = 1e6
-# The time of a job when so many run: the storage serves two well, more of them hinder each other.
+# The time of a job, by the number of jobs that run: the storage serves two well, more of them hinder each other.
 Times = Callable[[int], float]
 
 
@@ -32,7 +32,7 @@ def may_start(learner: Learner) -> bool:
 class Bench:
     """Jobs of one step that start as soon as they may, and end together.
 
-    :param times: of a job of size 1 when so many run at once
+    :param times: of a job of size 1, by the number of jobs that run at once
     :param sizes: of one job after the other, in units of 100 MB; none: not measured
     """
 
@@ -79,7 +79,7 @@ class Bench:
                 self.choices.append(event)
 
     def run(self, groups: int | None = None, succeeds: bool = True) -> Bench:
-        """So many groups, or all that wait."""
+        """Run this many groups, or all that wait."""
         while self.waiting and groups != 0:
             assert self.start() > 0
             self.end(succeeds)
@@ -108,7 +108,7 @@ def learner(bounds: Bounds | None = None, remembered: ConstraintRegistry | None 
 
 
 def registry(times: Times = congested, job_bytes: float | None = None) -> ConstraintRegistry:
-    """What is known when all has been learned."""
+    """The registry when all has been learned."""
     entries = [(constraint, at_once(constraint)) for constraint in (10.0, 20.0, 40.0, 80.0)]
     return ConstraintRegistry(
         tuple(RegisteredConstraint(constraint, times(jobs), jobs, jobs) for constraint, jobs in entries), job_bytes
@@ -241,7 +241,7 @@ def test_no_more_jobs_end_a_short_epoch(jobs: int, registered: bool) -> None:
     bench = Bench(learner()).submit(jobs)
     bench.start()
     bench.end(no_more=True)
-    # Fewer than half of what fits have not seen the storage as a full epoch does.
+    # Fewer than half of the jobs that fit have not seen the storage as a full epoch does.
     assert bench.tried == [(10, jobs, registered)]
     assert bool(bench.learner.registry) == registered
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.simulation import Disk, Outcome, Task, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
 from streamflow_io.storage.admission.learners import make_learner
 from streamflow_io.storage.admission.observations import Crowd
-from tests.simulation import Disk, Outcome, Task, simulate
 
 STORAGE = StorageConfig(name="disk", path="/disk", scope="node", write=16)
 # One writer gets 5.5 MB/s, two 11, four 12.2, eight 9.1.

@@ -1,6 +1,6 @@
 """`auto` with more jobs than cores: one location learns, the others work, and few jobs are enough.
 
-Nodes of 4 cores and 16 executors, with a disk of 16 MB/s each, of which a writer alone gets 4.
+Nodes of 4 cores and 16 executors, with a disk of 16 MB/s each; a writer alone gets 4.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.simulation import Disk, Outcome, Task, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
@@ -18,7 +19,6 @@ from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Pla
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
-from tests.simulation import Disk, Outcome, Task, simulate
 
 CORES, EXECUTORS, MEGABYTES = 4.0, 16, 8.0
 CONGESTS, SHARES, AMPLE = Disk(16, 4, 0.3), Disk(16, 4, 0.0), Disk(1000, 4, 0.0)

@@ -1,4 +1,4 @@
-"""What a run thinks that it holds of a shared storage is never more than what others believe, whatever is under way."""
+"""A run's own account of a shared storage is never more than the belief of others, whatever is under way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BANDWIDTH = 10
 
 
 class Other:
-    """What others believe of a run: by its requests as they arrive, and what it was given."""
+    """Other runs' belief about a run: by its requests as they arrive, and the amounts that it was given."""
 
     def __init__(self) -> None:
         self.held: Amounts = {}
@@ -91,7 +91,7 @@ def test_what_a_run_holds_is_known_to_others(steps: list[tuple[str, bool]]) -> N
         run.settle()
         held, believed = amount(run.holding.held, "write"), amount(run.other.held, "write")
         assert 2 * run.running <= held <= believed <= BANDWIDTH
-    # When all messages have arrived, both say the same, and everybody has run.
+    # When all messages have arrived, both say the same, and every run has had a turn.
     for _ in range(200):
         run.look(False)
         while run.leases:

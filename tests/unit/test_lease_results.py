@@ -1,4 +1,4 @@
-"""What a report says of storages that runs share."""
+"""The report about storages that runs share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAITING = run(
 
 
 def test_who_waits_while_others_hold_something_waits_for_them() -> None:
-    """Not who waits for what its own jobs have."""
+    """A wait for the bandwidth of the run's own jobs is no such wait."""
     (result,) = lease_results(read_history("one", WAITING))
     assert (result.storage, result.direction, result.limit) == ("disk", "write", 100.0)
     assert result.waits == [(1.0, 5.0)]
@@ -59,7 +59,7 @@ def test_figures_say_who_had_the_storage() -> None:
     figures = {figure.title: figure for figure in draw(run_results(histories))}
     shared = figures["Shared write bandwidth: disk of one"]
     assert [level for _, level in shared.lines[0].points] == [0, 60, 80, 100, 50, 0, 0]
-    first, second = figures["Who had disk (write)"].bars
+    first, second = figures["Runs on disk (write)"].bars
     assert [part[:3] for part in first.parts] == [(1, 5, 1), (4, 9, 0)]
     assert [part[:3] for part in second.parts] == [(2, 6, 0)]
 

@@ -15,7 +15,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(sorted(CAPACITIES, key=str)), st.integ
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Allocates and releases in any order, beside a plain table of who should hold what."""
+    """Allocates and releases in any order, beside a plain table of the amounts."""
 
     def __init__(self) -> None:
         super().__init__()

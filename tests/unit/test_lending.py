@@ -1,4 +1,4 @@
-"""Which idle cores are lent to whom, and how they are taken back."""
+"""Loans of idle cores to jobs, and their return."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Node:
         assert self.free >= 0
         assert all(self.held[job] + borrowed[job] == self.declared[job] for job in self.held)
         assert sum(loan.cores for loan in self.lending.loans) == sum(borrowed.values())
-        # At most twice as many cores are used as there are, by whom.
+        # At most twice as many cores are used as there are, by job.
         assert sum(self.declared.values()) <= 2 * self.cores
         # What is due is due for want of free cores.
         assert not list(self.lending.due()) or self.free == 0

@@ -1,4 +1,4 @@
-"""What lending does to whole runs, simulated: jobs that wait and compute by turns share the cores of a node.
+"""Lending in whole runs, simulated: jobs that wait and compute by turns share the cores of a node.
 
 List scheduling has anomalies (Graham, "Bounds on multiprocessing timing anomalies", 1969): where more jobs can start,
 the last one may end later. So this looks at many runs.

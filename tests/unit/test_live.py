@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from lab.telemetry import BEGIN, STORAGE, learning_run
 from streamflow_io.records.files import FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.reader import read_latest
@@ -28,7 +29,6 @@ from streamflow_io.records.writer import LatestWriter, TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
-from tests.telemetry import BEGIN, STORAGE, learning_run
 
 STEPS: dict[str, tuple[str, ...]] = {"/measure": (), "/square": ("/measure",), "/save": ("/square",)}
 RUN = RunRecord(time=BEGIN, name="night", workflow="main.cwl", storages=(STORAGE,), steps=STEPS)

@@ -140,7 +140,7 @@ async def test_rows_that_nobody_has_read_keep_no_statement_from_writing(file: st
 
 
 async def test_the_journal_does_not_grow_with_the_run(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written back again and again, while the run goes on."""
+    """The journal is written back again and again, while the run goes on."""
     monkeypatch.setattr(loop_connection, "_JOURNAL_BYTES", 50_000)
     ours, journal, written = connection(file), Path(f"{file}-wal"), 0
     async with ours as db:

@@ -1,4 +1,4 @@
-"""What jobs cost of which there are many: what is done for each, and what is kept of each. Counts, not times."""
+"""The cost of each of many jobs: the work for each, and the state that is kept of each. Counts, not times."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import weakref
 
 import pytest
 
+from lab.fakes import FakeRun, FakeRuntime, FakeStep
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.jobs.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
 from streamflow_io.runtime.node_runtime import NodeJob
-from tests.streaming_fakes import FakeRun, FakeRuntime, FakeStep
 
 MANY = 4 * SAMPLED
 
 
 class CountingRuntime(FakeRuntime):
-    """Its jobs end at once.
+    """A node runtime whose jobs end at once.
 
     :ivar created: how many it has had
-    :ivar kept: those of which something is still there
+    :ivar kept: the jobs that something is still kept of
 
     :param seconds: that each command takes
     :param opens: each job opens its output

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 # Where a page need not say that a file is.
@@ -34,19 +32,8 @@ def named() -> Iterator[tuple[str, str]]:
 
 def directories() -> Iterator[tuple[str, str]]:
     for page in PAGES:
-        for name in re.findall(r"`((?:streamflow_io|node|tests|benchmarks|laboratories)/[\w/]*)`", page.read_text()):
+        for name in re.findall(r"`((?:streamflow_io|node|tests|benchmarks|lab)/[\w/]*)`", page.read_text()):
             yield page.name, name
-
-
-@pytest.mark.parametrize(("page", "file"), sorted(set(named())))
-def test_a_file_that_a_page_names_is_there(page: str, file: str) -> None:
-    where = next(each for each in PAGES if each.name == page)
-    assert found(file, where)
-
-
-@pytest.mark.parametrize(("page", "directory"), sorted(set(directories())))
-def test_a_directory_that_a_page_names_is_there(page: str, directory: str) -> None:
-    assert (REPOSITORY / directory).is_dir()
 
 
 def test_the_layout_has_all_packages() -> None:

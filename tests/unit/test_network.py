@@ -1,16 +1,16 @@
-"""Which job fed which: compared with the definition, written down without an index."""
+"""The job that fed each job: compared with the definition, written down without an index."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, ReadingRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.records.records import RunRecord
 from streamflow_io.report.analysis.network import Network, step_of
-from tests.telemetry import BEGIN
 
 STEPS = ("/a", "/b", "/b/inner", "/c")
 TAGS = ("0", "0.0", "0.1", "0.1.0", "0.10", "0.1.0.2")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.fakes import FakeRuntime, until
+from lab.node import wait_for
 from streamflow_io.runtime import new_limits
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import EVENT, ExitEvent, JobSpec, MovedEvent, RateLimit
-from tests.node_support import wait_for
-from tests.streaming_fakes import FakeRuntime, until
 
 
 class Slow(FakeRuntime):
@@ -132,7 +132,7 @@ async def test_a_job_that_cannot_be_paused_is_told_of_its_streams_only(monkeypat
 
 
 async def test_a_job_of_this_node(tmp_path: Path) -> None:
-    """It is paused by a limit that it gets when it runs, and goes on without."""
+    """A limit pauses the job when it runs, and the job goes on when the limit is gone."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
         job = await runtime.create_job("/a/0")

@@ -14,7 +14,7 @@ MEGABYTE = 1e6
 
 
 def registry(*entries: tuple[float, float, int]) -> ConstraintRegistry:
-    """Of constraints, seconds and concurrencies."""
+    """A registry of constraints, seconds and concurrencies."""
     return ConstraintRegistry(tuple(RegisteredConstraint(*entry, jobs=entry[2]) for entry in entries))
 
 
@@ -25,7 +25,7 @@ LEARNED = registry((2, 16.0, 8), (4, 6.0, 4), (8, 2.0, 2), (16, 1.5, 1))
 @pytest.mark.parametrize(
     ("jobs", "seconds"),
     [
-        # A remainder takes the time learned for so many at once, but not longer than a full group.
+        # A remainder takes the time learned for this number at once, but not longer than a full group.
         (1, {2: 1.5, 4: 1.5, 8: 1.5, 16: 1.5}),
         (2, {2: 2.0, 4: 2.0, 8: 2.0, 16: 3.0}),
         (3, {2: 6.0, 4: 6.0, 8: 2.0 + 1.5, 16: 4.5}),

@@ -1,4 +1,6 @@
-"""What of a job's time the learner is told: a job that waits for its stream, or at the gate, does no I/O meanwhile."""
+"""The part of a job's time that the learner is told: a job that waits for its stream, or at the gate, does no I/O
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
+from lab.cluster import STEP, Cluster, target
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import Jobs, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
@@ -25,7 +28,6 @@ from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.storage_admission import StorageAdmission
 from streamflow_io.storage.storages import Storages
-from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))
 WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5
@@ -101,7 +103,7 @@ class Driver:
     async def observe(
         self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED
     ) -> Observation | None:
-        """What the learner is told of a job."""
+        """Return the observation of a job that the learner is told."""
         state = self.jobs.new(of, [target()])
         self.jobs.submitted(state, 0.0)
         await self.admission.admit(state, [target()])

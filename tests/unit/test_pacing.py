@@ -168,7 +168,7 @@ def test_the_next_attempt_of_a_job_has_no_limit() -> None:
 
 
 def test_who_cannot_be_held_to_a_rate_has_none() -> None:
-    """It is known when the first of them starts, of each place."""
+    """The inability is known when the first of them starts, at each place."""
     of = exact(within=10.0)
     of.ready(0, "a")
     of.pacing.unheld("a")
@@ -299,7 +299,7 @@ JOBS = st.lists(
 def test_the_sum_of_rates_stays_within_what_the_storage_has(
     jobs: list[tuple[float, float, float, bool]], bandwidth: float
 ) -> None:
-    """But for the little that keeps each from standing still, and those that somebody waits for."""
+    """Exceptions are the little that keeps each from standing still, and jobs that are waited for."""
     of = exact()
     of.capacity = Capacity(bandwidth * MB, True, 4, 4)
     for n, (at, size, window, starts) in enumerate(sorted(jobs)):

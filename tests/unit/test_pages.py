@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
-import contextlib
 import json
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
-from scripts import reference
+from scripts import tools
 from scripts.pages import anchors, blocks, links
-from streamflow_io.cli import parser_of
-from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.models import PREFIX, Hint
+from tests.matrix.page import sections
+from tests.matrix.running import Observation
+from tests.matrix.table import CASES
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -76,9 +71,14 @@ def test_pictures_have_words() -> None:
     assert not without
 
 
-@pytest.mark.parametrize("page", reference.PAGES)
-def test_pages_that_follow_from_the_code_are_up_to_date(page: str) -> None:
-    assert (DOCS / page).read_text() == reference.PAGES[page](), "python -m scripts.reference"
+def test_the_data_of_the_tools_are_what_the_matrix_expects() -> None:
+    for section, table in zip(
+        tools.read(), sections({case: Observation(case.expected.outcome) for case in CASES}), strict=True
+    ):
+        assert (section.title, section.rules) == (table.title, table.rules)
+        assert [*section.results] == [*table.results]
+        for name, results in section.results.items():
+            assert results in (table.results[name], dict.fromkeys(table.rules, tools.NOT_INSTALLED))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -94,31 +94,6 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
             ast.parse(block.text)
         else:
             assert block.language in ("", "sh", "console", "cwl"), block
-
-
-def mappings(value: object) -> Iterator[dict[str, Any]]:
-    """All mappings in nested data."""
-    if isinstance(value, dict):
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from mappings(inner)
-
-
-def test_hints_and_configs_of_examples_are_allowed() -> None:
-    hints, configs = 0, 0
-    for page in PAGES:
-        for block in blocks(page.read_text()):
-            if block.language != "yaml":
-                continue
-            for each in mappings(list(YAML(typ="safe").load_all(block.text))):
-                if str(each.get("class")).startswith(PREFIX):
-                    TypeAdapter(Hint).validate_python(each)
-                    hints += 1
-                elif each.get("type") == "io-aware":
-                    SchedulerConfig.model_validate(each["config"])
-                    configs += 1
-    assert hints > 10
-    assert configs > 10
 
 
 def test_blocks_of_a_shell_can_be_read() -> None:
@@ -141,29 +116,3 @@ def test_the_tutorial_ends_with_the_example_of_the_readme() -> None:
         workflow = workflow.replace(plain, line)
     load = YAML(typ="safe").load
     assert [load(workflow), streamflow_file] == [load(readme[0]), readme[1]]
-
-
-def commands() -> Iterator[tuple[str, str]]:
-    """Page and command line."""
-    for page in PAGES:
-        for block in blocks(page.read_text()):
-            if block.language in ("sh", "console"):
-                for line in block.text.replace("\\\n", " ").splitlines():
-                    if match := re.match(r"(?:\$ |sudo )?(streamflow-io .*)", line):
-                        yield named(page), match[1]
-
-
-def test_commands_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
-        raise ValueError(message)
-
-    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
-    found = sorted(set(commands()))
-    assert len(found) > 50
-    for page, line in found:
-        words = shlex.split(re.split(r" (?:[|>&;]|\|\|) ", line)[0], comments=True)[1:]
-        try:
-            with contextlib.suppress(SystemExit):  # --help, --version
-                parser_of(words)[0].parse_args(words)
-        except ValueError as error:
-            pytest.fail(f"{page}: {line}: {error}")

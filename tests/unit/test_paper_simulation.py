@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.simulation import Disk, Outcome, Task, Work, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
@@ -21,7 +22,6 @@ from streamflow_io.storage.admission.demand import Demand, Placement
 from streamflow_io.storage.admission.learner import Chosen, Learner
 from streamflow_io.storage.admission.learners import Subject
 from streamflow_io.storage.admission.registry import ConstraintRegistry
-from tests.simulation import Disk, Outcome, Task, Work, simulate
 
 EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0
 PAPER = Disk(bandwidth=450, writer=10, congestion=0.02)
@@ -118,7 +118,7 @@ def test_jobs_of_different_sizes_are_learned_alike_when_measured() -> None:
 
 
 def running_at(outcome: Outcome, location: str, since: float, until: float) -> Counter[str]:
-    """Which steps started I/O tasks on a location in that time."""
+    """The steps that started I/O tasks on a location in that time."""
     return Counter(
         grant.step for now, grant in outcome.grants if grant.locations[0] == location and since <= now < until
     )
@@ -151,10 +151,10 @@ def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
             if (grant.step, grant.constraint, grant.locations[0]) == ("/checkpoint", epoch.constraint, epoch.location)
         ][: epoch.jobs]
         end = max(members) + (epoch.mean_seconds or 0.0)
-        # Nobody else starts there, from the first of them to the end of the shortest.
+        # No other job starts there, from the first of them to the end of the shortest.
         assert epoch.location is not None
         assert running_at(outcome, epoch.location, min(members), end - 1e-3) == {"/checkpoint": epoch.jobs}
-    # Then all of them work, each with its own disk, and nobody takes that for a drift.
+    # Then all of them work, each with its own disk, and the learner takes that for no drift.
     assert not outcome.chosen("/checkpoint", "drifted")
     assert len(outcome.ended) == 600 + TASKS
 
@@ -258,7 +258,7 @@ def part_of_baseline(seconds: float, constraint: StorageBW | None) -> float:
 @pytest.mark.parametrize(
     ("seconds", "constraint", "at_most"),
     [
-        # Compute and I/O take equally long: overlapping them could save 37 percent of four rounds, one of which is I/O.
+        # Compute and I/O take equally long: overlapping them could save 37 percent of four rounds, one of them I/O.
         pytest.param(35, StaticConstraint(8.0), 0.66, marks=pytest.mark.long),
         (35, UNBOUNDED, 0.66),
         # The disks are what the tasks wait for, and all at once congest them. Few wait at any time: `auto` learns

@@ -1,4 +1,4 @@
-"""Which way parts take to their readers, and what is tried before anything is said of them."""
+"""The way of parts to their readers, and the trials before anything is said of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamflow_io.adapters.tokens import PartToken, SaidBy, file_value
 from streamflow_io.graph.io_graph import Input
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.parts.part_ways import CutFile, PartWays
+from streamflow_io.parts.part_ways import CutFile, PartSites, PartWays
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import Event, FileIdentity, FilePart, FoundFile, Link, PartEvent
 
@@ -28,7 +28,7 @@ TOKEN = PartToken(file_value("/out/1"), PART, "chunks", SaidBy("/split/0", "/run
 
 @dataclass(eq=False)
 class Runtime:
-    """Where jobs run: whether it sees the file, and who is reached from there."""
+    """The place where jobs run: whether it sees the file, and which others it reaches."""
 
     sees: bool = True
     reaches: bool = False
@@ -79,15 +79,15 @@ class Setting:
         here = SimpleNamespace(
             target=SimpleNamespace(deployment=SimpleNamespace(name="here")), locations=[SimpleNamespace(name="home")]
         )
-        return PartWays(
+        sites = PartSites(
             cast(Any, SimpleNamespace(steps={"/count/__schedule__": binding})),
-            {"/split": cast(Any, SimpleNamespace(site=self.site))},
             lambda step, port: [Input("/count", "chunk", site=self.site)],
             cast(Any, SimpleNamespace(deployment_manager=manager)),
             cast(Any, SimpleNamespace(for_streams_at=self.for_streams_at, deployments=deployments)),
             cast(Any, SimpleNamespace(of=lambda *_: self.storage)),
-            {"/split/0": cast(Any, here)},
         )
+        steps = {"/split": cast(Any, SimpleNamespace(site=self.site))}
+        return PartWays(sites, steps, {"/split/0": cast(Any, here)})
 
     async def decide(self, ways: PartWays) -> CutFile | None:
         return await ways.of("/split/0", "chunks", "/in/all", cast(Any, self.home))

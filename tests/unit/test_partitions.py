@@ -1,17 +1,17 @@
-"""Which splits write nothing, and why others do."""
+"""Splits that write nothing, and the reasons why others do."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
+from lab.wording import uncoded
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
-from streamflow_io.graph.partitions import Partition, plan_partitions
+from streamflow_io.graph.partitions import CutRules, Partition, plan_partitions
 from streamflow_io.graph.sites import DRIVERS_NODE, LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.hints.sessions import SessionRule
-from tests.wording import uncoded
 
 CHUNKS = Output("/split", "chunks", OutputKind.FILES)
 CHUNK = Input("/align", "chunk")
@@ -31,10 +31,17 @@ def hop(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> Ho
     return Hop("/align/hop", "chunk", kind, obstacle, by_name=by_name)
 
 
-def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, streamed: bool = False) -> str | None:
-    """Why the real split runs, if so."""
+def decide(
+    *routes: Route,
+    output: Output = CHUNKS,
+    rule: SessionRule = RULE,
+    streamed: bool = False,
+    cuts: CutRules = CutRules(),  # noqa: B008
+) -> str | None:
+    """Why the program of a split has to write its files. None: the files are parts."""
     graph = IOGraph({}, (output,), routes)
-    (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): Delivery.STREAM} if streamed else {})
+    how = {("/split", "reads"): Delivery.STREAM} if streamed else {}
+    (found,) = plan_partitions(graph, {"/split": [rule]}, how, cuts=cuts)
     assert found == Partition("/split", rule.port, "reads", found.real, rule.form, condition=found.condition)
     assert found.is_virtual is (found.real is None)
     return uncoded(found.real)
@@ -79,7 +86,7 @@ def test_who_reads() -> None:
     assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
     there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=PODS)))
     assert there == "/align runs on cluster (kubernetes): parts are not read in pods"
-    assert decide() == "nobody reads /split/chunks"
+    assert decide() == "no step reads /split/chunks"
 
 
 def test_the_split_itself() -> None:
@@ -123,64 +130,17 @@ def test_what_is_a_part_is_not_read_ahead() -> None:
     assert align.real == "/align/chunk is a part itself (/split/chunks)"
 
 
-DECLARED = SessionRule(port="chunks", of="reads", records="lines", every=2, names="chunk-%02d.txt", first=0)
-
-
-def test_declared_cuts() -> None:
-    def split(**fields: object) -> str | None:
-        output = replace(CHUNKS, **fields)  # type: ignore[arg-type]
-        return decide(Route(output, (SCATTER,), CHUNK), output=output, rule=DECLARED)
-
-    assert split(globs=("*.fq", "chunk-0*.txt")) is None
-    does_not_find = "the glob of /split/chunks does not find chunk-00.txt, as `names` has it"
-    assert split(globs=("chunk-1*.txt",)) == split(globs=("parts/*",)) == does_not_find
-    route = Route(CHUNKS, (SCATTER,), CHUNK)
-    log = Route(Output("/split", "log", OutputKind.FILE), (), None)
-    assert decide(route, log, rule=DECLARED) == "/split/log is used, too: its program alone makes it"
-    assert decide(route, log) is None, "a program that says its parts runs"
-
-
-def test_what_is_declared_is_trusted_when_it_was_verified() -> None:
-    graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), CHUNK),))
-    (trusted,) = plan_partitions(graph, {"/split": [DECLARED]}, {})
-    assert trusted.is_served
-    assert trusted.is_virtual
-    (tried,) = plan_partitions(graph, {"/split": [DECLARED]}, {}, {("/split", "chunks"): "why"})
-    assert tried.is_served
-    assert not tried.is_virtual
-    assert tried.trial == "why"
-    streamed = {("/split", "reads"): Delivery.STREAM}
-    (real,) = plan_partitions(graph, {"/split": [RULE]}, streamed, {("/split", "chunks"): "why"})
-    assert not real.is_served
-    assert real.trial is None
-
-
-def test_a_file_that_is_still_written() -> None:
-    def split(rule: SessionRule, how: Delivery = Delivery.STREAM, site: Site = DRIVERS_NODE) -> Partition:
-        output = replace(CHUNKS, site=site)
-        graph = IOGraph({"/split": Step("/split", site=site)}, (output,), (Route(output, (SCATTER,), CHUNK),))
-        return plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): how})[0]
-
-    every = split(DECLARED)
-    assert (every.is_virtual, every.grows, every.condition) == (True, True, None)
-    needs_all = "/split/reads is streamed: other cuts than declared ones of `every` need a complete file"
-    chunk, parts = (DECLARED.model_copy(update={"every": None, cut: 2}) for cut in ("chunk", "parts"))
-    for found in (split(RULE), split(chunk), split(parts), split(DECLARED, Delivery.GATE)):
-        assert (found.real, found.grows) == (needs_all, False)
-    assert "its job runs on the host where the file is written" in str(split(DECLARED, site=HOST).condition)
-
-
 def test_a_program_says_the_parts_of_one_output() -> None:
     other = replace(CHUNKS, port="others")
     routes = tuple(Route(output, (SCATTER,), CHUNK) for output in (CHUNKS, other))
     rules = [RULE, SessionRule(port="others", of="reads")]
     first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, {})
     assert first.is_virtual
-    assert second.real == "a program says the parts of one output only, which is /split/chunks"
+    assert second.real == "a program reports the parts of one output only: /split/chunks"
 
 
 def test_parts_of_parts() -> None:
-    """Of a chain of splits each second one writes its files: a part is no file that others read parts of."""
+    """In a chain of splits each second one writes its files: a part is no file that others read parts of."""
     outputs = [replace(CHUNKS, step=f"/split{number}") for number in range(4)]
     readers = [Input(f"/split{number}", "reads") for number in range(1, 4)]
     routes = [Route(output, (SCATTER,), reader) for output, reader in zip(outputs, [*readers, CHUNK], strict=True)]

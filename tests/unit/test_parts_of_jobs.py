@@ -1,4 +1,4 @@
-"""What a job is told of the parts that it reads, and what it means that it could not get one."""
+"""The description of parts that a job gets, and the meaning of a part that it could not get."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ async def test_who_has_said_it_stays_with_a_token() -> None:
     ("reason", "error"), [("producer", JobFailedError), ("rewritten", UnrecoverableWorkflowException)]
 )
 async def test_a_part_that_cannot_be_had_fails_the_attempt(reason: str, error: type[Exception]) -> None:
-    """Nobody else is to start again for it: it is tried again in place, if retries are left."""
+    """No other job is to start again for it: the job is tried again in place, if retries are left."""
     job = Job("/align/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
     event = ExitEvent.model_validate(
-        {"event": "exit", "job": "j", "time": 0.0, "success": False, "reason": reason, "input": "chunk", "message": "m"}
+        {"event": "exit", "job": "j", "time": 0.0, "ended": 0.0, "success": False, "reason": reason}
+        | {"input": "chunk", "message": "m"}
         | {"started": 0.0, "ended": 1.0}
     )
     with pytest.raises(error, match=r"m(?: \[SFIO-P006\])?$"):

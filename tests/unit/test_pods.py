@@ -1,4 +1,4 @@
-"""Pods of Kubernetes: what a manifest, or the API, says of what their containers share."""
+"""Pods of Kubernetes: the volumes that their containers share, by a manifest or the API."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
 from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
+from lab.wording import uncoded
 from streamflow_io._streamflow import PodLocation
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.commands.sites import sites_table
@@ -27,7 +28,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from tests.unit.test_sites import plan
 from tests.unit.test_sites_of_containers import FILES, HERE, LINK, ON_ONE, required, site
-from tests.wording import uncoded
 
 Document = dict[str, Any]
 CLAIM = {"persistentVolumeClaim": {"claimName": "work"}}
@@ -196,7 +196,7 @@ def test_pods_stream_with_pods_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("network", [True, False])
 def test_pods_that_streamflow_makes(network: bool) -> None:
-    """They have no volume in common; those of one step are one pod."""
+    """The pods have no volume in common; the jobs of one step are one pod."""
     from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
     translator = cwl_docker_translator_classes["kubernetes"](config_dir="/", wrapper=False)
@@ -226,7 +226,7 @@ def test_pods_can_be_left_to_streamflow(tmp_path: Path) -> None:
 
 
 async def place_of(monkeypatch: pytest.MonkeyPatch, said: PodLocation | Exception) -> Place:
-    """Where a location is of which Kubernetes says so."""
+    """Return the place of a location that Kubernetes describes."""
 
     async def ask(*_: object) -> PodLocation:
         if isinstance(said, Exception):

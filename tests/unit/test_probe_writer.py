@@ -46,7 +46,7 @@ def test_bounds_hold(bandwidth: float, blocks: int, seconds: float) -> None:
 
 @given(st.floats(1, 5000), st.floats(0.01, 1), st.floats(0, 5))
 def test_a_storage_that_gets_slow_delays_by_one_block(before: float, after: float, when: float) -> None:
-    """As with a cache that is full: the block that was begun is the last one."""
+    """A full cache does this: the block that was begun is the last one."""
     storage = Storage(lambda now: before if now < when else after)
     start, end, _ = transfer(storage.move, 10**13, 5.0, storage.clock)
     assert end - storage.blocks[-1][2] - start < 5.0

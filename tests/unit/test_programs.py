@@ -1,4 +1,4 @@
-"""Which programs a tool names, and whether they are other ones elsewhere; and which tools may use the network."""
+"""The programs that a tool names, and whether they are other ones elsewhere; and tools that may use the network."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from lab.jobs import job_state
 from streamflow_io.jobs.progress import Progress
 from streamflow_io.records.records import ProgressRecord
 from streamflow_io.runtime.protocol import FedEvent
-from tests.jobs import job_state
 
 
 def fed(size: int, at: float, stalled: bool = False) -> FedEvent:
@@ -17,7 +17,7 @@ def fed(size: int, at: float, stalled: bool = False) -> FedEvent:
 
 
 class Shown:
-    """What was told."""
+    """A listener that keeps the records."""
 
     def __init__(self) -> None:
         self.records: list[ProgressRecord] = []

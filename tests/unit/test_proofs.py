@@ -1,4 +1,4 @@
-"""What was proven to stream, kept from run to run, and what a proof holds for."""
+"""Proofs of streams, kept from run to run, and the data for which they hold."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_refused_stays_so_whatever_another_run_has_found(tmp_path: Path)
 
 
 def test_who_has_failed_is_tried_twice_more(tmp_path: Path) -> None:
-    """By who knows that he has; what is refused by a difference stays so."""
+    """A reader that fails is tried again by a run that knows of the failure; a refusal by a difference stays so."""
     path, failed = tmp_path / "learned.db", replace(PROVEN, way=None, reason="exit code 1 when it reads a stream")
     again = [replace(failed, failures=number).may_be_tried_again for number in range(5)]
     assert again == [False, True, True, False, False]
@@ -97,7 +97,7 @@ def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(t
             (proven((50, 60)), proven((9, 9)), proven((50, 60))),
             (proven((50, 60)), proven((9, 90)), proven((50, 90))),
             (proven((5, 5), (9, 9)), proven((7, 7), (8, 8)), proven((7, 7), (9, 9))),
-            # Nobody knows which of them are which.
+            # The order of them is unknown.
             (proven((5, 5), (9, 9)), proven((7, 7)), proven((7, 7))),
             # How a small file is read says nothing of a large one, and the other way round.
             (proven((5, 5)), proven((9, 9), way="pipe"), proven((9, 9), way="pipe")),

@@ -1,4 +1,4 @@
-"""What driver and `sfio-node` say to each other survives whatever a path is; what is not understood is no silence."""
+"""Messages between driver and `sfio-node` survive whatever a path is; an unknown message is no silence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.runtime.protocol import ChangedEvent, ExitEvent, InputStream, JobSpec, parse_event, readable
-from tests.streaming_fakes import FakeRuntime
+from lab.fakes import FakeRuntime
+from streamflow_io.runtime.protocol import ChangedEvent, CommandSpec, ExitEvent, InputStream, JobSpec
+from streamflow_io.runtime.values import readable
+from streamflow_io.runtime.wire import is_from_outside, parse_event, text_of
 
 PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).map(os.fsdecode)
 
@@ -20,12 +22,13 @@ PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).ma
 def test_a_path_is_the_same_on_both_sides(path: str) -> None:
     spec = JobSpec(
         name="/a/0",
-        stdout=path,
-        inputs=(InputStream(name="i", port="o", path=path, events="/e", target={"fifo": path}),),
+        command=CommandSpec(stdout=path),
+        streams=(InputStream(name="i", port="o", path=path, events="/e", target={"fifo": path}),),
     )
-    said = json.loads(spec.text())
-    assert (said["stdout"], said["inputs"][0]["path"], said["inputs"][0]["target"]) == (path, path, {"fifo": path})
-    assert spec.text().isascii()
+    said = json.loads(text_of(spec))
+    (stream,) = said["streams"]
+    assert (said["command"]["stdout"], stream["path"], stream["target"]) == (path, path, {"fifo": path})
+    assert text_of(spec).isascii()
     event = {"job": "1", "time": 0, "event": "changed", "port": "o", "path": path, "how": "written"}
     for ascii_only in (True, False):
         line = json.dumps(event, ensure_ascii=ascii_only).encode(errors="surrogatepass")
@@ -34,7 +37,7 @@ def test_a_path_is_the_same_on_both_sides(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "is_from_outside"),
+    ("fields", "expected"),
     [
         ({"code": 1}, False),
         ({"code": 9}, False),
@@ -50,11 +53,11 @@ def test_a_path_is_the_same_on_both_sides(path: str) -> None:
         ({"reason": "unstreamable", "code": 75}, False),
     ],
 )
-def test_who_has_ended_a_job(fields: dict[str, object], is_from_outside: bool) -> None:
+def test_the_cause_of_an_end(fields: dict[str, object], expected: bool) -> None:
     exit_event = ExitEvent.model_validate(
-        {"event": "exit", "job": "1", "time": 0, "success": False, "reason": "exited", **fields}
+        {"event": "exit", "job": "1", "time": 0, "ended": 0, "success": False, "reason": "exited", **fields}
     )
-    assert exit_event.is_from_outside is is_from_outside
+    assert is_from_outside(exit_event) is expected
 
 
 def test_a_path_for_people() -> None:
@@ -81,6 +84,6 @@ async def test_a_job_of_which_something_is_not_understood_fails() -> None:
     runtime.tell(job, "changed", port="out", path=1, how="written")
     ended = await job.exit
     assert not ended.success
-    assert "says what is not understood" in str(ended.message)
+    assert "has sent an unknown message" in str(ended.message)
     assert [event.event async for event in job.events()] == ["started", "exit"]
     assert not other.exit.done()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Run
-from tests.e2e.container_support import BUSYBOX, DEBIAN, USER
+from lab.container_sites import BUSYBOX, DEBIAN, USER
+from lab.runs import Run
 from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type, without_unused
 from tests.random_workflows.containers import contain
 from tests.random_workflows.document import document, job
@@ -89,7 +89,7 @@ def test_every_source_is_there(number: int, tmp_path: Path) -> None:
 
 
 def test_what_shows_something_becomes_small() -> None:
-    """Of a large workflow that has what matters somewhere, little but that is left."""
+    """The reduction of a large workflow leaves little but the part that matters."""
 
     def shows(blueprint: Blueprint) -> bool:
         return any(output.writer == "patched" for step in blueprint.steps for output in step.outputs)

@@ -1,4 +1,4 @@
-"""From jobs of a run to the rates that they are told: the adapter of what is required."""
+"""From jobs of a run to the rates that they are told: the adapter of required bandwidth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from streamflow.core.workflow import Status, Token
 from streamflow.workflow.token import FileToken
 
+from lab.telemetry import BEGIN, usage
 from streamflow_io.bandwidth import rates
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.records import RateRecord
 from streamflow_io.storage.admission.demand import Capacity
-from tests.telemetry import BEGIN, usage
 from tests.unit.test_requests import Driver
 
 MB = 1_000_000
@@ -52,7 +52,7 @@ Making = Callable[..., Driver]
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Making:
-    """Drivers whose I/O tasks are `/save`; nobody looks again by the clock."""
+    """Drivers whose I/O tasks are `/save`; no one looks again by the clock."""
     monkeypatch.setattr(rates, "_LOOK_SECONDS", NEVER)
     return lambda limits=True, **fields: Driver(monkeypatch, hints(**fields), limits)
 

@@ -1,4 +1,4 @@
-"""One session against a reader that does what the test says: nobody waits for it for ever."""
+"""One session against a reader that the test controls: no job waits for it for ever."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Reader:
 
 
 class Storage:
-    """Has room for so many chunks at once."""
+    """A storage with room for this many chunks at once."""
 
     def __init__(self, room: int = 1) -> None:
         self.ended = 0
@@ -170,7 +170,7 @@ async def test_a_storage_that_has_no_room(caplog: pytest.LogCaptureFixture, monk
     assert chunk.waited is not None
     # Others may have been late to ask.
     assert 0.01 < chunk.waited < 5
-    # Three that nobody needs any more, and one that was read.
+    # Three that no job needs any more, and one that was read.
     assert storage.ended == 4
     assert not caplog.records
     await found.close()
@@ -200,11 +200,13 @@ async def test_a_reader_that_is_lost(how: str, caplog: pytest.LogCaptureFixture)
     if how == "gone":
         reader.say(NodeRuntimeError("sfio-node serve has ended"))
     elif how == "exit":
-        reader.say(ExitEvent(event="exit", job="s", time=0, success=False, reason="error", message="/f was changed"))
+        reader.say(
+            ExitEvent(event="exit", job="s", time=0, ended=0, success=False, reason="error", message="/f was changed")
+        )
     await asyncio.wait_for(found.arrived(part), 5)
     (warning,) = caplog.records
     reason = {"gone": "serve has ended", "exit": "/f was changed", "full": "no space"}[how]
-    assert warning.getMessage().startswith("/f is not read ahead any more, its readers do it themselves: ")
+    assert warning.getMessage().startswith("/f is not read ahead any more, its readers read the file themselves: ")
     assert reason in warning.getMessage()
     await found.close()
     assert ends(records) == ["lost"]

@@ -33,7 +33,7 @@ from streamflow_io.storage.admission.observations import Observation
 
 MB = 1_000_000
 GB = 1000 * MB
-#: MB/s of a storage with so many readers.
+#: MB/s of a storage, by the number of readers.
 Curve = Callable[[int], float]
 
 BANDWIDTH = 400.0
@@ -53,7 +53,7 @@ class Session:
     """A file that is read from a simulated storage, under the real director and admission.
 
     :ivar tasks: I/O tasks of a step: when each arrives, and how long it takes
-    :ivar lost_at: the reader is gone when so many chunks have been granted; another session begins
+    :ivar lost_at: the reader is gone when this many chunks have been granted; another session begins
     :ivar reading: by chunk, its bytes that are left and how many it has
     """
 

@@ -1,4 +1,4 @@
-"""What others say when they refuse something, made one message."""
+"""Refusals of other programs, made one message."""
 
 from __future__ import annotations
 

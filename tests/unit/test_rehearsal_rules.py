@@ -1,4 +1,4 @@
-"""What may be rehearsed, when, and what follows from how it went."""
+"""Jobs that may be rehearsed, the time for it, and the consequences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RANDOM = replace(DATED_AGAIN, lines={"out.txt": [("0:1", "at 1790000001", "at 17
 
 
 def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Finding:
-    """What is found at last; each manner has to be the one that was asked for."""
+    """The last finding; each manner has to be the one that was asked for."""
     for number, (manner, _) in enumerate(so_far):
         assert next_manner(so_far[:number], size, cpu) == manner
     finding = next_manner(so_far, size, cpu)
@@ -78,18 +78,18 @@ def test_who_waits_for_the_file_gets_a_pipe() -> None:
 
 @pytest.mark.parametrize("piped", [FAILED, DIFFERENT, ran(asked=True), ran(read=(0,)), OPENED_TWICE])
 def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
-    assert found(("net", HELD), ("pipe", piped)) == Finding(None, "it seeks in it")
+    assert found(("net", HELD), ("pipe", piped)) == Finding(None, "the tool seeks in the file")
 
 
 @pytest.mark.parametrize(
     ("piped", "finding"),
     [
         (ran(cpu=5.0), Finding("pipe")),
-        (FAILED, Finding(None, "it takes 9.0 s of CPU time with a stream, and 4.0 s with the file")),
+        (FAILED, Finding(None, "the tool takes 9.0 s of CPU time with a stream, and 4.0 s with the file")),
     ],
 )
 def test_who_needs_much_more_of_a_processor_under_the_net_gets_a_pipe(piped: Ran, finding: Finding) -> None:
-    """As one that reads at a million positions when it has got the file."""
+    """A reader at a million positions of the file is such a job."""
     assert found(("net", ran(cpu=9.0)), ("pipe", piped)) == finding
     assert found(("net", ran(cpu=6.5))) == Finding("net")
     assert found(("net", ran(cpu=0.9)), cpu=0.0) == Finding("net"), "too little to tell"
@@ -100,7 +100,11 @@ GIVEN = ran(succeeded=False, ended=GIVEN_UP, held_at=0, call="lseek", read=(0,))
 
 @pytest.mark.parametrize(
     ("piped", "finding"),
-    [(ran(), Finding("pipe")), (FAILED, Finding(None, "it seeks in it")), (GIVEN, Finding(None, "it seeks in it"))],
+    [
+        (ran(), Finding("pipe")),
+        (FAILED, Finding(None, "the tool seeks in the file")),
+        (GIVEN, Finding(None, "the tool seeks in the file")),
+    ],
 )
 def test_who_waits_for_the_file_too_early_is_not_waited_for(piped: Ran, finding: Finding) -> None:
     assert is_worthless(0, False, 100)
@@ -125,11 +129,11 @@ def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
 @pytest.mark.parametrize(
     ("streamed", "again", "reason"),
     [
-        (DIFFERENT, ran(), "its outputs differ when it reads a stream: out.txt"),
-        (DIFFERENT, ran(difference="log"), "its outputs differ from run to run: log"),
-        (FAILED, ran(), "exit code 1 when it reads a stream"),
-        (FAILED, ran(difference="log"), "its outputs differ from run to run: log"),
-        (DIFFERENT, FAILED, "it does not run twice: exit code 1"),
+        (DIFFERENT, ran(), "the outputs differ with a stream: out.txt"),
+        (DIFFERENT, ran(difference="log"), "the outputs differ from run to run: log"),
+        (FAILED, ran(), "exit code 1 with a stream"),
+        (FAILED, ran(difference="log"), "the outputs differ from run to run: log"),
+        (DIFFERENT, FAILED, "the tool fails when it runs again: exit code 1"),
     ],
 )
 def test_who_makes_something_else_is_run_with_the_file_again(streamed: Ran, again: Ran, reason: str) -> None:
@@ -159,10 +163,10 @@ def test_who_writes_its_paths_is_compared_with_a_run_that_has_them(runs: list[tu
 @pytest.mark.parametrize(
     ("twins", "reason"),
     [
-        ([("twin", FAILED)], "it does not run twice: exit code 1"),
-        ([("twin", DIFFERENT), ("again", ran())], "its outputs differ when it reads a stream: out.txt"),
-        ([("twin", DIFFERENT), ("again", DIFFERENT)], "its outputs differ from run to run: out.txt"),
-        ([("twin", DIFFERENT), ("again", FAILED)], "it does not run twice: exit code 1"),
+        ([("twin", FAILED)], "the tool fails when it runs again: exit code 1"),
+        ([("twin", DIFFERENT), ("again", ran())], "the outputs differ with a stream: out.txt"),
+        ([("twin", DIFFERENT), ("again", DIFFERENT)], "the outputs differ from run to run: out.txt"),
+        ([("twin", DIFFERENT), ("again", FAILED)], "the tool fails when it runs again: exit code 1"),
     ],
 )
 def test_who_makes_something_else_of_the_same_paths_is_refused(twins: list[tuple[Manner, Ran]], reason: str) -> None:
@@ -179,10 +183,10 @@ def test_who_writes_the_date_is_proven() -> None:
 @pytest.mark.parametrize(
     ("streamed", "again", "reason"),
     [
-        (DATED_AND_SIZED, DATED_AGAIN, "its outputs differ when it reads a stream: out.txt"),
-        (None, DATED_AGAIN, "its outputs differ when it reads a stream: out.txt"),
-        (DATED, None, "its outputs differ from run to run: out.txt"),
-        (DATED, RANDOM, "its outputs differ from run to run: out.txt"),
+        (DATED_AND_SIZED, DATED_AGAIN, "the outputs differ with a stream: out.txt"),
+        (None, DATED_AGAIN, "the outputs differ with a stream: out.txt"),
+        (DATED, None, "the outputs differ from run to run: out.txt"),
+        (DATED, RANDOM, "the outputs differ from run to run: out.txt"),
     ],
 )
 def test_who_writes_something_else_besides_is_refused(
@@ -198,7 +202,7 @@ def test_who_writes_the_date_stays_proven_with_a_short_stream() -> None:
     again = ran(difference="out.txt", unlike=DATED_AGAIN)
     assert next_with_short([*runs, ("file", again)], "net") is None
     other = ran(difference="out.txt", unlike=DATED_AND_SIZED)
-    reason = "its outputs differ when it reads a short stream: out.txt"
+    reason = "the outputs differ with a short stream: out.txt"
     assert next_with_short([runs[0], ("net", other), ("file", again)], "net") == Finding(None, reason)
     assert next_with_short([runs[0], ("net", ran(difference="out.txt"))], "net") == Finding(None, reason)
 
@@ -239,9 +243,9 @@ def test_of_a_file_that_is_cut_nothing_follows() -> None:
 @pytest.mark.parametrize(
     ("way", "streamed", "reason"),
     [
-        ("net", DIFFERENT, "its outputs differ when it reads a short stream: out.txt"),
-        ("net", FAILED, "exit code 1 when it reads a short stream"),
-        ("pipe", OPENED_TWICE, "opened again when it reads a short stream"),
+        ("net", DIFFERENT, "the outputs differ with a short stream: out.txt"),
+        ("net", FAILED, "exit code 1 with a short stream"),
+        ("pipe", OPENED_TWICE, "opened again with a short stream"),
     ],
 )
 def test_who_does_something_else_with_a_short_stream_is_refused(way: Way, streamed: Ran, reason: str) -> None:
@@ -266,12 +270,12 @@ def test_who_has_not_read_it_has_shown_nothing() -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("newfstatat", "it asks for its size, or more, by its path"),
-        ("statx", "it asks for its size, or more, by its path"),
-        ("pread64", "it reads at positions"),
-        ("mmap", "it maps it into memory"),
-        ("openat", "it opens it again"),
-        ("poll", "it waits for the whole file (poll)"),
+        ("newfstatat", "the tool asks for the size, or more, by the path"),
+        ("statx", "the tool asks for the size, or more, by the path"),
+        ("pread64", "the tool reads at positions"),
+        ("mmap", "the tool maps the file into memory"),
+        ("openat", "the tool opens the file again"),
+        ("poll", "the tool waits for the whole file (poll)"),
     ],
 )
 def test_the_reason_says_what_the_program_does(call: str, reason: str) -> None:

@@ -125,7 +125,7 @@ class Stage:
         taken: float = 0,
         **fields: Any,
     ) -> None:
-        """A job of a step succeeds; on the driver's node if no other one is given. So many cores are taken then."""
+        """A job of a step succeeds; on the driver's node if no other one is given. This many cores are taken then."""
         job = self.begins(step, size, option, runtime, **fields)
         await self.succeeds(job, seconds, taken)
 
@@ -145,7 +145,7 @@ class Stage:
         return job
 
     async def succeeds(self, job: Job, seconds: float = 1.0, taken: float = 0) -> None:
-        """It has ended well."""
+        """The job has ended well."""
         exit_event = ExitEvent(job="0", time=0, event="exit", success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
         self.rehearsals.attempt_ended(job)
@@ -156,7 +156,7 @@ class Stage:
         await settled()
 
     async def account(self, cores: float, memory: float = 0) -> None:
-        """So much is taken now."""
+        """The amount that is taken now."""
         self.used["host"] = Hardware(cores, memory)
         self.rehearsals.look()
         await settled()
@@ -367,7 +367,7 @@ async def test_the_shortest_comes_first(stage: Stage) -> None:
 
 
 async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
-    """All of it goes through one shell: who does not read the answer leaves it to the next one."""
+    """All of it goes through one shell: a caller that does not read the answer leaves it to the next one."""
     answer, answered = asyncio.get_running_loop().create_future(), list[str]()
 
     async def described() -> dict[str, Any]:
@@ -461,7 +461,7 @@ async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
 
 
 async def test_inputs_take_turns(stage: Stage) -> None:
-    """Of a scatter with a value of its own for each job there may be thousands."""
+    """A scatter with a value of its own for each job may have thousands."""
     for number in range(100):
         await stage.performs("a", option=number)
     await stage.performs("b")

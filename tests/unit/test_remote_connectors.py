@@ -17,6 +17,7 @@ from streamflow.deployment.connector.container import DockerConnector, Singulari
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
+from lab.connectors import CERTIFICATE, Host, exited, say, serving, stand_in
 from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
@@ -25,7 +26,6 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import JobSpec
-from tests.connector_support import CERTIFICATE, Host, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -59,19 +59,15 @@ def slurm(inner: Host) -> tuple[Connector, ExecutionLocation]:
 
 
 ENGINES = {
-    docker: ("docker exec --interactive box sh", "docker exec  box sh -c ", "docker exec -i box sh -c "),
-    singularity: (
-        "singularity exec instance://box sh",
-        "singularity exec   instance://box sh -c ",
-        "singularity exec   instance://box sh -c ",
-    ),
-    slurm: ("sh", "sh -c 'echo sfio:process", "sh -c 'umask 077"),
+    docker: ("docker exec --interactive box sh", "docker exec -i box sh -c "),
+    singularity: ("singularity exec instance://box sh", "singularity exec   instance://box sh -c "),
+    slurm: ("sh", "sh -s ", "sh -c 'umask 077"),
 }
 
 
 @pytest.mark.parametrize("make", ENGINES, ids=lambda make: make.__name__)
 async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, ExecutionLocation]], tmp_path: Path) -> None:
-    """It is delivered, started, told of a job, and leaves nothing."""
+    """The node runtime is delivered, started, told of a job, and leaves nothing."""
     inner = Host()
     connector, location = make(inner)
     access = Access(connector, location)
@@ -118,7 +114,7 @@ async def test_the_command_of_a_job(
 
 
 class Batch(Host, BatchConnector):
-    """A queue that nobody knows."""
+    """A queue manager that the plugin does not know."""
 
 
 class Deployed:
@@ -287,7 +283,7 @@ async def test_the_end_does_not_wait_for_a_start_that_loses_a_cancellation(
 async def test_the_end_does_not_wait_for_a_start_that_waits(
     deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a session, which jobs have taken."""
+    """Jobs may have taken all sessions, for example."""
     monkeypatch.setattr(node_runtimes, "_START_SECONDS", 0.1)
     location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
 

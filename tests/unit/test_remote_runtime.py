@@ -1,4 +1,4 @@
-"""The driver's side of a node runtime elsewhere: what is run there, and what is made of what is told."""
+"""The driver's side of a node runtime elsewhere: its commands there, and the meaning of the answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,19 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
-from streamflow.core.deployment import ExecutionLocation
 
-from streamflow_io.runtime import remote
-from streamflow_io.runtime.access import Access, PrintedLines
+from lab.connectors import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
+from lab.node import wait_for
+from streamflow_io.runtime import conversing
+from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
 from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from tests.connector_support import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
-from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(30)
 FOREIGN = b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100)  # for riscv64
@@ -161,23 +160,23 @@ async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Pat
             await deliver(access, str(workdir), stand_in())
         assert not ran.exists()
 
-    # Who is first in a directory for all.
+    # The first user in a directory for all.
     plant(theirs, ran)
     give(theirs)
     await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program there")
-    # A link of his, also to a directory of ours.
+    # A link of that user, also to a directory of ours.
     elsewhere = tmp_path / "elsewhere"
     theirs.rename(elsewhere)
     theirs.symlink_to(elsewhere)
     await is_refused(f"{elsewhere} belongs to user")
     theirs.unlink()
-    # Who owns a directory above.
+    # The owner of a directory above.
     (workdir / "above" / "work").mkdir(parents=True)
     os.chown(workdir / "above", STRANGER, -1)
     workdir = workdir / "above" / "work"
     plant(workdir / ".streamflow-io", ran)
     await is_refused(f"{workdir.parent} belongs to user")
-    # His file in our directory, from when it was open.
+    # A file of that user in our directory, from when it was open.
     workdir = tmp_path / "ours"
     plant(workdir / ".streamflow-io", ran)
     give(workdir / ".streamflow-io" / stand_in().name)
@@ -236,9 +235,6 @@ async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:
             "--",
         ]
         assert json.loads(Path(job.directory, "job.json").read_text())["name"] == "/align/0.1"
-        assert stat.S_IMODE(Path(job.directory).stat().st_mode) == 0o700
-        assert stat.S_IMODE(Path(job.directory, "job.json").stat().st_mode) == 0o600
-        assert os.listdir(job.directory) == ["job.json"]
         assert not await job.has_started()
         started = event(job.identifier, "started", pid=7, command_pid=8)
         say(runtime, '{"event":"alive"}', event("another", "complete", port="x"), started, exited(job.identifier))
@@ -251,8 +247,7 @@ async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:
         assert job.exit.result().success
 
 
-async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RemoteRuntime, "limit_seconds", 0.01)
+async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path) -> None:
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
         job.limit(7)
@@ -263,7 +258,6 @@ async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path, mon
         await asyncio.to_thread(
             wait_for, lambda: file.exists() and json.loads(file.read_text()) == expected, "the limits"
         )
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
         say(runtime, exited(job.identifier))
         await job.exit
         job.limit(9)
@@ -288,7 +282,7 @@ async def test_cancel(access: Access, workdir: Path) -> None:
         cancelling = asyncio.create_task(job.cancel())
         await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
         assert not cancelling.done()
-        say(runtime, event(job.identifier, "exit", success=False, reason="cancelled"))
+        say(runtime, event(job.identifier, "exit", ended=0.0, success=False, reason="cancelled"))
         await cancelling
 
 
@@ -297,15 +291,13 @@ async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Acce
         job = await runtime.create_job("j")
         await job.wrap(JobSpec(name="j"))
         await job.cancel()
-        assert Path(job.directory, "cancel").exists()
+        await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
         assert not job.exit.done()
 
 
-async def test_a_job_that_waits_for_a_session_is_lost_with_its_runtime(
-    host: Host, access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_that_waits_for_an_answer_is_lost_with_its_runtime(access: Access, workdir: Path) -> None:
     async with serving(access, workdir) as runtime:
-        monkeypatch.setattr(host, "get_stream_writer", _never)
+        Path(runtime.directory, "mute").touch()
         job = await runtime.create_job("j")
         wrapping = asyncio.create_task(job.wrap(JobSpec(name="j")))
         await asyncio.sleep(0.05)
@@ -313,11 +305,6 @@ async def test_a_job_that_waits_for_a_session_is_lost_with_its_runtime(
         Path(runtime.directory, "die").touch()
         with pytest.raises(NodeRuntimeError, match="has ended"):
             await asyncio.wait_for(wrapping, 10)
-
-
-async def _never(command: list[str], location: ExecutionLocation) -> AsyncExitStack:
-    """As where jobs have taken all sessions."""
-    return await asyncio.get_running_loop().create_future()
 
 
 async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
@@ -329,23 +316,19 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
         async with serving(access, workdir, manner=manner) as runtime:
             directory = Path(runtime.directory)
             assert directory.parent == parent.resolve()
-            assert (directory / "words").read_text() == f"serve --directory {directory} --remote{option}\n"
+            assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60{option}\n"
             job = await runtime.create_job("j")
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
 
 
 async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
-    """As other users: they may pass, but not list."""
+    """The processes run as other users: they may pass, but not list."""
     async with serving(access, workdir, place=Place("host")) as runtime:
         directory = Path(runtime.directory)
         assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
-        assert (directory / "words").read_text() == f"serve --directory {directory} --remote --readable\n"
+        assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60 --readable\n"
         assert len(directory.name.split("-")[-1]) == 32
-        job = await runtime.create_job("j")
-        await job.wrap(JobSpec(name="j"))
-        modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (directory.parent, job.directory)]
-        assert modes == [0o711, 0o711]
-        assert stat.S_IMODE(os.stat(job.directory / "job.json").st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(directory.parent).st_mode) == 0o711
 
 
 @pytest.mark.parametrize("tls", [True, False])
@@ -368,13 +351,13 @@ async def test_what_is_needed_for_a_link(host: Host, access: Access, workdir: Pa
         secret = CERTIFICATE.key.splitlines()[1].decode()
         assert not any(secret in command for command in host.commands)
         option = " --tls" if tls else ""
-        assert Path(other.directory, "words").read_text().endswith(f" --remote --listen{option}\n")
+        assert Path(other.directory, "words").read_text().endswith(f" --patience 60 --listen{option}\n")
         assert await other.obstacle(one) is None
         reached = Path(f"{other.binary}.reached").read_text()
         assert reached == f"reach 10.0.0.1:7 --certificate {other.certificate_path}\n"
         link = (await one.create_job("j")).link_to(other)
         assert link is not None
-        assert link.tls is (True if tls else None)
+        assert link.tls is tls
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
@@ -390,9 +373,15 @@ def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
 async def test_what_a_login_shell_says_is_ignored(
     access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, start = access.run, access.start
+    run, converse = access.run, access.converse
+
+    async def welcome() -> Conversation:
+        conversation = await converse()
+        await conversation.send("echo '{Welcome}'")
+        return conversation
+
     monkeypatch.setattr(access, "run", lambda script, *rest: run(f"echo Welcome; {script}", *rest))
-    monkeypatch.setattr(access, "start", lambda script: start(f"echo '{{Welcome}}'; {script}"))
+    monkeypatch.setattr(access, "converse", welcome)
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
         say(runtime, "a warning of its own", exited(job.identifier))
@@ -417,15 +406,15 @@ async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
         for attempt in (job.has_started(), runtime.create_job("next")):
             with pytest.raises(NodeRuntimeError, match="has ended"):
                 await attempt
-        # Nobody else removes what is left of it.
+        # Nothing else removes what is left of it.
         assert Path(runtime.directory).exists()
 
 
 async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(conversing, "SILENCE_SECONDS", 0.1)
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
-        with pytest.raises(NodeRuntimeError, match="has not been heard of"):
+        with pytest.raises(NodeRuntimeError, match="has sent nothing for"):
             await asyncio.wait_for(asyncio.shield(job.exit), 10)
         runtime.stop_seconds = 0.1
 
@@ -488,7 +477,8 @@ class _Chunks(StreamWrapper):  # type: ignore[misc]
 @given(st.lists(st.binary(min_size=1, max_size=5).map(lambda chunk: chunk.replace(b"x", b"\n"))))
 def test_lines_do_not_depend_on_how_they_come(chunks: list[bytes]) -> None:
     async def read() -> list[bytes]:
-        output, lines = PrintedLines(AsyncExitStack(), _Chunks(iter(chunks))), []
+        stream = _Chunks(iter(chunks))
+        output, lines = ShellConversation(None, stream, stream), []
         while (line := await output.line()) is not None:
             lines.append(line)
         return lines

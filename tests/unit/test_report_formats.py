@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.telemetry import BEGIN, job, learning_run, usage
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
@@ -19,7 +20,6 @@ from streamflow_io.report.analysis.comparison import compare
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.table_export import COLUMNS, as_csv
 from streamflow_io.report.trace_events import as_trace
-from tests.telemetry import BEGIN, job, learning_run, usage
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",)}
 

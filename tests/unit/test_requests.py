@@ -1,4 +1,4 @@
-"""Whose files a job reads, and since when they are there: the adapter between jobs and required ends."""
+"""The writers of the files that a job reads, and since when they are there: between jobs and required ends."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
+from lab.jobs import allocation
+from lab.telemetry import BEGIN, usage
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.bandwidth import requests
@@ -31,8 +33,6 @@ from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.protocol import Usage as NodeUsage
 from streamflow_io.runtime.usage import JobUsage
 from streamflow_io.storage.admission.demand import Capacity, Grant, Placement
-from tests.jobs import allocation
-from tests.telemetry import BEGIN, usage
 
 SIZE = 40_000_000
 DISK = StorageConfig(name="disk", path="/", write=100)
@@ -167,12 +167,12 @@ async def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Drive
     found = (await driver.close())["/save/0"]
     assert (found.ready, found.started, found.ended) == (BEGIN + 5, BEGIN + 10, BEGIN + 11)
     assert (found.storage, found.direction, found.bytes, found.estimate) == ("disk", "write", SIZE, False)
-    # Nobody computes any more.
+    # No job computes any more.
     assert (found.required, found.rule) == (BEGIN + 5, "exposed")
 
 
 async def test_what_has_not_ended_yet_is_there_now(driver: Driver) -> None:
-    """Its outputs are with others just before it is told that it has ended."""
+    """The outputs are with others just before the job is told to have ended."""
     driver.submit(0, "/compute/0")
     driver.submit(3, "/save/0", "/out/compute/0/file")
     driver.end(3.1, "/compute/0")
@@ -267,7 +267,7 @@ async def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("hop", ["/loop-loop-combinator", "/loop/n-back-propagation-transformer"])
 async def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: str) -> None:
-    """Who reads a file of its own iteration has them; who reads one of the iteration before may wait for them."""
+    """A reader of a file of its own iteration has them; a reader of the iteration before may wait for them."""
     value = Route(Output("/loop/compute", "n", OutputKind.OTHER), (Hop(hop, "n", HopKind.LOOP),), Input("/", "n"))
     driver = Driver(monkeypatch, routes=(value,), steps={"/loop-loop-combinator": loop_combinator("0")})
     for iteration in range(2):

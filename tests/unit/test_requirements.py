@@ -1,4 +1,4 @@
-"""What is said of the requests of a run: numbers, a table, a trace; and why there are none."""
+"""The output about the requests of a run: numbers, a table, a trace; and why there are none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from msgspec import convert
 from msgspec.structs import replace
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
 from streamflow_io.commands.bandwidth import answer
@@ -24,7 +25,6 @@ from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import step_row
 from streamflow_io.report.timeline_data import timeline_data
-from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[s
 
 
 def limited_run(*rates: RateRecord, held: bool = False) -> list[Record]:
-    """That of one channel, in which a job has these rates, or is held to its storageBW of 16 MB/s."""
+    """A run with one channel, whose job has these rates, or is held to its storageBW of 16 MB/s."""
     records = list(saving_run(channels=1))
     for number, one in enumerate(records):
         if held and isinstance(one, EndedRecord) and one.usage is not None:

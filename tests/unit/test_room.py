@@ -1,4 +1,4 @@
-"""What jobs ask for, and what there is."""
+"""Requests of jobs, and the room for them."""
 
 from __future__ import annotations
 

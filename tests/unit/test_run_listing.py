@@ -1,4 +1,4 @@
-"""Which runs there are, and whether they go on."""
+"""The runs that there are, and whether they go on."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from lab.telemetry import BEGIN, write
 from streamflow_io.cli import main
 from streamflow_io.commands.runs import answer
 from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.records.runs import lock
-from tests.telemetry import BEGIN, write
 
 UUID = "963e7fd2-c674-4f2a-94b8-15c007a6deeb"
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Three runs, of which one goes on; what is none; and what another version has written."""
+    """Three runs, one of them unfinished; a directory that is no run; and records of another version."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     directory = tmp_path / "streamflow-io" / "runs"
     of: dict[str, list[Record]] = {

@@ -1,4 +1,4 @@
-"""What a program says of parts: once and for all, and in the order of the list that they are elements of."""
+"""Messages of a program about parts: once and for all, and in the order of their list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs.delivered import Fail, Item, Value
 from streamflow_io.jobs.delivery import Answer, Begun, Collect, JobDelivery, Put, PutOrder, Succeeded
 from streamflow_io.parts.said_parts import SaidParts, in_order
-from streamflow_io.runtime.protocol import FilePart, PartEvent, PartInput, parse_event
+from streamflow_io.runtime.protocol import FilePart, PartEvent, PartInput
+from streamflow_io.runtime.wire import parse_event, part_of
 
 NAMES = st.text(st.sampled_from("ab1.-_"), min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 GLOBS = st.lists(st.sampled_from(["*", "a*", "*1", "[ab]*", "?", "a", "*.a"]), min_size=1, max_size=3)
@@ -50,7 +51,7 @@ def test_an_event_as_it_is_printed() -> None:
     )
     assert isinstance(event, PartEvent)
     assert event.pieces == ((0, 5120), (69206016, 4189184), "VEVYVAo=")
-    part = event.part
+    part = part_of(event)
     told = PartInput(name="chunk", port="chunks", part=part, target={"file": "/in/chunk-0001.fq"})
     assert FilePart.model_validate(told.model_dump(mode="json")["part"]) == part
     assert event.identity.mtime == 1790000000123456789
@@ -176,8 +177,8 @@ def test_another_attempt_says_something_else() -> None:
         job.begin()
         job.handle(said("a", [(0, length)]))
     assert job.said[1:] == [
-        "the part a is another one than before: 2 bytes, [0, 2], and was 1 bytes, [0, 1]; others have it already, "
-        "by the rule {port: chunks, of: reads} of `sfio:ReadSession`"
+        "the part a is another one than before: 2 bytes, [0, 2], and was 1 bytes, [0, 1]; other jobs have the part "
+        "already, by the rule {port: chunks, of: reads} of `sfio:ReadSession`"
     ]
 
 
@@ -187,4 +188,6 @@ def test_another_attempt_says_less() -> None:
     job.handle(said("a"))
     job.begin()
     job.handle(Succeeded({"chunks": Value((Item("a", file_value("/out/a")),), is_list=True)}))
-    assert job.said[1].startswith("the part a was said by an attempt before, and is not now; others have it already")
+    assert job.said[1].startswith(
+        "the part a was reported by an earlier attempt, and is missing now; other jobs have the part already"
+    )

@@ -91,7 +91,7 @@ def test_a_part_that_there_is_not(
 ) -> None:
     (error,) = wrong(tmp_path, job, **fields)
     assert (f"{Path(error.file).name}:{error.line}", error.field) == (place, field)
-    assert error.message.startswith("`range` of /sum says no part of of: ")
+    assert error.message.startswith("`range` of /sum names no part of of: ")
     assert message in error.message
     assert error.allowed == ("a whole number from 1 to the parts" if "rule" in fields else ALL)
 
@@ -103,7 +103,7 @@ def test_a_part_that_there_is_not(
         (OF + "ranges: [1of3]\n", {"given": "[5of3]"}),
         (OF + "ranges: [1of3]\n", {"default": "5of3"}),
         (OF + "ranges: []\n", {}),
-        # Nobody knows them before the run.
+        # The values are not known before the run.
         (None, {}),
         (OF + "ranges: [5of3]\n", {"range": "{source: ranges, valueFrom: 1of3}"}),
         (OF + "ranges: [5of3]\n", {"range": "{source: [ranges, ranges], linkMerge: merge_flattened}"}),

@@ -1,4 +1,4 @@
-"""What a read session reads, in which order, and how much of it."""
+"""The reads of a read session: their order and their amount."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def run(world: World, choices: list[int], until: int | None = None) -> None:
-    """Lets everything happen that can, in an order that is drawn; nobody says that nothing happens."""
+    """Lets everything happen that can, in an order that is drawn; idleness is never announced."""
     if not world.parts:
         world.handle("all announced")
     for number in range(1000):
@@ -252,7 +252,7 @@ def test_a_session_that_is_granted_nothing_holds_nobody_back(world: World, choic
         world.handle("stalled")
     assert len(world.consumed) == len(world.parts)
     assert world.ended in (None, "done", "window")
-    # What nobody needs is not read any more; what several parts have stays.
+    # A chunk that no part needs is not read any more; a chunk of several parts stays.
     if max(Counter(byte for part in world.parts for byte in bytes_of(part)).values(), default=1) == 1:
         assert not world.submitted
 
@@ -270,7 +270,7 @@ def test_a_window_from_which_the_kernel_takes(world: World, choices: list[int], 
 
 
 class AtOnce(Director):
-    """What it submits is granted."""
+    """A session whose submissions are granted."""
 
     def handle(self, event: Event) -> list[Instruction]:
         told = super().handle(event)

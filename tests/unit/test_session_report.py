@@ -1,4 +1,4 @@
-"""What the report says of read sessions."""
+"""The report about read sessions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec import convert, to_builtins
 
+from lab.telemetry import BEGIN, job
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
     ArrivedRecord,
@@ -23,7 +24,6 @@ from streamflow_io.report.analysis.model import POINTS
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
-from tests.telemetry import BEGIN, job
 
 MB = 1_000_000
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")

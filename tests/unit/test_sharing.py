@@ -1,4 +1,4 @@
-"""Who may use a storage that several runs share: the table, due dates, and any interleaving of what runs do."""
+"""The right to use a storage that several runs share: the table, due dates, and any interleaving of runs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_burst_lasts_until_nothing_is_used_or_wanted() -> None:
 def test_a_lease_that_is_kept_through_a_pause_does_not_make_the_next_burst_due_early() -> None:
     participant = Participant("a")
     participant.request(request({}, writes(2), writes(2), 1, began=100))
-    participant.request(request(writes(2), {}, {}, 1, 1, began=0))  # of which nobody uses anything
+    participant.request(request(writes(2), {}, {}, 1, 1, began=0))  # none of it in use
     participant.request(request(writes(2), writes(2), writes(2), 1, 1, began=100.5))
     assert participant.due == 103.5
 
@@ -295,7 +295,7 @@ class Run:
             self.settle(now)
 
     def look(self, runs: list[Run], now: float) -> None:
-        """Its thread: takes the last request, and looks."""
+        """The thread of a run: takes the last request, and looks."""
         while self.requests:
             self.participant.request(self.requests.popleft())
         others = [run for run in runs if run is not self and run.lives]
@@ -313,7 +313,7 @@ def summed(jobs: Iterable[dict[Way, int]]) -> dict[Way, int]:
 
 
 def seen(run: Run) -> Tenant:
-    """What others see of a run."""
+    """Return the view that others have of a run."""
     tenant = run.participant.tenant
     held, wanted = (
         {way: min(much, BANDWIDTH[way]) for way, much in amounts.items()} for amounts in (tenant.held, tenant.wanted)
@@ -367,7 +367,7 @@ def test_any_interleaving_stays_within_the_bandwidth_and_serves_everybody(seed: 
 
 
 def serve(runs: list[Run], now: float) -> None:
-    """All go on, and look again and again: then everybody has had his turn."""
+    """All go on, and look again and again: then every run has had its turn."""
     for run in runs:
         run.is_stopped = False
     living = [run for run in runs if run.lives]
@@ -389,7 +389,7 @@ def serve(runs: list[Run], now: float) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.integers(0, 5)), min_size=1, max_size=8))
 def test_of_those_that_wait_one_is_next(wants: list[tuple[int, int, int]]) -> None:
-    """If nobody holds anything, the first in order gets what it wants, and whoever is given something is within."""
+    """If no run holds anything, the first in order gets what it wants, and each grant is within."""
     tenants = [Tenant(f"{n}", {}, writes(much), float(when), ticket) for n, (when, much, ticket) in enumerate(wants)]
     first = min(tenants, key=lambda tenant: tenant.order)
     for tenant in tenants:

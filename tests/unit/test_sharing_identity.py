@@ -1,4 +1,4 @@
-"""Which runs share a storage: those for which it is the same, whatever it is called."""
+"""Runs that share a storage: those for which it is the same, whatever it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs run as with plain StreamFlow because a stream would gain nothing."""
+"""Jobs that run as with plain StreamFlow because a stream would gain nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be delivered early where, and what is said where it cannot."""
+"""Early deliveries by place, and the messages where there are none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 
+from lab.wording import uncoded
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
 from streamflow_io.hints.models import StreamingRule
-from tests.wording import uncoded
 
 ONE = Deployment("one", "ssh", SiteKind.HOSTS)
 OTHER = Deployment("other", "ssh", SiteKind.HOSTS)

@@ -1,4 +1,4 @@
-"""What can be delivered early between containers, and between a container and its host."""
+"""Early deliveries between containers, and between a container and its host."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
+from lab.wording import uncoded
 from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
@@ -22,7 +23,6 @@ from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.sites import Site, SiteKind, not_joined
 from tests.unit.test_sites import plan
-from tests.wording import uncoded
 
 DEPLOYMENTS = {
     "one": {"type": "ssh", "config": {}},
@@ -45,7 +45,7 @@ def site(*targets: Target, contained: bool = True) -> Site:
 def required(
     image: str, target: Target = HERE, kind: str = "docker", wrapper: bool = True, **options: object
 ) -> Target:
-    """What StreamFlow makes of a DockerRequirement."""
+    """Return the deployment that StreamFlow makes of a DockerRequirement."""
     wrapper = wrapper and target.deployment.type != "local"
     translator = cwl_docker_translator_classes[kind](config_dir="/", wrapper=wrapper, **options)
     made: Target = translator.get_target(image, None, False, target)
@@ -224,7 +224,7 @@ def test_other_containers_are_not_watched(target: Target, where: str) -> None:
 
 @pytest.mark.parametrize("bound", ["inner", "pods"])
 def test_a_container_in_a_container_is_said_to_be_one(bound: str) -> None:
-    """Who has bound a tool with a DockerRequirement to a container has meant that one, mostly."""
+    """A user that has bound a tool with a DockerRequirement to a container has meant that one, mostly."""
     kind = DEPLOYMENTS[bound]["type"]
     edge = plan(site(required("a:1", Target(DeploymentConfig(bound, str(kind), {})))), A)
     assert edge.delivery is Delivery.TERMINATION

@@ -11,6 +11,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
+from lab.cluster import Cluster, io_task_admission, job, target
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -25,7 +26,6 @@ from streamflow_io.storage.admission.demand import (
     StoragePlace,
 )
 from streamflow_io.storage.storage_admission import StorageAdmission
-from tests.admission_support import Cluster, io_task_admission, job, target
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
 
 
 async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
-    """No job of StreamFlow has ended, so that nobody else would."""
+    """No job of StreamFlow has ended, so that nothing else would."""
     woken: list[bool] = []
     cluster = Cluster(1)
     admission = io_task_admission(cluster, wake=lambda: woken.append(True))

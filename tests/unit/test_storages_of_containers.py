@@ -1,4 +1,4 @@
-"""Which storage holds what a job writes in a container: by its path there, or by that on its host."""
+"""The storage of a job's writes in a container: by its path there, or by that on its host."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeRuntime, commit, stream_token
+from lab.jobs import job_state
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommittedEvent, Event, InputStream, JobSpec, PhaseEvent
-from tests.jobs import job_state
-from tests.streaming_fakes import FakeRuntime, commit, stream_token
 
 MB = 10**6
 
@@ -41,9 +41,8 @@ class Run:
         self.rates.opened(self.reader, {"file": token}, {"0": (token, self.attempt)})
         place = {"path": "/a/out.txt", "events": "/a/events", "target": {"fifo": "/b/fifo"}}
         stream = InputStream(name="/a/0", port="out", id="0", **place)
-        spec = JobSpec(name="/b/0", inputs=(stream,))
-        (asked,) = self.rates.starting(self.reader, spec, FakeRuntime("here")).inputs
-        assert isinstance(asked, InputStream)
+        spec = JobSpec(name="/b/0", streams=(stream,))
+        (asked,) = self.rates.starting(self.reader, spec, FakeRuntime("here")).streams
         return None if asked.limit is None else asked.limit.rate
 
     def happened(self, *events: Event) -> None:
@@ -51,7 +50,7 @@ class Run:
             self.rates.event(self.producer, event)
 
     def burst(self, number: int, ago: float) -> None:
-        """The n-th burst, which has begun so many seconds ago."""
+        """The n-th burst, which has begun this many seconds ago."""
         start, end = 1_000.0 - ago, (number + 1) * 20 * MB
         burst = {"number": number, "start": start, "last": start + 0.1, "bytes": 20 * MB, "end": end}
         self.happened(PhaseEvent(event="phase", job="a", time=1_000.0, port="out", path="/a/out.txt", **burst))

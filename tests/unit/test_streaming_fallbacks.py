@@ -16,6 +16,17 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
+from lab.fakes import (
+    FakeConnector,
+    FakeRun,
+    FakeRuntime,
+    FakeScheduler,
+    FakeStep,
+    commit,
+    stream_token,
+    until,
+)
+from lab.jobs import job_state
 from streamflow_io.adapters import connector
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.adapters.connector import JobConnector
@@ -30,17 +41,6 @@ from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
-from tests.jobs import job_state
-from tests.streaming_fakes import (
-    FakeConnector,
-    FakeRun,
-    FakeRuntime,
-    FakeScheduler,
-    FakeStep,
-    commit,
-    stream_token,
-    until,
-)
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")
@@ -120,7 +120,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
     other = input_stream(stream_token(), attempt, there)
     assert other.events is None
     assert other.link is not None
-    assert other.link.model_dump(exclude_none=True) == {
+    assert other.link.model_dump(exclude_defaults=True) == {
         "address": "10.0.0.1:7000",
         "job": here.jobs[0].identifier,
         "certificate": "/run/there/certificate.pem",
@@ -159,7 +159,7 @@ async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:
 
 @pytest.fixture
 def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Token]:
-    """What StreamFlow's own transfer was asked for."""
+    """The requests to StreamFlow's own transfer."""
     asked: list[Token] = []
 
     async def transfer(_step: Any, _job: Job, token: Token) -> Token:
@@ -270,7 +270,7 @@ async def test_without_a_runtime_a_job_runs_plainly_and_delivers_all_at_its_end(
     assert not isinstance(step.tokens["__stream__out"], StreamToken)
     (ran,) = step.connector.commands
     assert (ran["command"], ran["stdout"]) == (["tool"], "out.txt")
-    with pytest.raises(ProducerFailedError):  # Nobody can have a stream of it.
+    with pytest.raises(ProducerFailedError):  # No reader can have a stream of it.
         step.run.streaming_jobs.get("/a/0")
 
 
@@ -318,9 +318,9 @@ async def test_elsewhere_it_is_delivered_when_the_file_is_there() -> None:
     ("exits", "message"),
     [
         ([{"reason": "cancelled", "signal": 15}], "ended by signal 15, Terminated"),
-        ([{"reason": "cancelled", "code": 0}], "somebody has cancelled it"),
+        ([{"reason": "cancelled", "code": 0}], "the command was cancelled"),
         ([{"reason": "lost"}], "was killed"),
-        ([], "nobody knows how"),
+        ([], "without an exit code"),
     ],
     ids=["terminated", "cancelled", "lost", "silent"],
 )
@@ -382,7 +382,7 @@ async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> 
 
 
 async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And starts again when that runs, without that as an attempt: there is none to spare here."""
+    """The job starts again when the other one runs, and that is no attempt: there is none to spare here."""
     monkeypatch.setattr(execution, "_PATIENCE_SECONDS", 0.01)
     runtime, run = queue()
     producer = run.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
@@ -472,7 +472,8 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     await check_parts(parts, producers)
     here.answer = ("", 1)
     with pytest.raises(
-        RewrittenError, match=r"of job /a/0, from which it reads, /out/out\.txt was written again after 7"
+        RewrittenError,
+        match=r"job /a/0 has not written its output front to back: /out/out\.txt was written again after 7",
     ):
         await check_parts(parts, producers)
     assert there.ran == []

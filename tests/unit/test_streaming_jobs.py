@@ -1,4 +1,4 @@
-"""Who waits for what of a job that others read from."""
+"""Waits for a job that others read from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 import pytest
 from streamflow.core.workflow import Token
 
+from lab.fakes import commit
 from streamflow_io.adapters.attempts import Attempt, StreamingJobs
-from tests.streaming_fakes import commit
 
 
 def attempt() -> Attempt:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from streamflow.core.workflow import Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 
+from lab.fakes import commit
 from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.adapters.output_globs import certain_path
 from streamflow_io.adapters.outputs import EarlyOutput, directory_of
 from streamflow_io.engine.obstacles import whole_file_use, whole_self_use
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from tests.streaming_fakes import commit
 
 HERE = PurePosixPath("/somewhere")
 

@@ -1,4 +1,4 @@
-"""What is proposed from the records of a run, and what is not; the file that is written is an annotations file."""
+"""Proposals from the records of a run, and their absence; the file that is written is an annotations file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job, record_of, saving_run, usage, write
 from streamflow_io import cli
 from streamflow_io.commands.suggest import answer
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
@@ -24,7 +25,6 @@ from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunR
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from tests.telemetry import BEGIN, job, record_of, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
@@ -127,7 +127,7 @@ def test_what_only_overlaps_is_not_proposed_where_the_cores_are_busy(cores: floa
 
 
 def _on(cores: float | None, records: list[Record]) -> list[Record]:
-    """The same on a location with so many cores."""
+    """The same on a location with this many cores."""
     return [
         replace(record, location_cores=cores) if isinstance(record, StartedRecord) else record for record in records
     ]
@@ -172,7 +172,7 @@ def test_a_reader_of_a_directory_starts_with_its_producer() -> None:
     rules = [{"port": "out", "committed": "on_termination", "start": "producer"}]
     assert annotations_content(proposals.values()) == {"steps": {"/a": [{"class": "sfio:Streaming", "rules": rules}]}}
     assert one_after_the_other(written, used, not_at_gate="/b runs elsewhere", **fields)[0] == {}
-    # It looks what there is as soon as it starts.
+    # The reader looks at the list as soon as it starts.
     listed = read("/b/0", path="d", files=2, opens=2, reasons=["opened again"], first=BEGIN + 10.1)
     assert one_after_the_other(written, listed, **fields)[0] == {}
 
@@ -320,7 +320,7 @@ def test_a_number_of_files_is_no_rule_until_it_was_seen_often() -> None:
     )
     assert one.proposals == ()
     assert "always 5 files" in one.refusals[0].reason
-    assert "1 job cannot tell" in one.refusals[0].reason
+    assert "1 job cannot show" in one.refusals[0].reason
     names = ["0.0", "0.1", "0.2"]
     three = suggestions(
         route(kind="Directory", not_streamed="a Directory"),
@@ -395,7 +395,7 @@ def test_what_could_move_more_slowly_is_required_bandwidth(tmp_path: Path) -> No
     of_save = [one for one in found.proposals if one.subject == "/save"]
     assert [one.text for one in of_save] == ["IOTask", "storageBW: required"]
     assert of_save[1].evidence == (
-        "once 200 MB, which somebody waited for after 40.0 s in the median: 5 MB/s would do, 40 MB/s were reached"
+        "once 200 MB, for which a job waited after 40.0 s in the median: 5 MB/s would do, 40 MB/s were reached"
     )
     file = tmp_path / "annotations.yml"
     file.write_text(suggestions_text("run", found), encoding="utf-8")
@@ -458,7 +458,7 @@ def test_io_tasks_without_bandwidth_are_compared_by_their_requests() -> None:
         return [f"{one.text}: {one.evidence}" for one in suggest(read_history("saving", iter(records))).proposals]
 
     assert texts(storage_bw=None) == [
-        "storageBW: required: 20 times 40 MB, which somebody waited for after 8.0 s in the median: 5 MB/s would do, "
+        "storageBW: required: 20 times 40 MB, for which a job waited after 8.0 s in the median: 5 MB/s would do, "
         "20 MB/s were reached"
     ]
     assert texts() == []

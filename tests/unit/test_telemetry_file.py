@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
+from lab.telemetry import BEGIN, learning_run, usage, write
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records import runs, schema
 from streamflow_io.records.jobs import EndedRecord
@@ -24,7 +25,6 @@ from streamflow_io.records.reader import read_records
 from streamflow_io.records.records import EndRecord, Record, RunRecord, record_decoder
 from streamflow_io.records.runs import create_run_directory, find_run, run_label, runs_directory
 from streamflow_io.records.writer import TelemetryWriter, to_json
-from tests.telemetry import BEGIN, learning_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
@@ -264,15 +264,3 @@ def test_schema_and_records_agree() -> None:
     assert kinds == {"run", "step", "submitted", "admitted", "started", "ended", "epoch", "choice", "end"}
     assert not validator.is_valid({"event": "started", "time": 1})
     assert not validator.is_valid({"event": "begun", "time": 1, "job": "/a/0", "step": "/a", "location": "l"})
-
-
-def test_the_page_about_telemetry_has_every_record_and_field() -> None:
-    page = (Path(__file__).parents[2] / "docs/telemetry.md").read_text(encoding="utf-8")
-    definitions = schema.record_schema()["$defs"]
-    missing = [
-        name
-        for definition in definitions.values()
-        for name in definition.get("properties", ())
-        if f"`{name}`" not in page
-    ]
-    assert not missing

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import LentRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, EpochRecord, Record, RunRecord, StepRecord
@@ -23,7 +24,6 @@ from streamflow_io.report.figures import draw
 from streamflow_io.report.page import notes, remarks, render
 from streamflow_io.report.timeline_data import timeline_data
 from streamflow_io.series import covered, levels, rates, thinned
-from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 
 SECONDS = 100.0
 INTERVALS = st.lists(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.telemetry import BEGIN, write
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.records.runs import SILENT_SECONDS, create_run_directory, remove_old_runs, run_names, runs_directory
 from streamflow_io.records.writer import TelemetryWriter
-from tests.telemetry import BEGIN, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 END = EndRecord(time=BEGIN + 1)

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from lab.node import wait_for
 from streamflow_io.engine.terminal_region import TerminalRegion
-from tests.node_support import wait_for
 
 
 class Terminal(io.StringIO):
-    """It understands what removes lines.
+    """A terminal that understands the removal of lines.
 
     :ivar broken: it is gone
     """

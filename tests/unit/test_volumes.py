@@ -1,4 +1,4 @@
-"""What containers see of each other's files, by their binds."""
+"""The view of containers on each other's files, by their binds."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_there_and_back_is_the_same_place(a: tuple[Bind, ...], path: str, b: tup
         (HOST, "/d/f", (Bind("/w", "/d"), Bind("/w", "/e")), None),
         # reading needs no more than reading
         (WORKDIR, "/tmp/streamflow/x", (Bind("/in", "/scratch/me", read_only=True),), "/in/x"),
-        # volumes of the engine, and what nobody else sees
+        # volumes of the engine, and directories that no other container sees
         ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v/"),), "/x/f"),
         ((Bind("/w", "volume:v"),), "/w/a/f", (Bind("/x", "volume:v/a"),), "/x/f"),
         ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v2"),), None),
@@ -221,7 +221,7 @@ def test_no_configuration_is_too_odd(engine: str, option: str, text: str) -> Non
     ],
 )
 def test_containers_of_steps_see_the_same_directory(engine: str, translator: type, option: dict[str, object]) -> None:
-    """What StreamFlow makes of a DockerRequirement."""
+    """StreamFlow makes such containers of a DockerRequirement."""
     target = translator(config_dir="/", wrapper=False, **option).get_target(
         "debian", "/results", False, LocalTarget(workdir="/scratch/me")
     )

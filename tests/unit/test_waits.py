@@ -1,4 +1,4 @@
-"""What a job has waited for adds up to the time in which it was known to lack something."""
+"""The waits of a job add up to the time in which it was known to lack something."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lab.telemetry import BEGIN
 from streamflow_io.commands.report import Report
 from streamflow_io.jobs.recorder import Waits
 from streamflow_io.records.history import read_history
@@ -16,7 +17,6 @@ from streamflow_io.records.jobs import StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.page import render
-from tests.telemetry import BEGIN
 
 CAUSES = st.sampled_from([None, "storage", "cores", "memory", "disk", "place"])
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.telemetry import BEGIN, job
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, FallbackRecord, StreamedRecord
 from streamflow_io.records.history import read_history
@@ -15,7 +16,6 @@ from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.edges import WorkflowGraph
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.graph_drawing import draw_graph, draw_legend, flow_text, layout
-from tests.telemetry import BEGIN, job
 
 NODES = [f"/{name}" for name in "abcdefgh"]
 EDGES = st.lists(st.tuples(st.sampled_from(NODES), st.sampled_from(NODES)), max_size=20)

@@ -1,4 +1,4 @@
-"""What of a storage is left beside compute jobs that write there in a rhythm."""
+"""The rest of a storage beside compute jobs that write there in a rhythm."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeRuntime
+from lab.jobs import job_state
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.bandwidth.write_channels import WriteChannels
@@ -18,8 +20,6 @@ from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.runtime.protocol import EVENT, JobSpec
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
-from tests.jobs import job_state
-from tests.streaming_fakes import FakeRuntime
 
 IO_TASK = Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl"))
 DISK: dict[str, Any] = {"name": "disk", "path": "/out", "write": 100}
@@ -46,12 +46,12 @@ def burst(found: WriteChannels, start: float) -> None:
 
 def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
     found = channels()
-    phases = asked(found, COMPUTE).phases
+    phases = asked(found, COMPUTE).observation.writes
     assert phases is not None
-    assert phases.path == "/out"
-    assert asked(found, job_state("/save/0", HINTS["/save"])).phases is None
+    assert phases == "/out"
+    assert asked(found, job_state("/save/0", HINTS["/save"])).observation.writes is None
     # The step has no hints, and is observed.
-    assert asked(found, job_state("/unknown/0")).phases is not None
+    assert asked(found, job_state("/unknown/0")).observation.writes is not None
 
 
 def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:

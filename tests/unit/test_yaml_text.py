@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote is read in a time that its length bounds, or refused."""
+"""YAML from others is read in a time that its length bounds, or refused."""
 
 import time
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 import requests
 from ruamel.yaml.error import YAMLError
 
+from lab.cwl import bomb
 from streamflow_io.engine.detection import _runs_in
 from streamflow_io.hints import cwl
 from streamflow_io.hints.yaml_text import TooMuchError, check, parse
-from tests.cwl import bomb
 
 
 @pytest.mark.parametrize(

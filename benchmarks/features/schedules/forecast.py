@@ -25,7 +25,7 @@ LARGE = Bursts(4, 8.0, 16)
 KINDS = {"small0": SMALL, "small1": SMALL, "large0": LARGE, "large1": LARGE}
 _ALONE = {"small": "small0", "large": "large0"}
 _WAYS: Mapping[jobs.Way, Way] = {"own": OWN, "turns": TURNS, "due": SHARED}
-# What the disk can do with so many writers: it is known here, and not measured.
+# The bandwidth of the disk for this number of writers is known here, and not measured.
 _DISK = StorageCurve.of((count, CURVE.total(count) / 1e6) for count in range(1, 65))
 
 

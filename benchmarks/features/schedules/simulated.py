@@ -1,6 +1,6 @@
 """Whether it pays that runs follow a schedule of their bursts: simulated, on random sets of runs.
 
-Nothing is measured but the time: the figures are the same on every machine, but for what the planner finds in its time.
+Only the time is measured. The other figures are the same on every machine, but for the schedules found in that time.
 The schedule is made and judged as in a run (:mod:`streamflow_io.features.schedules.plan_program`); what the runs
 really do differs from their profiles by what the variant says.
 """
@@ -61,9 +61,8 @@ def planned(number: int) -> Planned:
         for index, (own, size, work) in enumerate(zip(jobs, sizes, works, strict=True))
     }
     request = PlanRequest(bandwidth=_BANDWIDTH, seconds=_SECONDS, runs=profiles, curve=_CURVE.points)
-    found = find_pattern(application_set(request), _SECONDS)
-    assert found is not None
-    pattern, _ = found
+    pattern = find_pattern(application_set(request), _SECONDS)
+    assert pattern is not None
     longest = max(work + burst for work, burst in zip(works, bursts, strict=True))
     runs = tuple(
         PeriodicRun(name, max(4, round(_BURSTS * longest / (own.work + burst))), own.jobs, size, _STORAGE_BW, own.work)
@@ -73,7 +72,7 @@ def planned(number: int) -> Planned:
 
 
 def _profile(jobs: int, megabytes: float, work: float) -> BurstProfile:
-    """What a run that is alone says of its bursts: of so many jobs of so many MB, after so many seconds of work."""
+    """The profile of a run that is alone: bursts of a number of jobs, MB of each, seconds of work before each."""
     at_once = min(jobs, int(_BANDWIDTH / _STORAGE_BW))
     rate = _CURVE.total(at_once)
     return BurstProfile(

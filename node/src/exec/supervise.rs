@@ -10,12 +10,12 @@ mod growth;
 mod inputs;
 mod io_time;
 mod leftovers;
+mod looks;
 mod outputs;
 mod processes;
 mod state;
 mod writes;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -30,27 +30,22 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
-use self::demand::Demand;
-use self::growth::epoch;
 pub use self::inputs::Inputs;
 use self::leftovers::Activity;
+use self::looks::Looks;
 use self::outputs::Outputs;
 use self::processes::Processes;
 
-use self::allowance::Allowance;
-use self::io_time::IoTime;
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
-use self::writes::Writes;
 use crate::gate::Launcher;
 use crate::inputs::feed::{Feeder, Need, PAUSE};
-use crate::limits::throttle::Throttle;
 use crate::outputs::directories::existing;
 use crate::outputs::token::Token;
 use crate::processes::open_files::writes_any;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{own_cpu, Spent};
 use crate::processes::watchdog::Watchdog;
-use crate::protocol::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
+use crate::protocol::event::{AskedEvent, Event, EventLog, Paused, Reason, StartedEvent, FOREIGN};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
 use crate::protocol::limit_file::{LimitFile, LIMIT};
@@ -69,6 +64,8 @@ pub struct Surroundings {
     /// The end of this FIFO says that `serve` is gone.
     pub alive: File,
     pub signals: SignalFd,
+    /// The zero of the times of the job.
+    pub clock: Instant,
     /// The signal mask that the command gets.
     pub inherited: SigSet,
     /// How long after a successful end a signal still cancels the job.
@@ -84,23 +81,12 @@ pub struct Supervisor<'a> {
     surroundings: &'a Surroundings,
     events: &'a mut EventLog,
     watcher: &'a mut Option<Watcher<Token>>,
-    clock: Instant,
     state: State,
     processes: Processes,
     inputs: Inputs<'a>,
-    /// The parts that the command announces, if it is a split.
-    parts: Option<Parts<'a>>,
     outputs: Outputs<'a>,
-    io_time: Option<IoTime>,
-    /// Only for a job with a limit.
-    throttle: Option<Throttle>,
+    looks: Looks,
     limits: LimitFile,
-    /// Only for a job whose bursts are reported.
-    writes: Option<Writes>,
-    /// Only for a job whose need of cores is reported.
-    demand: Option<Demand>,
-    /// Only for a job with a limit of time or space.
-    allowance: Option<Allowance>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -116,34 +102,19 @@ impl<'a> Supervisor<'a> {
         events: &'a mut EventLog,
         watcher: &'a mut Option<Watcher<Token>>,
     ) -> Result<Self, String> {
-        let (state, outputs) = (State::new(&job.success_codes, inputs.gates.purpose()), Outputs::new(job));
+        let state = State::new(&job.command.success_codes, inputs.gates.purpose());
+        let outputs = Outputs::new(job, parts);
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
             let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
             let _ = watcher.watch(&surroundings.directory, changes, Token::Control);
-            let _ = parts.as_ref().map(|parts| watcher.watch(parts.file(), AddWatchFlags::IN_MODIFY, Token::Parts));
+            let parts = outputs.parts.as_ref();
+            let _ = parts.map(|parts| watcher.watch(parts.file(), AddWatchFlags::IN_MODIFY, Token::Parts));
             inputs.arm(watcher);
         }
-        let (clock, processes) = (Instant::now(), Processes::new(job));
-        let (io_time, throttle, limits, writes) = (None, None, LimitFile::new(&surroundings.directory), None);
-        Ok(Self {
-            job,
-            surroundings,
-            events,
-            watcher,
-            clock,
-            state,
-            processes,
-            inputs,
-            parts,
-            outputs,
-            io_time,
-            throttle,
-            limits,
-            writes,
-            demand: None,
-            allowance: None,
-        })
+        let (processes, looks) = (Processes::new(job), Looks::default());
+        let limits = LimitFile::new(&surroundings.directory);
+        Ok(Self { job, surroundings, events, watcher, state, processes, inputs, outputs, looks, limits })
     }
 
     /// Says that the command, or its launcher, runs.
@@ -152,17 +123,14 @@ impl<'a> Supervisor<'a> {
         self.inputs.launcher = launcher;
         self.processes.main = main;
         let processes = self.processes.look();
-        // Without `/proc`, or where it hides the command, nothing can be known.
-        self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
-        self.throttle = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
-        self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
-        self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
-        let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
-        let is_bounded = self.job.seconds.is_some() || self.job.spare.is_some();
-        self.allowance = is_bounded.then(|| Allowance::new(given, self.now()));
+        self.looks = Looks::new(self.job, !processes.is_empty(), guard, self.now());
         self.outputs.start(self.processes.snapshot(processes));
-        self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
-        for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
+        self.note(&[Event::Started(StartedEvent {
+            pid: Pid::this().as_raw(),
+            command_pid: main.as_raw(),
+            cached: None,
+        })]);
+        for path in [&self.job.command.stdout, &self.job.command.stderr].into_iter().flatten() {
             self.outputs.exists(path);
         }
         self.announce();
@@ -190,9 +158,7 @@ impl<'a> Supervisor<'a> {
             self.look_at_waits();
             self.look_at_limit();
             self.look_at_growth();
-            self.look_at_writes();
-            self.look_at_demand();
-            self.look_at_allowance();
+            self.look_at_processes();
             self.look_at_events();
             if news {
                 self.look_at_driver();
@@ -211,8 +177,8 @@ impl<'a> Supervisor<'a> {
         }
         self.end_parts();
         let now = self.now();
-        if let Some(burst) = self.writes.as_mut().and_then(|writes| writes.end(now)) {
-            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+        if let Some(burst) = self.looks.end_writes(now) {
+            self.note(&[burst]);
         }
         // No process of the job is left that could change the events.
         if !self.state.is_given_up() && !self.events.is_intact() {
@@ -227,26 +193,27 @@ impl<'a> Supervisor<'a> {
             self.check(written.map_err(Fact::from));
         }
         for (name, call) in self.inputs.gates.told_apart() {
-            self.note(&[Event::Asked { name: &name, call }]);
+            self.note(&[Event::Asked(AskedEvent { name: &name, call })]);
         }
         let verdicts = self.inputs.gates.verdicts();
-        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
+        self.note(&verdicts.into_iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
-        (self.state.ended(), self.io_time.map(|time| time.total(now)), self.throttle.map(|throttle| throttle.told()))
+        let (time, paused) = self.looks.end(now);
+        (self.state.ended(), time, paused)
     }
 
     fn now(&self) -> Duration {
-        self.clock.elapsed()
+        self.surroundings.clock.elapsed()
     }
 
     fn is_paused(&self) -> bool {
-        self.throttle.as_ref().is_some_and(Throttle::pauses)
+        self.looks.is_paused()
     }
 
     /// Returns how long the job has lived by now, without its pauses: a paused process cannot do what is waited for.
     fn lived(&self) -> Duration {
         let now = self.now();
-        now - self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now))
+        now - self.looks.paused(now)
     }
 
     /// Passes a fact to the state, and takes the actions that follow.
@@ -315,7 +282,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whether the command, or its observer, waits for work of this process.
     fn is_awaited(&self) -> bool {
-        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observation.reads.is_some()
     }
 
     /// Returns for how long nothing has to be done, unless something happens. None: until something happens.
@@ -325,12 +292,8 @@ impl<'a> Supervisor<'a> {
         let due = [
             self.state.due(now),
             reviewed.map(|at| now + at.saturating_sub(lived)),
-            self.io_time.as_ref().map(IoTime::due),
-            self.throttle.as_ref().and_then(Throttle::due),
+            self.looks.due(self.state.is_ending()),
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
-            self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
-            self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),
-            self.allowance.as_ref().map(Allowance::due).filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -420,7 +383,7 @@ impl<'a> Supervisor<'a> {
 
     /// Reports the parts that the command has announced.
     fn tell_parts(&mut self) {
-        let Some(parts) = self.parts.as_mut().filter(|_| !self.state.is_given_up()) else { return };
+        let Some(parts) = self.outputs.parts.as_mut().filter(|_| !self.state.is_given_up()) else { return };
         let told = parts.read().map_err(Fact::PartsFailed).and_then(|said| {
             let events: Vec<Event> = said.iter().map(|said| parts.event(said)).collect();
             Ok(self.events.append(&events)?)
@@ -432,7 +395,7 @@ impl<'a> Supervisor<'a> {
     fn end_parts(&mut self) {
         if self.state.may_succeed() {
             self.tell_parts();
-            let ended = self.parts.as_ref().map_or(Ok(()), Parts::end);
+            let ended = self.outputs.parts.as_ref().map_or(Ok(()), Parts::end);
             self.check(ended.map_err(Fact::PartsFailed));
         }
     }
@@ -446,35 +409,29 @@ impl<'a> Supervisor<'a> {
 
     fn look_at_waits(&mut self) {
         let now = self.now();
-        let Some(time) = self.io_time.as_mut().filter(|time| time.due() <= now) else { return };
+        if !self.looks.waits_are_due(now) {
+            return;
+        }
         let before = own_cpu();
         let processes = self.processes.look();
         let waits = tree::waits_for_device(&processes);
-        if self.job.observed.is_some() {
+        if self.job.observation.reads.is_some() {
             self.inputs.gates.look(&processes, self.outputs.have_data());
         }
-        time.look(now, waits, own_cpu().saturating_sub(before));
+        self.looks.look_at_waits(now, waits, before);
     }
 
     /// Keeps the job to its limit.
     fn look_at_limit(&mut self) {
         let now = self.now();
-        let Some(throttle) = self.throttle.as_mut().filter(|throttle| throttle.due().is_some_and(|due| due <= now))
-        else {
-            return;
-        };
-        let (processes, before) = (&mut self.processes, throttle.pauses());
-        let looked = throttle.look(now, &mut || processes.look());
-        let (after, news) = (throttle.pauses(), throttle.news(now));
+        let before = self.looks.is_paused();
+        let told = self.looks.look_at_limit(now, &mut self.processes);
+        let after = self.looks.is_paused();
         if before != after {
             self.inputs.pause(after);
         }
-        if let Err(error) = looked {
-            let why = format!("it is not held to its storageBW: what its processes move cannot be seen: {error}");
-            self.note(&[Event::warning(why, None)]);
-        }
-        if let Some(bytes) = news {
-            self.note(&[Event::Moved { bytes }]);
+        if !told.is_empty() {
+            self.note(&told);
         }
     }
 
@@ -486,41 +443,24 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Reports in which bursts the job writes.
-    fn look_at_writes(&mut self) {
-        let (now, processes) = (self.now(), &mut self.processes);
-        let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
-        if let Some(burst) = writes.look(now, || processes.look()) {
-            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
-        }
-    }
-
-    /// Reports how many cores the job needs.
-    fn look_at_demand(&mut self) {
-        let (now, processes) = (self.now(), &mut self.processes);
-        let due = |demand: &&mut Demand| demand.due() <= now;
-        let Some(demand) = self.demand.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
-        if let Some(needed) = demand.look(now, || processes.look()) {
-            self.note(&[Event::Cores { needed }]);
-        }
-    }
-
-    /// Ends the job when it has used up its time or its space.
-    fn look_at_allowance(&mut self) {
+    /// Tells what else is found of the processes, and ends the job when it has had its time, or its space.
+    fn look_at_processes(&mut self) {
         let now = self.now();
-        let due = |allowance: &&mut Allowance| allowance.due() <= now;
-        let Some(allowance) = self.allowance.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
-        let threads = if self.job.seconds.is_some() { self.processes.threads() } else { BTreeMap::new() };
-        if allowance.look(now, threads) {
-            self.handle(Fact::Exhausted(Reason::Overtime));
-        } else if self.job.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {
-            self.handle(Fact::Exhausted(Reason::Space));
+        let burst = self.looks.look_at_writes(now, &mut self.processes);
+        burst.into_iter().for_each(|burst| self.note(&[burst]));
+        if self.state.is_ending() {
+            return;
+        }
+        let needed = self.looks.look_at_demand(now, &mut self.processes);
+        needed.into_iter().for_each(|needed| self.note(&[needed]));
+        if let Some(reason) = self.looks.look_at_allowance(self.job, now, &mut self.processes) {
+            self.handle(Fact::Exhausted(reason));
         }
     }
 
     fn slacken(&mut self) {
         let now = self.now();
-        self.throttle.iter_mut().for_each(|throttle| throttle.slacken(now));
+        self.looks.slacken(now);
         self.inputs.pause(false);
     }
 
@@ -556,9 +496,7 @@ impl<'a> Supervisor<'a> {
             Ok(None) => {}
             Ok(Some(limits)) => {
                 let now = self.now();
-                if let (Some(throttle), Some(rate)) = (&mut self.throttle, limits.rate) {
-                    throttle.keep_to(rate, now);
-                }
+                limits.rate.into_iter().for_each(|rate| self.looks.keep_to(rate, now));
                 self.inputs.keep_to(&limits.inputs);
             }
             Err(message) => self.note(&[Event::warning(message, None)]),

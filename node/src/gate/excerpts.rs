@@ -64,7 +64,7 @@ impl Excerpts {
     /// # Errors
     /// A message that names an excerpt that cannot be read.
     pub fn of(job: &Job) -> Result<Option<Self>, String> {
-        let known = |spec: &crate::protocol::job::Excerpt| {
+        let known = |spec: &crate::protocol::messages::Excerpt| {
             let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
             let (ids, end) = look(&spec.path).map_err(at)?;
             let (bytes, alike) = compare_ends(&spec.path, &spec.of).map_err(at)?;
@@ -72,7 +72,7 @@ impl Excerpts {
             let (was_led, told_apart) = (AtomicBool::default(), Mutex::default());
             Ok(Excerpt { name, ids, end, of, bytes, alike, was_led, told_apart })
         };
-        let excerpts = job.excerpts.iter().map(known).collect::<Result<Vec<_>, String>>()?;
+        let excerpts = job.rehearsal.excerpts.iter().map(known).collect::<Result<Vec<_>, String>>()?;
         Ok((!excerpts.is_empty()).then(|| Self { excerpts, elsewhere: AtomicBool::default() }))
     }
 
@@ -326,10 +326,10 @@ mod tests {
             fs::write(inside("first"), first).unwrap();
             symlink("first", inside("link")).unwrap();
             let text = format!(
-                r#"{{"name": "n", "excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}"#,
+                r#"{{"name": "n", "rehearsal": {{"excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}}}"#,
                 directory.path().display()
             );
-            let job: Job = crate::protocol::json::read(text.as_bytes()).unwrap();
+            let job = Job::read(text.as_bytes()).unwrap();
             let excerpts = Excerpts::of(&job).unwrap().unwrap();
             Self { directory, excerpts }
         }
@@ -482,8 +482,9 @@ mod tests {
 
     #[test]
     fn one_that_is_not_there_is_an_error() {
-        let text = r#"{"name": "n", "excerpts": [{"name": "e", "path": "/nowhere/x", "of": "/nowhere/y"}]}"#;
-        let job: Job = crate::protocol::json::read(text.as_bytes()).unwrap();
+        let text =
+            r#"{"name": "n", "rehearsal": {"excerpts": [{"name": "e", "path": "/nowhere/x", "of": "/nowhere/y"}]}}"#;
+        let job = Job::read(text.as_bytes()).unwrap();
         assert!(Excerpts::of(&job).unwrap_err().starts_with("excerpt e: /nowhere/x: "));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::processes::open_files::Positions;
-use crate::protocol::event::Verdict;
+use crate::protocol::event::UsedEvent;
 use crate::sys::file_id::FileId;
 
 /// Reasons: the reader seeks, or seeks only in files that allow it.
@@ -192,8 +192,8 @@ impl Observation {
     }
 
     /// Returns a verdict for each file that was opened, in the order of their first openings.
-    pub fn verdicts(&self, files: &[InputFile]) -> Vec<Verdict> {
-        let mut verdicts: Vec<Verdict> = files.iter().filter_map(|file| self.verdict(file)).collect();
+    pub fn verdicts(&self, files: &[InputFile]) -> Vec<UsedEvent> {
+        let mut verdicts: Vec<UsedEvent> = files.iter().filter_map(|file| self.verdict(file)).collect();
         verdicts.sort_by(|one, other| one.first.total_cmp(&other.first).then_with(|| one.path.cmp(&other.path)));
         let mut told: HashMap<(String, bool), usize> = HashMap::new();
         verdicts.retain(|verdict| {
@@ -204,7 +204,7 @@ impl Observation {
         verdicts
     }
 
-    fn verdict(&self, file: &InputFile) -> Option<Verdict> {
+    fn verdict(&self, file: &InputFile) -> Option<UsedEvent> {
         let record = self.records.get(&file.id)?;
         let (first, last) = record.opened?;
         let mut reasons = record.reasons.clone();
@@ -213,7 +213,7 @@ impl Observation {
         reasons.extend(self.unseen.then_some("unknown"));
         let reasons: Vec<_> = if record.directory { Vec::new() } else { reasons.into_iter().collect() };
         let read = record.read.filter(|_| !self.fresh.contains(&file.id));
-        Some(Verdict {
+        Some(UsedEvent {
             name: file.name.clone(),
             path: file.path.clone(),
             opens: record.opens,
@@ -221,7 +221,7 @@ impl Observation {
             reasons,
             first,
             last,
-            touched: record.touched.unwrap_or(first),
+            touched: Some(record.touched.unwrap_or(first)),
             read,
             whole: read.is_some_and(|read| self.quiet.is_some_and(|quiet| quiet >= read)),
             directory: record.directory,
@@ -328,7 +328,7 @@ mod tests {
         observation.note((1, 9), Act::List, 4.0);
         let told = observation.verdicts(&[file("f", "/f", FILE), file("d", "/d", (1, 9))]);
         let times: Vec<_> = told.iter().map(|told| (told.first, told.touched, told.opens, told.directory)).collect();
-        assert_eq!(times, [(3.0, 1.0, 1, false), (4.0, 4.0, 0, true)]);
+        assert_eq!(times, [(3.0, Some(1.0), 1, false), (4.0, Some(4.0), 0, true)]);
         assert!(told[1].reasons.is_empty());
     }
 

@@ -12,8 +12,8 @@ use super::observation::{Act, InputFile, Observation};
 use crate::processes::open_files::positions;
 use crate::processes::tree::Process;
 use crate::protocol::event::now;
-use crate::protocol::event::Verdict;
-use crate::protocol::job::{Job, Observed, Target};
+use crate::protocol::event::UsedEvent;
+use crate::protocol::job::{Job, ObservedInput, Target};
 use crate::sys::file_id::{file_id, file_id_of, FileId};
 use crate::sys::raw::seccomp::{self, Answer};
 use crate::sys::threads::lock;
@@ -24,7 +24,7 @@ const FILES: usize = 100_000;
 /// Observes how the inputs of a job are read.
 #[derive(Debug)]
 pub struct Observer {
-    inputs: Vec<Observed>,
+    inputs: Vec<ObservedInput>,
     /// Files of the inputs that exist before the command starts.
     files: Vec<InputFile>,
     ids: HashSet<FileId>,
@@ -34,7 +34,7 @@ pub struct Observer {
 impl Observer {
     /// Returns None if the job is not observed.
     pub fn of(job: &Job) -> Option<Self> {
-        let inputs = job.observed.clone()?;
+        let inputs = job.observation.reads.clone()?;
         let mut observation = Observation::default();
         if let Some(file) = standard_input(job) {
             observation.note(file, Act::Open { reads: true, writes: false, by: None }, now());
@@ -82,7 +82,7 @@ impl Observer {
     }
 
     /// Returns the verdicts, after the command has ended.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<UsedEvent> {
         // Inputs behind the gate did not exist at the start. Others may be gone.
         let mut files = files_of(&self.inputs);
         files.extend(self.files.iter().cloned());
@@ -94,14 +94,14 @@ impl Observer {
 
 /// Returns the file that the command finds open as its standard input.
 fn standard_input(job: &Job) -> Option<FileId> {
-    match &job.stdin {
+    match &job.command.stdin {
         Some(path) => file_id(path),
         None if job.inputs.iter().any(|input| input.target == Target::Stdin) => None,
         None => file_id(Path::new("/proc/self/fd/0")),
     }
 }
 
-fn files_of(inputs: &[Observed]) -> Vec<InputFile> {
+fn files_of(inputs: &[ObservedInput]) -> Vec<InputFile> {
     let mut files = Vec::new();
     for input in inputs {
         let mut directories = HashSet::new();
@@ -138,7 +138,7 @@ mod tests {
         for (target, link) in [("../a", "d/link"), ("../d", "d/loop"), ("nowhere", "d/broken")] {
             std::os::unix::fs::symlink(target, inside(link)).unwrap();
         }
-        let input = |path: &str| Observed { name: path.into(), path: inside(path) };
+        let input = |path: &str| ObservedInput { name: path.into(), path: inside(path) };
         let files = files_of(&[input("d"), input("a"), input("missing")]);
         let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path).collect();
         paths.sort();

@@ -1,5 +1,5 @@
-//! `sfio-node read`: brings parts of a file into the page cache of this machine, as its driver says, and gives them back. It decides nothing, and nothing depends
-//! on it.
+//! `sfio-node read`: brings parts of a file into the page cache of this machine, as its driver says, and gives them
+//! back. It decides nothing, and nothing depends on it.
 
 mod cache;
 mod orders;
@@ -20,12 +20,13 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{dup2_stderr, Pid};
 
 use self::cache::{cached, drop_pages, whole_cached};
-use self::orders::{Order, Session};
+use self::orders::{read_session, Order};
 use self::ranges::Ranges;
 use self::workers::Workers;
 use crate::processes::usage::own_cpu;
-use crate::protocol::event::{now, Event, EventLog, Exit, Reason, Started, Usage};
+use crate::protocol::event::{now, Event, EventLog, EvictedEvent, ExitEvent, Reason, StartedEvent, Usage};
 use crate::protocol::liveness;
+use crate::protocol::messages::SessionSpec;
 use crate::protocol::part::Identity;
 use crate::protocol::registration::Presence;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
@@ -36,7 +37,7 @@ use crate::sys::tail::Follower;
 use crate::sys::watch::{Watcher, ARRIVES};
 
 const CONTROL: &str = "control.jsonl";
-/// How often it is looked whether what is watched is still cached; and for orders where nobody tells of them.
+/// Time between two looks whether the watched pages are still cached.
 const TICK: Duration = Duration::from_secs(1);
 /// The most bytes of a file that the kernel keeps as one piece, which it gives back as a whole.
 const LARGEST_FOLIO: u64 = 2 << 20;
@@ -52,7 +53,8 @@ pub fn run(job: &Path) -> i32 {
             return CANNOT_SET_UP;
         }
     };
-    // A thread that waits for a storage holds what this process has for as long as that does not answer, also when it was killed: nobody must wait for its end.
+    // A thread that waits for a storage keeps the files of this process open, even after a kill. Without a standard
+    // error no caller waits for its end.
     let _ = File::options().write(true).open("/dev/null").and_then(|null| Ok(dup2_stderr(null)?));
     let mut watcher = Watcher::new().ok();
     let started = now();
@@ -65,7 +67,7 @@ pub fn run(job: &Path) -> i32 {
         getrusage(UsageWho::RUSAGE_SELF).map_or(0, |found| u64::try_from(found.max_rss()).unwrap_or(0) * 1024);
     let usage = Usage { max_rss, wrapper_cpu: own_cpu().as_secs_f64(), ..Usage::default() };
     let success = reason == Reason::Exited;
-    let exit = Exit {
+    let exit = ExitEvent {
         code: Some(code),
         success,
         reason,
@@ -73,7 +75,7 @@ pub fn run(job: &Path) -> i32 {
         started: Some(started),
         ended: now(),
         usage,
-        ..Exit::default()
+        ..ExitEvent::default()
     };
     presence.end(events, exit, watcher);
     code
@@ -84,20 +86,67 @@ struct Reader<'a> {
     watcher: &'a mut Option<Watcher<()>>,
     alive: File,
     signals: SignalFd,
-    session: Session,
-    file: File,
+    session: SessionSpec,
     control: Follower,
     workers: Workers,
-    /// What was cached before the session, in pieces of `LEAST` or more, and was not read again.
+    pages: Pages,
+    /// No more chunks will be asked for.
+    ends: bool,
+}
+
+/// The pages of the file in the cache.
+struct Pages {
+    file: File,
+    /// Ranges that were cached before the session, of `LEAST` bytes or more, and were not read again.
     before: Ranges,
-    /// What was brought, and not given back.
+    /// Ranges that this session has brought, and not given back.
     ours: Ranges,
-    /// What was given back. What the kernel keeps as one piece goes when all of it is there.
+    /// Ranges that were given back. The kernel drops what it keeps as one piece when all of it is given back.
     returned: Ranges,
     watched: Vec<Range<u64>>,
-    /// Bytes of these that are known to be gone.
+    /// Bytes of `watched` that are known to be gone.
     gone: u64,
-    ends: bool,
+}
+
+impl Pages {
+    fn new(file: File, size: u64) -> Self {
+        let mut before = Ranges::default();
+        whole_cached(&file, 0..size, LEAST).into_iter().for_each(|range| before.insert(range));
+        let (ours, returned) = (Ranges::default(), Ranges::default());
+        Self { file, before, ours, returned, watched: Vec::new(), gone: 0 }
+    }
+
+    /// Takes that a range is in the cache. What was there before the session stays when it ends; what the kernel has
+    /// read ahead meanwhile does not.
+    fn take(&mut self, range: Range<u64>) {
+        let before = self.before.within(&range);
+        self.returned.remove(&range);
+        self.ours.insert(range);
+        before.iter().for_each(|range| self.ours.remove(range));
+    }
+
+    fn give_back(&mut self, ranges: &[Range<u64>]) {
+        for ours in ranges.iter().flat_map(|range| self.ours.within(range)).collect::<Vec<_>>() {
+            self.ours.remove(&ours);
+            self.returned.insert(ours.clone());
+            let around = ours.start.saturating_sub(LARGEST_FOLIO)..ours.end.saturating_add(LARGEST_FOLIO);
+            self.returned.within(&around).iter().for_each(|range| drop_pages(&self.file, range));
+        }
+    }
+
+    fn watch(&mut self, ranges: Vec<Range<u64>>) {
+        (self.watched, self.gone) = (ranges, 0);
+    }
+
+    /// Bytes that are watched, were brought, and are not cached any more, if there are more than before.
+    fn look(&mut self) -> Option<u64> {
+        let ours: Vec<Range<u64>> = self.watched.iter().flat_map(|range| self.ours.within(range)).collect();
+        let all: u64 = ours.iter().map(|range| range.end - range.start).sum();
+        let gone = all.saturating_sub(cached(&self.file, &ours)?);
+        let more = gone > self.gone;
+        self.gone = gone;
+        more.then_some(gone)
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -107,7 +156,7 @@ impl<'a> Reader<'a> {
         let path = directory.join("session.json");
         let at = |message: String| format!("{}: {message}", path.display());
         let text = std::fs::read(&path).map_err(|error| at(error.to_string()))?;
-        let session = Session::read(&text).map_err(at)?;
+        let session = read_session(&text).map_err(at)?;
         let alive = liveness::open(&directory.join("../.."))?;
         let (signals, _) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let cannot = |error: std::io::Error| format!("{}: {error}", session.file.display());
@@ -116,29 +165,11 @@ impl<'a> Reader<'a> {
             let _ = watcher.watch(directory, ARRIVES | AddWatchFlags::IN_MODIFY, ());
         }
         let size = session.identity.size;
-        let mut before = Ranges::default();
-        whole_cached(&file, 0..size, LEAST).into_iter().for_each(|range| before.insert(range));
-        let read = file.try_clone().map_err(cannot)?;
-        let workers = Workers::start(read, size, session.request, session.threads, before.clone());
+        let pages = Pages::new(file.try_clone().map_err(cannot)?, size);
+        let workers = Workers::start(file, size, session.request, session.threads as usize, pages.before.clone());
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
-        let (ours, returned, watched) = (Ranges::default(), Ranges::default(), Vec::new());
-        Ok(Self {
-            directory,
-            watcher,
-            alive,
-            signals,
-            session,
-            file,
-            control,
-            workers,
-            before,
-            ours,
-            returned,
-            watched,
-            gone: 0,
-            ends: false,
-        })
+        Ok(Self { directory, watcher, alive, signals, session, control, workers, pages, ends: false })
     }
 
     /// # Errors
@@ -146,8 +177,8 @@ impl<'a> Reader<'a> {
     fn serve(&mut self, events: &mut EventLog) -> Result<Reason, String> {
         let pid = Pid::this().as_raw();
         let whole = 0..self.session.identity.size;
-        let cached = cached(&self.file, std::slice::from_ref(&whole));
-        tell(events, &[Event::Started(Started { pid, command_pid: pid, cached })])?;
+        let cached = cached(&self.pages.file, std::slice::from_ref(&whole));
+        tell(events, &[Event::Started(StartedEvent { pid, command_pid: pid, cached })])?;
         self.compare()?;
         loop {
             if let Some(reason) = self.ending() {
@@ -157,16 +188,16 @@ impl<'a> Reader<'a> {
             let (done, busy) = self.workers.done();
             for done in done {
                 let done = done.map_err(|error| format!("cannot read {}: {error}", self.session.file.display()))?;
-                done.again.iter().for_each(|range| self.before.remove(range));
-                done.ranges.into_iter().for_each(|range| self.take(range));
+                done.again.iter().for_each(|range| self.pages.before.remove(range));
+                done.ranges.into_iter().for_each(|range| self.pages.take(range));
                 tell(events, &[Event::Chunk(done.told)])?;
                 self.compare()?;
             }
             if self.ends && !busy {
                 return Ok(Reason::Exited);
             }
-            if let Some(bytes) = self.look() {
-                tell(events, &[Event::Evicted { bytes }])?;
+            if let Some(bytes) = self.pages.look() {
+                tell(events, &[Event::Evicted(EvictedEvent { bytes })])?;
             }
             self.wait();
         }
@@ -178,7 +209,8 @@ impl<'a> Reader<'a> {
             .chain(self.watcher.iter().map(AsFd::as_fd))
             .collect();
         let mut descriptors: Vec<PollFd> = news.into_iter().map(|news| PollFd::new(news, PollFlags::POLLIN)).collect();
-        let tick = if self.watcher.is_none() { Some(BLIND_TICK) } else { (!self.watched.is_empty()).then_some(TICK) };
+        let tick =
+            if self.watcher.is_none() { Some(BLIND_TICK) } else { (!self.pages.watched.is_empty()).then_some(TICK) };
         let timeout = tick.map_or(PollTimeout::NONE, |tick| PollTimeout::try_from(tick).unwrap_or(PollTimeout::ZERO));
         let _ = poll(&mut descriptors, timeout);
         self.watcher.iter_mut().for_each(|watcher| drop(watcher.read()));
@@ -198,7 +230,7 @@ impl<'a> Reader<'a> {
 
     fn compare(&self) -> Result<(), String> {
         let path = self.session.file.display();
-        let now = self.file.metadata().map_err(|error| format!("{path}: {error}"))?;
+        let now = self.pages.file.metadata().map_err(|error| format!("{path}: {error}"))?;
         match self.session.identity.difference(&Identity::of(&now)) {
             Some(how) => Err(format!("{path} {how}")),
             None => Ok(()),
@@ -221,38 +253,13 @@ impl<'a> Reader<'a> {
         match order {
             Order::Read { chunk, ranges } if !self.ends => self.workers.ask(chunk, ranges),
             Order::Read { .. } => {}
-            Order::Drop(ranges) => {
-                for ours in ranges.iter().flat_map(|range| self.ours.within(range)).collect::<Vec<_>>() {
-                    self.ours.remove(&ours);
-                    self.returned.insert(ours.clone());
-                    let around = ours.start.saturating_sub(LARGEST_FOLIO)..ours.end.saturating_add(LARGEST_FOLIO);
-                    self.returned.within(&around).iter().for_each(|range| drop_pages(&self.file, range));
-                }
-            }
-            Order::Watch(ranges) => (self.watched, self.gone) = (ranges, 0),
+            Order::Drop(ranges) => self.pages.give_back(&ranges),
+            Order::Watch(ranges) => self.pages.watch(ranges),
             Order::End => {
                 self.ends = true;
                 self.workers.close();
             }
         }
-    }
-
-    /// A range is in the cache. What was there before the session stays when it ends; what the kernel has read ahead meanwhile does not.
-    fn take(&mut self, range: Range<u64>) {
-        let before = self.before.within(&range);
-        self.returned.remove(&range);
-        self.ours.insert(range);
-        before.iter().for_each(|range| self.ours.remove(range));
-    }
-
-    /// How many bytes of what is watched, and was brought, are not cached any more, if there are more than before.
-    fn look(&mut self) -> Option<u64> {
-        let ours: Vec<Range<u64>> = self.watched.iter().flat_map(|range| self.ours.within(range)).collect();
-        let all: u64 = ours.iter().map(|range| range.end - range.start).sum();
-        let gone = all.saturating_sub(cached(&self.file, &ours)?);
-        let more = gone > self.gone;
-        self.gone = gone;
-        more.then_some(gone)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `sfio-node run`: runs a command as a job on a machine that shares the run directory with that of the driver.
 //!
-//! The job has a run directory of this machine and a `serve` of its own, so that everything holds that holds for jobs on the
-//! driver's machine. What happens is mirrored into the shared run directory, and what the driver says comes from there.
+//! The job has a run directory of this machine and a `serve` of its own, as a job on the driver's machine has. Events
+//! are mirrored into the shared run directory. The orders of the driver come from there.
 
 mod driver;
 mod local;
@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use self::driver::{Driver, DriverState};
 use self::local::Local;
 use self::mirror::Mirror;
-use crate::protocol::event::{now, Exit, Reason};
+use crate::protocol::event::{now, ExitEvent, Reason};
 use crate::protocol::limit_file::replace_limits;
 use crate::sys::exit::{End, CANNOT_SET_UP, UNFINISHED};
 use crate::sys::own_program::own_program;
@@ -32,8 +32,8 @@ use crate::sys::signals::{self, CANCELLING, DRIVER_NOTICE, SI_KERNEL};
 
 /// How often the events are looked at, which come at once otherwise, but for those that `serve` does not print.
 const TICK: Duration = Duration::from_millis(100);
-/// Milliseconds in which a queue manager signals all processes of a job that it cancels: a command that takes its signal for
-/// a reason to end well has not.
+/// Milliseconds in which a queue manager signals all processes of a job that it cancels: a command that takes its
+/// signal for a reason to end well has not.
 const GRACE: &str = "5";
 /// How often the shared run directory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
     };
     let mut driver = Driver::new(&directory, patience);
     if driver.look() != DriverState::Lives {
-        mirror.conclude(Exit { reason: Reason::Cancelled, ended: now(), ..Exit::default() });
+        mirror.conclude(ExitEvent { reason: Reason::Cancelled, ended: now(), ..ExitEvent::default() });
         return UNFINISHED;
     }
     match Run::start(&directory, command, &mut mirror, &mut driver) {
@@ -65,7 +65,7 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
         Err(message) => {
             eprintln!("sfio-node: run: {message}");
             let (code, reason) = (Some(CANNOT_SET_UP), Reason::Error);
-            mirror.conclude(Exit { code, reason, message: Some(message), ended: now(), ..Exit::default() });
+            mirror.conclude(ExitEvent { code, reason, message: Some(message), ended: now(), ..ExitEvent::default() });
             CANNOT_SET_UP
         }
     }
@@ -110,14 +110,14 @@ impl<'a> Run<'a> {
         // When `exec` was killed, `serve` ends what is left of the job, and says so.
         local.close();
         mirror.pass_on();
-        mirror.conclude(Exit { reason: Reason::Lost, ended: now(), ..Exit::default() });
+        mirror.conclude(ExitEvent { reason: Reason::Lost, ended: now(), ..ExitEvent::default() });
         let failure = mirror.failure();
         if let Some(failure) = &failure {
             eprintln!("sfio-node: run: {failure}");
         }
         match status.signal().map(Signal::try_from) {
             Some(Ok(signal)) => End::Signal(signal).follow(),
-            // A success that nobody hears of must not look like one.
+            // A success that cannot be reported must not look like one.
             _ if status.success() && failure.is_some() => UNFINISHED,
             _ => End::Code(status.code().unwrap_or(UNFINISHED)).follow(),
         }
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
         self.send(signal);
     }
 
-    /// It has not been waited for, so that the number is still its own.
+    /// Sends a signal. The process was not waited for, so that its number is still its own.
     fn send(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.exec.id() as i32), signal);
     }

@@ -8,51 +8,45 @@ mod lifeline;
 mod output;
 mod periodic;
 mod readers;
-mod remote;
+mod shared;
 mod sweep;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
-use serde::Serialize;
 
 use self::converse::Conversation;
 use self::inherited::Inherited;
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
-use self::remote::Remote;
 pub use self::sweep::clear;
 use crate::link;
 use crate::protocol::json;
+use crate::protocol::messages::ReadyEvent;
 use crate::sys::ownership;
 
 /// Where the driver is, and the jobs are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The driver is on another machine, and reads the standard output only.
-    pub remote: bool,
-    /// So are the jobs, which share the file system.
+    /// The jobs are on other machines, which share the file system.
     pub shared: bool,
     /// Stream to other machines, from this address (see `link::listen`).
     pub listen: Option<&'a str>,
-    /// What streams is encrypted.
+    /// Encrypts the streams to other machines.
     pub tls: bool,
-    /// The driver asks for jobs on the standard input, and says nothing for so long at most.
-    pub converse: Option<Duration>,
+    /// The longest time without a word of the driver. None: `serve` waits for the end of the input.
+    pub patience: Option<Duration>,
     /// Other users may read the events of jobs, if they know where these are.
     pub readable: bool,
-    /// Users who may own a directory above the run directory.
+    /// Users that may own a directory above the run directory.
     pub trusted: &'a [u32],
-    /// Mounts that only those have who are trusted.
+    /// Mounts to which only trusted users have access.
     pub within: &'a [PathBuf],
 }
 
@@ -86,66 +80,23 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
     directory::make(path, options.readable)?;
     let directory = path.canonicalize()?;
     let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
-    let output = Output::new(options.remote || options.converse.is_some());
-    let mut jobs = Jobs::new(&directory, options.readable, lifeline, output)?;
-    if options.remote {
-        jobs.watch_run_directory(&directory)?;
-    }
+    let mut jobs = Jobs::new(&directory, options.readable, lifeline, Output::new())?;
     let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
-    jobs.output.print(&ready(listening, options.converse.map(|_| Uid::effective().as_raw())));
+    jobs.output.print(&ready(listening));
     sweep::start(&directory);
-    if options.remote {
-        return Remote::new(&directory, options.shared).serve(jobs, signals);
-    }
-    if let Some(patience) = options.converse {
-        return Conversation::new(&directory, options.readable, patience, inherited)?.serve(jobs, signals);
-    }
-    serve_here(&mut jobs, signals);
-    jobs.end(|_| false);
-    directory::remove(&directory)
-}
-
-/// Serves a driver on this machine, until the standard input has ended.
-fn serve_here(jobs: &mut Jobs, signals: &SignalFd) {
-    let stdin = io::stdin();
-    while jobs.output.is_heard() {
-        let mut descriptors =
-            [stdin.as_fd(), jobs.notices(), signals.as_fd()].map(|news| PollFd::new(news, PollFlags::POLLIN));
-        let timeout = jobs.tick().and_then(|tick| PollTimeout::try_from(tick).ok());
-        let _ = poll(&mut descriptors, timeout);
-        let [input, _, terminated] = descriptors.map(|descriptor| descriptor.any().unwrap_or(false));
-        jobs.take_notices();
-        if terminated || (input && has_ended(&stdin)) {
-            return;
-        }
-    }
-}
-
-/// Whether the driver is gone. It writes nothing.
-fn has_ended(stdin: &impl AsFd) -> bool {
-    !matches!(nix::unistd::read(stdin, &mut [0; 4096]), Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
+    Conversation::new(&directory, options.readable, options.shared, options.patience, inherited)?.serve(jobs, signals)
 }
 
 /// The first line that is printed.
 ///
 /// # Arguments
 /// * `listening` - where links are, or why they cannot be
-/// * `uid` - who this is, for a driver that is somebody else
-fn ready(listening: Option<Result<SocketAddr, String>>, uid: Option<u32>) -> String {
-    #[derive(Serialize)]
-    struct Ready {
-        event: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        address: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        uid: Option<u32>,
-    }
+fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
     let (address, message) = match listening {
-        Some(Ok(address)) => (Some(address.to_string()), None),
+        Some(Ok(address)) => (Some(address), None),
         Some(Err(message)) => (None, Some(message)),
         None => (None, None),
     };
-    json::write(&Ready { event: "ready", address, message, uid }) + "\n"
+    let (uid, pid) = (Some(Uid::effective().as_raw()), Some(std::process::id()));
+    json::write(&ReadyEvent { address, message: message.as_deref(), uid, pid }) + "\n"
 }

@@ -3,21 +3,21 @@
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
 mod caught;
-mod limiter;
+mod fifo;
 mod netted;
+mod observation;
 mod openings;
-mod place;
+mod pacing;
 mod progress;
 mod sharers;
 mod stalls;
 mod stutter;
 mod whole;
+mod write_end;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -25,143 +25,68 @@ use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
-use self::limiter::Limiter;
+use self::fifo::Fifo;
+pub use self::fifo::Wait;
 use self::netted::Netted;
-use self::openings::Openings;
-use self::place::Place;
-use self::progress::Progress;
+use self::observation::Observation;
+pub use self::pacing::Need;
+use self::pacing::Pacing;
 use self::sharers::doing;
-use self::stalls::{Doing, Stalls};
-use self::stutter::Stutter;
+use self::stalls::Doing;
 use self::whole::Whole;
-use crate::gate::{Handler, Streams};
+pub use self::write_end::Registration;
+use self::write_end::WriteEnd;
 use crate::inputs::placement::{remove_memory, remove_target};
 use crate::link::Reader;
 use crate::processes::tree::Process;
-use crate::protocol::event::{now, Event, Stream, StreamPart, WaitsFor};
-use crate::protocol::fd_store::Client;
+use crate::protocol::event::{now, DrainedEvent, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
 use crate::protocol::job::{Access, Input, Job, Rate, Target};
-use crate::protocol::json::ByteString;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::part_reader::PartReader;
 use crate::streams::producer::Producer;
 use crate::streams::source::Source;
-use crate::sys::file_id::{file_id, FileId};
-use crate::sys::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
+use crate::sys::pipe::{has_reader, make_fifo, remove_fifo, remove_link};
 use crate::sys::raw::bytes_in_pipe;
 use crate::sys::watch::Watcher;
 
-/// A reader that takes little at a time makes space page by page. When less than `LITTLE` could be moved into a pipe
-/// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
+/// Pause of the feeder when less than `LITTLE` could be moved into a pipe of the full size.
+///
+/// A reader that takes little at a time makes space page by page. Without the pause each page would wake the feeder.
+/// The reader still has plenty in the pipe.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
-/// A producer that writes little at a time wakes the feeder by each write, and the feeder the reader. When all was fed that
-/// there was, and that was less than `LITTLE`, the feeder lets bytes gather for so long: on busy cores each wake costs both
-/// programs their caches.
-const GATHER: Duration = Duration::from_millis(2);
-/// Who has got nothing over a link for so long had nothing to feed.
-const ON_ITS_WAY: Duration = Duration::from_millis(250);
-/// That all was fed is told no sooner after it was told before.
-const BETWEEN: Duration = Duration::from_millis(250);
-/// After so many bytes the other inputs get their turn.
+/// Bytes after which the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
-/// What a watch on behalf of a feeder is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    Growth,
-    Fifo,
-    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory keep two
-    /// openings apart.
-    Beside,
-    Events,
-}
-
-/// What a feeder waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    Nothing,
-    Reader,
-    Space,
-    /// More space than there is: see `PAUSE`.
-    Pause,
-    /// Its time: see `Limiter`.
-    Time,
-    /// More data that is likely written already: see `GATHER`.
-    Gathering,
-    /// More data, or word from the producer.
-    Data,
-}
-
-/// Who has to know of a stream, by the number of the input.
-#[derive(Clone, Debug)]
-pub struct Registration {
-    pub number: u32,
-    /// Where `serve` has the write end of it, too.
-    pub store: Option<Rc<Client>>,
-    pub streams: Arc<Streams>,
-    pub handler: Arc<Handler>,
-}
-
-impl Registration {
-    fn add(&self, fifo: &Path) {
-        file_id(fifo).iter().for_each(|fifo| self.streams.add(self.number as usize, *fifo));
-    }
-
-    fn add_to_net(&self, pipe: FileId, fifo: Option<&Path>) {
-        let number = self.number as usize;
-        self.streams.add(number, pipe);
-        self.handler.table.net.add(number, pipe, fifo.and_then(Path::parent).and_then(file_id));
-    }
-}
-
-/// What was told of it last.
+/// How the stream has ended.
 #[derive(Debug, Default)]
-struct Drained {
-    bytes: u64,
-    /// When it may be told again.
-    next: Option<Instant>,
+struct Ending {
+    /// Nothing will be fed any more.
+    finished: bool,
+    /// The command was given the end.
+    complete: bool,
+    /// The command has read a part only, or bytes that are not committed yet. These have to be compared with the file.
+    partly: bool,
+    /// Bytes in the pipe when the command had closed it.
+    unread: u64,
+    /// The end was told.
+    reported: bool,
 }
 
 #[derive(Debug)]
 pub struct Feeder {
     pub input: Input,
     pub need: Need,
-    /// None: it has no limit.
-    limiter: Option<Limiter>,
-    /// Of a file that is fed as if it were being written.
-    stutter: Option<Stutter>,
+    /// The source of the bytes.
     origin: Box<dyn Origin>,
-    sink: Option<OwnedFd>,
-    registration: Registration,
-    /// What takes the place of the FIFO, when it is wanted.
-    whole: Option<Whole>,
-    /// Of a stream under the net.
+    pipe: WriteEnd,
+    /// Present while the FIFO of the stream is there. A stream into the standard input has none.
+    fifo: Option<Fifo>,
+    /// Present for a stream under the net.
     netted: Option<Netted>,
-    /// The pipe has the size that was asked for.
-    wide: bool,
-    /// Until when bytes gather.
-    gathered: Instant,
-    fifo: Option<PathBuf>,
-    /// As it was made.
-    place: Option<Place>,
-    openings: Openings,
-    first: f64,
-    last: f64,
-    drained: Drained,
-    progress: Progress,
-    stalls: Stalls,
-    /// Since when there is nothing to feed.
-    waits: Option<Instant>,
-    finished: bool,
-    /// The command was given the end.
-    complete: bool,
-    /// The command has read a part only, or what is not committed yet, and that has to be compared with the file.
-    partly: bool,
-    /// So many bytes were in the pipe when nobody read any more.
-    unread: u64,
-    /// How the stream has ended was told.
-    reported: bool,
+    pacing: Pacing,
+    told: Observation,
+    ending: Ending,
 }
 
 impl Feeder {
@@ -169,7 +94,7 @@ impl Feeder {
     ///
     /// # Errors
     /// A message that names the input.
-    pub fn new(input: Input, mut registration: Registration) -> Result<(Self, Option<OwnedFd>), String> {
+    pub fn new(input: Input, registration: Registration) -> Result<(Self, Option<OwnedFd>), String> {
         let at = |error: io::Error| format!("input {}: {error}", input.name);
         let (sink, fifo, reader) = match &input.target {
             Target::Stdin => {
@@ -181,57 +106,26 @@ impl Feeder {
                 let named =
                     |error: io::Error| format!("input {}: cannot make FIFO {}: {error}", input.name, path.display());
                 remove_link(path);
-                (make_fifo(path).map_err(named)?, Some(path.clone()), None)
+                (make_fifo(path).map_err(named)?, Some(path), None)
             }
             Target::File(path) => return Err(format!("input {}: {} is no stream", input.name, path.display())),
         };
-        let origin: Box<dyn Origin> = match &input.access {
-            Access::Events(events) => {
-                Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
-            }
-            Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
-            Access::Link(link) => {
-                Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit).map_err(at)?)
-            }
-            Access::Part(part) => match &input.home {
-                Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path).map_err(at)?),
-                None => Box::new(PartReader::new(part.clone())),
-            },
-        };
-        registration.store = registration.store.filter(|store| store.keep(registration.number, &sink).is_ok());
+        let origin = origin_of(&input).map_err(at)?;
         let netted = if input.net { Some(Netted::new(&sink).map_err(at)?) } else { None };
+        let pipe = WriteEnd::new(sink, registration);
         match &netted {
-            Some(netted) => registration.add_to_net(netted.id, fifo.as_deref()),
-            None => fifo.iter().for_each(|fifo| registration.add(fifo)),
+            Some(netted) => pipe.registration.add_to_net(netted.id, fifo.map(PathBuf::as_path)),
+            None => fifo.iter().for_each(|fifo| pipe.registration.add(fifo)),
         }
-        let place = fifo.as_deref().map(Place::of);
-        // Refused beyond the system's limits; the pipe then stays smaller.
-        let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
-            limiter: input.limit.map(Limiter::new),
-            stutter: (input.access == Access::Replay).then(Stutter::new),
             origin,
-            sink: Some(sink),
-            registration,
-            whole: None,
+            pipe,
+            fifo: fifo.map(|path| Fifo::new(path)),
             netted,
-            wide,
-            gathered: Instant::now(),
-            fifo,
-            place,
-            openings: Openings::default(),
-            first: 0.0,
-            last: 0.0,
-            drained: Drained::default(),
-            progress: Progress::new(Instant::now()),
-            stalls: Stalls::new(Instant::now()),
-            waits: None,
-            finished: false,
-            complete: false,
-            partly: false,
-            unread: 0,
-            reported: false,
+            pacing: Pacing::new(&input),
+            told: Observation::new(),
+            ending: Ending::default(),
             input,
         };
         Ok((feeder, reader))
@@ -242,80 +136,77 @@ impl Feeder {
         self.origin.taken()
     }
 
-    /// When it may be fed again, or something is to be told of it, if it waits for that.
+    /// The moment when the stream may be fed again, or an event of it is due. Without such a moment None.
     pub fn due(&self) -> Option<Instant> {
-        match self.need {
-            Need::Time => {
-                let stutter = self.stutter.as_ref().map(|stutter| stutter.until);
-                stutter.or(self.limiter.as_ref().map(|limiter| limiter.until))
-            }
-            Need::Gathering => Some(self.gathered),
-            _ => self.drained.next.filter(|_| self.has_news()),
+        if self.waits_for_time() {
+            return self.pacing.due(self.need);
         }
+        self.told.drained_due(self.streamed()).filter(|_| self.has_fed_all())
     }
 
-    /// Whether its time has come, if it waits for that.
+    /// Whether the moment has come for which the stream waits.
     pub fn is_due(&self) -> bool {
-        matches!(self.need, Need::Time | Need::Gathering) && self.due().is_some_and(|due| due <= Instant::now())
+        self.waits_for_time() && self.due().is_some_and(|due| due <= Instant::now())
     }
 
-    /// All that there is was fed, and that is not told yet.
-    fn has_news(&self) -> bool {
-        let fed = self.complete || self.need == Need::Data;
-        self.input.phases && fed && self.streamed() > self.drained.bytes
+    fn waits_for_time(&self) -> bool {
+        matches!(self.need, Need::Time | Need::Gathering)
     }
 
-    /// That all was fed that there is, if it is time to tell it.
+    /// All bytes that are there were fed, and that is told of this stream.
+    fn has_fed_all(&self) -> bool {
+        self.input.phases && (self.ending.complete || self.need == Need::Data)
+    }
+
+    /// The event that all was fed, if that is to be told now.
     pub fn drained(&mut self) -> Option<Event<'_>> {
-        let time = Instant::now();
-        let early = !self.complete && self.drained.next.is_some_and(|next| time < next);
-        if !self.has_news() || early {
+        let bytes = self.streamed();
+        if !self.has_fed_all() || !self.told.drained(bytes, self.ending.complete) {
             return None;
         }
-        self.drained = Drained { bytes: self.streamed(), next: Some(time + BETWEEN) };
-        Some(Event::Drained { name: &self.input.id, bytes: self.drained.bytes, last: self.last })
+        let last = self.told.times().map_or(0.0, |(_, last)| last);
+        Some(Event::Drained(DrainedEvent { name: &self.input.id, bytes, last }))
     }
 
-    /// For whom or what it waits.
-    fn waits(&self) -> Option<WaitsFor> {
+    /// The side for which the stream waits.
+    fn waits(&self) -> Option<StreamWait> {
         match self.need {
             Need::Nothing => None,
-            Need::Reader => Some(WaitsFor::Opening),
-            Need::Time => Some(WaitsFor::Rate),
-            Need::Data | Need::Gathering if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => {
-                Some(WaitsFor::Producer)
-            }
-            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(WaitsFor::Reader),
+            Need::Reader => Some(StreamWait::Opening),
+            Need::Time => Some(StreamWait::Rate),
+            Need::Data | Need::Gathering if self.pipe.unread().unwrap_or(0) == 0 => Some(StreamWait::Producer),
+            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(StreamWait::Reader),
         }
     }
 
     /// When to look whether the command waits for more.
     pub fn look_due(&self) -> Option<Instant> {
-        self.stalls.due().filter(|_| !self.finished)
+        self.told.stalls.due().filter(|_| !self.ending.finished)
     }
 
-    /// What the command does that reads it.
+    /// Finds what the command does that reads the stream.
     pub fn doing(&self, processes: &[Process]) -> Doing {
-        self.sink.as_ref().map_or(Doing::Unseen, |sink| doing(processes, sink))
+        self.pipe.sink.as_ref().map_or(Doing::Unseen, |sink| doing(processes, sink))
     }
 
     /// The command was looked at.
     pub fn looked(&mut self, doing: Doing, cost: Duration) {
-        self.stalls.looked(doing, Instant::now(), cost);
+        self.told.stalls.looked(doing, Instant::now(), cost);
     }
 
     /// How far it is, if it is time to tell it, and another thing than before.
     pub fn progress(&mut self) -> Option<Event<'_>> {
-        if self.finished || !self.input.phases {
+        if self.ending.finished || !self.input.phases {
             return None;
         }
         let (bytes, waits) = (self.streamed(), self.waits());
-        let state = self.progress.tell(Instant::now(), bytes, waits)?;
-        let (stalled, waits, last) = (state.stalled, state.waits, (bytes > 0).then_some(self.last));
-        Some(Event::Fed { name: &self.input.id, bytes, last, stalled, waits })
+        let told = self.told.progress(bytes, waits)?;
+        let (stalled, waits) = (told.stalled, told.waits);
+        let last = self.told.times().map(|(_, last)| last);
+        Some(Event::Fed(FedEvent { name: &self.input.id, bytes, last, stalled, waits }))
     }
 
-    /// What has to be waited for until it is readable.
+    /// Descriptors that become readable when there is more to feed.
     pub fn arrivals(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let stream = self.origin.arrivals().filter(|_| self.need == Need::Data);
         stream.into_iter().chain(self.origin.whole_arrivals())
@@ -327,78 +218,61 @@ impl Feeder {
     /// When there will be none.
     pub fn bring_whole(&mut self) -> Result<bool, Failure> {
         self.origin.want_whole();
-        let Some(fifo) = &self.fifo else {
+        let Some(fifo) = &mut self.fifo else {
             return Ok(self.netted.is_none() || self.origin.whole_file()?.is_some());
         };
-        self.whole.get_or_insert_with(|| Whole::of(fifo)).advance(&mut *self.origin, fifo)
+        fifo.whole.get_or_insert_with(|| Whole::of(&fifo.path)).advance(&mut *self.origin, &fifo.path)
     }
 
-    /// Somebody waits for it.
+    /// Whether the command waits for the whole file.
     pub fn is_wanted_whole(&self) -> bool {
-        self.whole.is_some()
+        self.fifo.as_ref().is_some_and(|fifo| fifo.whole.is_some())
     }
 
-    /// Whether somebody has the stream open, and has not got its end.
+    /// Whether a process has the stream open, and has not got its end.
     pub fn is_read(&self) -> bool {
-        !self.finished && self.sink.as_ref().is_some_and(has_reader)
+        !self.ending.finished && self.pipe.has_reader()
     }
 
     pub fn sink(&self) -> Option<BorrowedFd<'_>> {
-        self.sink.as_ref().map(AsFd::as_fd)
+        self.pipe.sink.as_ref().map(AsFd::as_fd)
     }
 
     /// Watches the FIFO and the producer's events; `token` makes the watcher's token.
     pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &impl Fn(Wait) -> T) {
-        if let Some(fifo) = &self.fifo {
-            let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
-            self.openings.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
-            let _ = fifo.parent().map(|above| watcher.watch(above, mask, token(Wait::Beside)));
+        if let Some(fifo) = &mut self.fifo {
+            fifo.arm(watcher, token);
         }
         self.origin.watch_events(&mut |path, mask| watcher.watch(path, mask, token(Wait::Events)));
     }
 
     /// Openings may not have been told.
     pub fn notices_were_lost(&mut self) {
-        self.openings.told = false;
+        self.fifo.iter_mut().for_each(|fifo| fifo.openings.told = false);
     }
 
     /// The command has opened (or closed) its FIFO.
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
-        let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
-        let opened = self.openings.notice(mask);
-        // Who opens a stream under the net has asked for that.
-        if opened
-            && self.netted.is_none()
-            && (self.openings.are_several(fifo) || (self.openings.is_again() && self.consumed() > 0))
-        {
-            return Err(reopened(fifo));
-        }
-        Ok(())
+        let (has_consumed, is_netted) = (self.consumed() > 0, self.netted.is_some());
+        self.fifo.as_mut().map_or(Ok(()), |fifo| fifo.notice(mask, has_consumed, is_netted))
     }
 
     /// Feeds at another rate from now on. The bytes of a part have none.
     pub fn keep_to(&mut self, rate: Rate) {
-        if self.input.part().is_some() || self.stutter.is_some() {
-            return;
-        }
-        self.origin.keep_to(rate);
-        match (&mut self.limiter, rate) {
-            (Some(limiter), Some(rate)) => limiter.change(rate),
-            (limiter, rate) => *limiter = rate.map(Limiter::new),
+        if self.input.part().is_none() && !self.pacing.replays() {
+            self.origin.keep_to(rate);
+            self.pacing.keep_to(rate);
         }
     }
 
     /// The command is paused, or goes on.
     pub fn pause(&mut self, paused: bool) {
-        self.openings.pause(paused);
+        self.fifo.iter_mut().for_each(|fifo| fifo.openings.pause(paused));
     }
 
     fn consumed(&self) -> u64 {
         let netted = self.netted.as_ref();
-        let unread = || match &self.sink {
-            Some(sink) => bytes_in_pipe(sink),
-            None => netted.map_or(0, Netted::unread),
-        };
+        let unread = || self.pipe.unread().unwrap_or_else(|| netted.map_or(0, Netted::unread));
         netted.and_then(Netted::place).unwrap_or_else(|| self.streamed().saturating_sub(unread()))
     }
 
@@ -416,11 +290,12 @@ impl Feeder {
         watcher: Option<&mut Watcher<T>>,
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
-        if !self.finished {
+        if !self.ending.finished {
             let (waits, before) = (self.waits(), self.streamed());
-            self.stalls.wait(waits, Instant::now());
+            self.told.stalls.wait(waits, Instant::now());
             self.feed(watcher, token)?;
-            self.stalls.fed(self.finished || self.streamed() > before, Instant::now());
+            let fed = self.ending.finished || self.streamed() > before;
+            self.told.stalls.fed(fed, Instant::now());
         }
         self.report()
     }
@@ -437,28 +312,29 @@ impl Feeder {
             self.need = self.feed_some()?;
             match self.need {
                 Need::Nothing => {
-                    if self.finished {
+                    if self.ending.finished {
                         self.give_end(watcher, token);
-                        self.complete = true;
-                        self.partly = self.origin.has_ended_early();
-                        self.origin.close(self.partly);
+                        self.ending.complete = true;
+                        self.ending.partly = self.origin.has_ended_early();
+                        self.origin.close(self.ending.partly);
                     }
                     self.leave();
                     return Ok(());
                 }
                 Need::Space => {
                     let moved = self.streamed() - before;
-                    if self.wide && 0 < moved && moved < LITTLE && self.origin.has_more() {
+                    if self.pipe.wide && 0 < moved && moved < LITTLE && self.origin.has_more() {
                         self.need = Need::Pause;
                         return Ok(());
                     }
-                    if self.streamed() - started >= TURN || !self.sink.as_ref().is_some_and(has_space) {
+                    if self.streamed() - started >= TURN || !self.pipe.has_space() {
                         return Ok(());
                     }
                 }
                 Need::Reader | Need::Pause | Need::Time | Need::Gathering => return Ok(()),
                 Need::Data if (1..LITTLE).contains(&(self.streamed() - started)) && self.left() > 0 => {
-                    (self.need, self.gathered) = (Need::Gathering, Instant::now() + GATHER);
+                    self.need = Need::Gathering;
+                    self.pacing.gather();
                     return Ok(());
                 }
                 Need::Data => {
@@ -477,7 +353,7 @@ impl Feeder {
         self.origin.growth_notice();
     }
 
-    /// So many bytes more the command may get as a stream.
+    /// Bytes that the command may still get as a stream.
     fn left(&self) -> u64 {
         self.input.most.map_or(u64::MAX, |most| most.saturating_sub(self.streamed()))
     }
@@ -487,70 +363,39 @@ impl Feeder {
         if !self.origin.open()? {
             return Ok(Need::Data);
         }
-        let Some(sink) = &self.sink else { return Ok(Need::Nothing) };
+        let Some(sink) = &self.pipe.sink else { return Ok(Need::Nothing) };
         if !has_reader(sink) {
             return Ok(self.without_reader());
         }
-        let nothing_fed = self.streamed() == 0;
-        // Who opens a stream under the net, closes it without having read, and opens it again finds there what was fed.
-        if nothing_fed && self.netted.is_none() {
-            let fifo = self.fifo.as_deref();
-            if self.openings.may_be_a_look(fifo) {
+        // A command that opens a stream under the net again finds there what was fed.
+        if let Some(fifo) = self.fifo.as_mut().filter(|_| self.origin.taken() == 0 && self.netted.is_none()) {
+            if fifo.may_be_a_look()? {
                 return Ok(Need::Pause);
             }
-            if let Some(fifo) = fifo.filter(|fifo| self.openings.are_uncounted_and_several(fifo)) {
-                return Err(reopened(fifo));
-            }
         }
-        let mut most = self.left();
-        if most == 0 && self.origin.has_more() {
-            // Whether the command wants these bytes is known when it has ended. Until the file is final that may be.
+        let left = self.left();
+        if left == 0 && self.origin.has_more() {
+            // Until the file is final, the command may end, and has then not asked for these bytes.
             return if self.origin.is_final() { Err(self.outgrown()) } else { Ok(Need::Data) };
         }
-        if let Some(limiter) = &mut self.limiter {
-            if Instant::now() < limiter.until {
-                return Ok(Need::Time);
-            }
-            // What comes over a link may be on its way.
-            let patience = if matches!(self.input.access, Access::Link(_)) { ON_ITS_WAY } else { Duration::ZERO };
-            let waited = self.waits.map_or(Duration::ZERO, |since| since.elapsed());
-            if self.need == Need::Reader || (self.need == Need::Data && waited >= patience) {
-                limiter.idle();
-            }
-            most = most.min(limiter.most);
-        }
-        if let Some(stutter) = &mut self.stutter {
-            let (unread, now) = (bytes_in_pipe(sink), Instant::now());
-            // Its end is given when all was read, so that it is known whether it was.
-            if !self.origin.has_more() && stutter.waits_for_reader(unread, now) {
-                return Ok(Need::Time);
-            }
-            let Some(piece) = stutter.next(unread, now) else { return Ok(Need::Time) };
-            most = most.min(piece);
-        }
-        let before = self.streamed();
-        let step = self.origin.take(sink, most)?;
-        let fed = self.streamed() - before;
-        self.limiter.iter_mut().filter(|_| fed > 0).for_each(|limiter| limiter.fed(fed));
-        self.stutter.iter_mut().for_each(|stutter| stutter.fed(fed));
-        self.waits = self.waits.filter(|_| fed == 0);
+        let allowed = self.pacing.next(self.need, || bytes_in_pipe(sink), || self.origin.has_more());
+        let Some(allowed) = allowed else { return Ok(Need::Time) };
+        let before = self.origin.taken();
+        let step = self.origin.take(sink, left.min(allowed))?;
+        self.pacing.fed(self.origin.taken() - before);
         match step {
             Step::Moved => {
-                self.last = now();
-                if nothing_fed {
-                    self.first = self.last;
-                }
-                let rests = self.limiter.as_ref().is_some_and(|limiter| Instant::now() < limiter.until);
-                Ok(if rests { Need::Time } else { Need::Space })
+                self.told.moved();
+                Ok(if self.pacing.rests() { Need::Time } else { Need::Space })
             }
             Step::Full => Ok(Need::Space),
             Step::Unread => Ok(self.without_reader()),
             Step::Waiting => {
-                self.waits.get_or_insert_with(Instant::now);
+                self.pacing.found_nothing();
                 Ok(Need::Data)
             }
             Step::Complete => {
-                self.finished = true;
+                self.ending.finished = true;
                 Ok(Need::Nothing)
             }
         }
@@ -572,43 +417,32 @@ impl Feeder {
 
     /// Gives the end of file. A second opening would wait for ever: a FIFO that reports it takes the place.
     fn give_end<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
-        let mut guard = None;
-        // Who opens a stream under the net again asks for that before.
-        let fifo = self
-            .fifo
-            .as_ref()
-            .filter(|_| self.netted.is_none() && !self.whole.as_ref().is_some_and(|whole| whole.there));
-        if let (Some(fifo), Some(watcher)) = (fifo, watcher) {
-            guard = guard_fifo(fifo, |path| watcher.watch(path, AddWatchFlags::IN_OPEN, token(Wait::Fifo))).ok();
-        }
+        // A command that opens a stream under the net again asks for that before.
+        let fifo = self.fifo.as_ref().filter(|fifo| self.netted.is_none() && !fifo.is_replaced());
+        let guard = fifo.zip(watcher).and_then(|(fifo, watcher)| fifo.guard(watcher, token).ok());
         match (fifo, &guard) {
-            (Some(fifo), Some(_)) => self.registration.add(fifo),
-            (Some(fifo), None) => {
-                remove_fifo(fifo);
-            }
+            (Some(fifo), Some(_)) => self.pipe.registration.add(&fifo.path),
+            (Some(fifo), None) => drop(remove_fifo(&fifo.path)),
             _ => {}
         }
-        // Dropping the old sink, and the one that is kept, is the end of file.
-        self.sink = guard;
-        if let Some(store) = &self.registration.store {
-            store.release(self.registration.number);
-        }
+        self.pipe.end(guard);
     }
 
-    /// Nobody reads the rest.
+    /// Ends the stream because the rest is not read.
     pub fn leave(&mut self) {
-        if !std::mem::replace(&mut self.finished, true) {
-            self.stalls.end();
+        if !std::mem::replace(&mut self.ending.finished, true) {
+            self.told.stalls.end();
             self.need = Need::Nothing;
-            self.unread = self.streamed().saturating_sub(self.consumed());
-            self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(Netted::was_moved);
-            self.origin.close(self.partly);
+            let consumed = self.consumed();
+            self.ending.unread = self.streamed().saturating_sub(consumed);
+            self.ending.partly = consumed > 0 || self.netted.as_ref().is_some_and(Netted::was_moved);
+            self.origin.close(self.ending.partly);
         }
     }
 
-    /// It is not known yet how the stream has ended.
+    /// Whether the stream has ended, and its end is not reported yet.
     pub fn is_leaving(&self) -> bool {
-        self.finished && !self.reported
+        self.ending.finished && !self.ending.reported
     }
 
     /// How the stream has ended, once.
@@ -617,45 +451,53 @@ impl Feeder {
             return Ok(None);
         }
         let mut part = None;
-        if self.partly {
+        if self.ending.partly {
             let Poll::Ready(found) = self.origin.part() else { return Ok(None) };
             part = found?;
         }
-        self.reported = true;
-        let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
+        self.ending.reported = true;
+        let (first, last) = self.told.times().unwrap_or_else(|| (now(), now()));
+        let part = part.map(|part| StreamPart::of(&self.input.named, part));
         let Input { name, id, .. } = &self.input;
         let place = self.netted.as_ref().and_then(Netted::place);
-        let unread = if self.stutter.is_some() { self.unread } else { 0 };
+        let unread = if self.pacing.replays() { self.ending.unread } else { 0 };
         let bytes = place.unwrap_or_else(|| self.streamed() - unread);
         let seconds = last - first;
-        let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
+        let (waited, behind) = (self.told.stalls.reader.as_secs_f64(), self.told.stalls.bytes.as_secs_f64());
         let lag = self.origin.lag();
-        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
+        Ok(Some(Event::Stream(StreamEvent {
+            name,
+            id: Some(id),
+            bytes,
+            seconds,
+            first,
+            last,
+            waited,
+            behind,
+            lag,
+            part,
+        })))
     }
 
-    /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read something
-    /// else under that name.
+    /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read
+    /// something else under that name.
     ///
     /// # Errors
     /// When something else is in the place of the FIFO, or of its directory.
     pub fn check_unopened(&self) -> Result<(), Failure> {
-        let (Some(fifo), Some(place)) = (&self.fifo, &self.place) else { return Ok(()) };
-        let is_known = self.openings.were_any() || self.complete || self.streamed() > 0 || self.whole.is_some();
-        if is_known || place.is_still(fifo) {
-            return Ok(());
+        match &self.fifo {
+            Some(fifo) if !self.ending.complete && self.streamed() == 0 => fifo.check_unopened(),
+            _ => Ok(()),
         }
-        let what = format!("nobody has opened the stream {}", fifo.display());
-        Err(Failure::Job(format!("{what}, and something else is in its place [SFIO-S027]")))
     }
 
-    /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may
-    /// have made an output of its input's name.
+    /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The
+    /// command may have made an output of its input's name.
     ///
     /// # Errors
     /// When a file that has to be there cannot be made.
     pub fn leave_file(&mut self) -> Result<(), Failure> {
-        if self.complete || self.input.part().is_some() {
+        if self.ending.complete || self.input.part().is_some() {
             self.put_away(true)
         } else {
             Ok(())
@@ -669,19 +511,28 @@ impl Feeder {
 
     fn put_away(&mut self, success: bool) -> Result<(), Failure> {
         let Some(fifo) = self.fifo.take() else { return Ok(()) };
-        let stays = success && self.origin.is_to_stay(&fifo);
-        let was_there = remove_fifo(&fifo);
-        match &self.whole {
-            Some(whole) if !stays => whole.remove(&fifo, &self.input.access),
-            _ if stays && was_there => return self.origin.leave_file(&fifo),
+        let stays = success && self.origin.is_to_stay(&fifo.path);
+        let was_there = remove_fifo(&fifo.path);
+        match &fifo.whole {
+            Some(whole) if !stays => whole.remove(&fifo.path, &self.input.access),
+            _ if stays && was_there => return self.origin.leave_file(&fifo.path),
             _ => {}
         }
         Ok(())
     }
 }
 
-fn reopened(fifo: &Path) -> Failure {
-    Failure::Job(format!("{} was opened again: a byte stream can be read only once", fifo.display()))
+/// Opens what is fed to an input.
+fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
+    Ok(match &input.access {
+        Access::Events(events) => Box::new(Source::new(&input.path, Producer::of_input(input, events), input.verify)),
+        Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
+        Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit)?),
+        Access::Part(part) => match &input.home {
+            Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path)?),
+            None => Box::new(PartReader::new(part.clone())),
+        },
+    })
 }
 
 /// Removes what was made for the inputs of a job, given by its directory, when its `exec` can no longer do it.

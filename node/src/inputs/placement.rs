@@ -10,7 +10,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 
 use crate::link::Reader;
-use crate::protocol::event::{Event, Placed as Told};
+use crate::protocol::event::{Event, PlacedEvent};
 use crate::protocol::job::{Input, Target};
 use crate::protocol::memory_directory;
 use crate::protocol::part::Part;
@@ -31,7 +31,7 @@ pub struct Placed {
     /// Where it is, if it is in memory.
     memory: Option<PathBuf>,
     seconds: f64,
-    /// It stays there after the job.
+    /// The file stays after the job.
     stays: bool,
 }
 
@@ -80,8 +80,8 @@ impl Placed {
     }
 
     pub fn event(&self) -> Event<'_> {
-        let place = if self.memory.is_some() { "memory" } else { "disk" };
-        Event::Placed(Told { name: &self.name, bytes: self.bytes(), place, seconds: self.seconds })
+        let (name, bytes, memory) = (&*self.name, self.bytes(), self.memory.is_some());
+        Event::Placed(PlacedEvent { name, bytes, memory, seconds: self.seconds })
     }
 
     pub fn name(&self) -> &str {
@@ -132,7 +132,7 @@ pub fn remove_memory(job: &Path) {
     let _ = memory_directory::of_job(job).map(fs::remove_dir_all);
 }
 
-/// Makes the file in memory, and a link to it; None: there is no room.
+/// Makes the file in memory, and a link to it. Without room it returns None.
 fn place_in_memory(
     input: &Input,
     part: &Part,

@@ -18,7 +18,7 @@ use crate::processes::tree::{self, Process};
 use crate::processes::usage::thread_cpu;
 use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
-use crate::protocol::job::{Direction, Limit, Rate};
+use crate::protocol::job::{Direction, Rate, RateLimit};
 
 /// Times between two looks at the running processes. `LOOK` grows to `SELDOM_LOOK` while all work done here takes more
 /// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
@@ -44,96 +44,59 @@ const SEARCHES: usize = 3;
 #[derive(Debug)]
 pub struct Throttle {
     moved: Moved,
-    seen: u64,
-    /// When `seen` has grown last.
-    grown: Duration,
-    rate: Rate,
-    /// Without a pace nothing is paused: there is no limit, or no look since the limit was set.
-    pace: Option<Pace>,
+    debt: Debt,
     write_out: Option<WriteOut>,
-    guard: Option<Watchdog>,
-    /// Processes that were stopped here. Processes that were stopped before are left alone.
-    stopped: BTreeSet<ProcessId>,
-    /// When the present pause began.
-    since: Option<Duration>,
-    due: Duration,
-    /// When the share of the looks so far has fallen to one part in `THRIFT`.
-    thrift: Duration,
-    /// CPU time of this thread at its last look. What it has used since then is counted as the cost of looks.
-    spent: Duration,
-    /// Sum of the pauses that are over.
-    total: Duration,
-    told: Paused,
-    /// Bytes that the job is expected to move in all. The job waits only for the time of the bytes that are left: a
-    /// pause after the last byte would be of no use. None: a pause may be of any length, as the end is not known, or
-    /// has passed.
-    expected: Option<u64>,
-    /// Bytes between two reports.
-    step: u64,
-    /// The bytes in the last report, and the earliest time of the next one.
-    said: u64,
-    say: Duration,
-    /// The job is not paused any more: it is being ended, or may not be examined.
+    pause: Pause,
+    looks: Looks,
+    news: News,
+    /// The job is being ended, or may not be looked into.
     slack: bool,
 }
 
 impl Throttle {
-    pub fn new(limit: &Limit, guard: Option<Watchdog>, now: Duration) -> Self {
+    pub fn new(limit: &RateLimit, guard: Option<Watchdog>, now: Duration) -> Self {
         let writes = limit.direction != Direction::Read;
         Self {
             moved: Moved::new(limit.direction, &limit.path),
-            seen: 0,
-            grown: now,
-            rate: limit.rate,
-            pace: limit.rate.map(|rate| Pace::new(rate, now)),
+            debt: Debt {
+                rate: limit.rate,
+                pace: limit.rate.map(|rate| Pace::new(rate, now)),
+                expected: limit.expected.filter(|expected| *expected > 0),
+                seen: 0,
+                grown: now,
+                ahead: 0,
+            },
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
-            guard,
-            stopped: BTreeSet::new(),
-            since: None,
-            due: now,
-            thrift: now,
-            spent: thread_cpu(),
-            total: Duration::ZERO,
-            told: Paused::default(),
-            expected: limit.expected.filter(|expected| *expected > 0),
-            step: (limit.expected.unwrap_or(0) / STEPS).max(1),
-            said: 0,
-            say: now + TELL,
+            pause: Pause { guard, stopped: BTreeSet::new(), since: None, total: Duration::ZERO, count: 0 },
+            looks: Looks { due: now, thrift: now, spent: thread_cpu() },
+            news: News { step: (limit.expected.unwrap_or(0) / STEPS).max(1), said: 0, say: now + TELL },
             slack: false,
         }
     }
 
-    /// Returns when to look next, or None if the job is not paused any more.
+    /// When to look next. None: never.
     pub fn due(&self) -> Option<Duration> {
-        (!self.slack).then_some(self.due)
+        (!self.slack).then_some(self.looks.due)
     }
 
     /// Keeps the job to another rate from now on. The next look is due at once.
     pub fn keep_to(&mut self, rate: Rate, now: Duration) {
-        match (&mut self.pace, rate) {
-            (Some(pace), Some(rate)) => pace.change(rate, now),
-            (pace, _) => *pace = None,
-        }
-        self.rate = rate;
-        self.due = now;
+        self.debt.keep_to(rate, now);
+        self.looks.due = now;
     }
 
     /// Returns the bytes moved so far if a report is due.
     pub fn news(&mut self, now: Duration) -> Option<u64> {
-        let due = now >= self.say && self.seen >= self.said.saturating_add(self.step);
-        due.then(|| {
-            (self.said, self.say) = (self.seen, now + TELL);
-            self.seen
-        })
+        self.news.tell(self.debt.seen, now)
     }
 
     pub fn pauses(&self) -> bool {
-        self.since.is_some()
+        self.pause.since.is_some()
     }
 
     /// Returns for how long the processes have been paused by now.
     pub fn paused(&self, now: Duration) -> Duration {
-        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+        self.pause.by(now)
     }
 
     /// Looks at the processes, and pauses or continues them.
@@ -150,37 +113,80 @@ impl Throttle {
             processes = look();
             found = self.moved.look(&processes);
         }
-        let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
-        let debt = self.take(bytes, now);
-        match self.since {
+        let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.debt.seen);
+        let debt = self.debt.take(bytes, now, self.pauses());
+        match self.pause.since {
             Some(since) if debt.is_zero() || now >= since + LONGEST => {
                 if let Some(write_out) = &mut self.write_out {
-                    write_out.begin(&processes, self.seen, now);
+                    write_out.begin(&processes, self.debt.seen, now);
                 }
                 self.let_go(now);
             }
             None if debt > SHORTEST => {
-                self.since = Some(now);
-                self.told.pauses += 1;
-                self.stop(processes, look);
+                self.pause.since = Some(now);
+                self.pause.count += 1;
+                self.pause.stop(processes, look);
             }
-            // Stops processes that others have continued, and new ones.
-            Some(_) => self.stop(processes, look),
+            // Others may have let a process go on.
+            Some(_) => self.pause.stop(processes, look),
             None => {}
         }
-        let spent = thread_cpu();
-        self.thrift += spent.saturating_sub(self.spent) * THRIFT;
-        self.spent = spent;
-        self.due = match self.since {
+        let earliest = self.looks.spend(now);
+        self.looks.due = match self.pause.since {
             Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
-            None if self.rate.is_none() => now + TELL,
-            None => self.thrift.clamp(now + LOOK, now + SELDOM_LOOK),
+            None if self.debt.rate.is_none() => now + TELL,
+            None => earliest,
         };
         Ok(())
     }
 
-    /// Records the bytes moved by now, and returns for how long nothing more may be moved.
-    fn take(&mut self, bytes: u64, now: Duration) -> Duration {
+    fn let_go(&mut self, now: Duration) {
+        self.pause.let_go(now);
+        self.debt.grown = now;
+    }
+
+    /// Pauses the job no more.
+    pub fn slacken(&mut self, now: Duration) {
+        self.let_go(now);
+        self.pause.guard = None;
+        self.slack = true;
+    }
+
+    /// How the job was kept to its limit.
+    pub fn told(&self) -> Paused {
+        Paused { paused: self.pause.total.as_secs_f64(), pauses: self.pause.count, ahead: self.debt.ahead }
+    }
+}
+
+/// How far a job is ahead of its limit.
+#[derive(Debug)]
+struct Debt {
+    rate: Rate,
+    /// Present once a limit is set and a look has followed.
+    pace: Option<Pace>,
+    /// Bytes that the job is expected to move in all. None: unknown, or the job has moved more.
+    ///
+    /// The debt is never more than the rest of these bytes: a job that has moved all would be held for nothing.
+    expected: Option<u64>,
+    /// Bytes that were moved.
+    seen: u64,
+    /// When `seen` became more.
+    grown: Duration,
+    /// The most that the job was ahead.
+    ahead: u64,
+}
+
+impl Debt {
+    fn keep_to(&mut self, rate: Rate, now: Duration) {
+        match (&mut self.pace, rate) {
+            (Some(pace), Some(rate)) => pace.change(rate, now),
+            (pace, _) => *pace = None,
+        }
+        self.rate = rate;
+    }
+
+    /// Takes how many bytes were moved by now, and returns for how long nothing more is to be moved.
+    fn take(&mut self, bytes: u64, now: Duration, paused: bool) -> Duration {
         let new = bytes.saturating_sub(self.seen);
         self.seen += new;
         let Some(pace) = &mut self.pace else {
@@ -191,17 +197,38 @@ impl Throttle {
         };
         if new > 0 {
             self.grown = now;
-        } else if self.since.is_none() && now >= self.grown + SILENCE {
+        } else if !paused && now >= self.grown + SILENCE {
             pace.idle(now);
         }
         pace.moved(new, now);
-        self.told.ahead = self.told.ahead.max(pace.ahead());
+        self.ahead = self.ahead.max(pace.ahead());
         if let Some(expected) = self.expected {
             // After more bytes than expected it is unknown how many are still to come.
             pace.owe_at_most(expected.abs_diff(self.seen));
             self.expected = (self.seen < expected).then_some(expected);
         }
         pace.moved(0, now)
+    }
+}
+
+/// The processes that are stopped.
+#[derive(Debug)]
+struct Pause {
+    /// Lets the processes go on if this one is killed.
+    guard: Option<Watchdog>,
+    /// Processes that were stopped here. Those that others have stopped are not among them.
+    stopped: BTreeSet<ProcessId>,
+    /// Since when the tree is paused.
+    since: Option<Duration>,
+    /// The time of pauses that are over.
+    total: Duration,
+    count: u64,
+}
+
+impl Pause {
+    /// How long the tree has been paused by now.
+    fn by(&self, now: Duration) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {
@@ -224,8 +251,7 @@ impl Throttle {
     }
 
     fn let_go(&mut self, now: Duration) {
-        self.total = self.paused(now);
-        self.grown = now;
+        self.total = self.by(now);
         self.since = None;
         for id in std::mem::take(&mut self.stopped) {
             if !tree::is_gone(id) {
@@ -233,16 +259,45 @@ impl Throttle {
             }
         }
     }
+}
 
-    /// Continues the processes, and does not pause them any more.
-    pub fn slacken(&mut self, now: Duration) {
-        self.let_go(now);
-        self.guard = None;
-        self.slack = true;
+/// When to look at the tree.
+#[derive(Debug)]
+struct Looks {
+    due: Duration,
+    /// When all looks so far have taken their part of the time.
+    thrift: Duration,
+    /// The CPU time of the thread at the last look. What it needs from one look to the next is because of the looks.
+    spent: Duration,
+}
+
+impl Looks {
+    /// Counts what a look has cost, and returns when to look next at a tree that runs.
+    fn spend(&mut self, now: Duration) -> Duration {
+        let spent = thread_cpu();
+        self.thrift += spent.saturating_sub(self.spent) * THRIFT;
+        self.spent = spent;
+        self.thrift.clamp(now + LOOK, now + SELDOM_LOOK)
     }
+}
 
-    /// Returns how the job was kept to its limit.
-    pub fn told(&self) -> Paused {
-        Paused { paused: self.total.as_secs_f64(), ..self.told }
+/// Reports of the bytes that were moved.
+#[derive(Debug)]
+struct News {
+    /// Bytes between two events.
+    step: u64,
+    /// Bytes that were told.
+    said: u64,
+    /// When to tell again.
+    say: Duration,
+}
+
+impl News {
+    fn tell(&mut self, seen: u64, now: Duration) -> Option<u64> {
+        let due = now >= self.say && seen >= self.said.saturating_add(self.step);
+        due.then(|| {
+            (self.said, self.say) = (seen, now + TELL);
+            seen
+        })
     }
 }

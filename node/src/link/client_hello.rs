@@ -1,7 +1,8 @@
-//! The first record of a reader, the ClientHello of TLS: it names the run before anything is kept or computed for the reader.
+//! The first record of a reader, the ClientHello of TLS: it names the run before anything is kept or computed for the
+//! reader.
 //!
-//! The name of the server in it follows from the certificate of the run, which only its members have: TLS 1.3 encrypts
-//! certificates. So a stranger is refused without a handshake. Only the handshake authenticates the reader.
+//! The name of the server in it follows from the certificate of the run, which only its members have: TLS 1.3
+//! encrypts certificates. So a stranger is refused without a handshake. Only the handshake authenticates the reader.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -24,7 +25,7 @@ const BEGIN: [(usize, &[u8]); 4] = [(0, &[22]), (1, &[3]), (2, &[1, 3]), (HEADER
 /// The alert that a server sends to a client that asks for another name: fatal, unrecognized_name (RFC 6066).
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// What has come of a ClientHello.
+/// The part of a ClientHello that has come.
 #[derive(Debug)]
 pub struct HelloReader {
     bytes: [u8; MOST],
@@ -149,7 +150,7 @@ mod tests {
         hello.read(socket)
     }
 
-    /// What comes of these words.
+    /// Reads these words as a ClientHello.
     fn heard(words: &[u8]) -> Result<Option<Hello>, LinkError> {
         let (mut reader, socket) = connection();
         reader.write_all(words).unwrap();

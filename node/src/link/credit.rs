@@ -1,7 +1,7 @@
-//! How far a sender may go, as the reader says, and in what steps it goes there. Pure.
+//! How far a sender may go by the word of the reader, and in what steps it goes there.
 //!
-//! The reader grants what it can take soon. The sender alone knows whether it has nothing to send or the network is slow, so
-//! it keeps to the rate itself: else all that was granted would leave it in one burst.
+//! The reader grants what it can take soon. The sender alone knows whether it has nothing to send or the network is
+//! slow. So the sender keeps to the rate itself. Otherwise all that was granted would leave in one burst.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::protocol::job::Rate;
 
 /// Bytes of the payload of the record.
 pub const SIZE: usize = 16;
-/// It is granted as far ahead as the rate moves in this time: more than a round trip takes, or the sender would wait for
-/// each grant.
+/// A grant reaches as far ahead as the rate moves in this time. A round trip takes less, so that the sender does not
+/// wait for each grant.
 const AHEAD: Duration = Duration::from_millis(500);
 const LEAST_AHEAD: u64 = 256 << 10;
-/// It is granted again when one part in so many of that was used.
+/// The next grant comes when one part in `PARTS` of a grant was used.
 const PARTS: u64 = 8;
-/// What was late is made up for, but no faster than at one more part in so many of the rate.
+/// A late stream catches up by at most one part in `HASTE` more than the rate.
 const HASTE: u64 = 4;
-/// And of that no more at once than it is in this time.
+/// A late stream sends at most the bytes of this time at once.
 const BURST: Duration = Duration::from_millis(50);
 
-/// What a reader grants.
+/// The grant of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// The first byte of the stream that may not be sent.
@@ -57,7 +57,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What is to be granted now, if it is another credit than the last one.
+    /// Returns the credit to grant now, if it differs from the last one.
     ///
     /// # Arguments
     /// * `arrived` - bytes of the stream
@@ -135,7 +135,7 @@ struct Steps {
     mean: Pace,
     /// Lets a lag be made up for, but not at once.
     peak: Pace,
-    /// What is left of this step.
+    /// Bytes that are left of this step.
     left: u64,
     /// When the next one begins.
     next: Duration,
@@ -245,8 +245,8 @@ mod tests {
         assert_eq!(allowance.most(ms(0)), Ok(u64::MAX - (64 << 10)));
     }
 
-    /// A sender whose network stands still now and then: in no time it sends more than the hasty rate allows, 50 ms of it
-    /// and a step; over all of it neither more nor less than the rate; and never beyond what was granted.
+    /// A sender whose network stands still now and then: in no time it sends more than the hasty rate allows, 50 ms
+    /// of it and a step; over all of it neither more nor less than the rate; and never beyond what was granted.
     #[test]
     fn no_burst_leaves_it_and_what_was_late_is_made_up_for() {
         const RATE: u64 = 40_000_000;

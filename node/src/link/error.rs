@@ -8,7 +8,7 @@ use rustls::{AlertDescription, Error as TlsError};
 pub enum LinkError {
     /// Another attempt may succeed.
     Broken(String),
-    /// None will.
+    /// Another attempt will fail, too.
     Refused(String),
 }
 

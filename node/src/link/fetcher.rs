@@ -52,20 +52,20 @@ pub struct Fetcher {
     pub orders: Arc<Orders>,
     /// The last connection has brought something, or waited for the command only.
     pub progress: bool,
-    /// What the last connection may bring.
+    /// The grants of the last connection.
     pub grants: Grants,
 }
 
-/// What the feeder says while the fetcher works.
+/// The orders of the feeder, while the fetcher works.
 #[derive(Debug)]
 pub struct Orders {
-    /// It takes no more, and wants to know what is still to be compared of what it has taken.
+    /// The feeder takes no more, and needs the part that is still to be compared.
     leaves: AtomicBool,
     /// The last connection, which may have nothing to say for some time.
     connection: Mutex<Option<TcpStream>>,
     /// Bytes per second; 0: as many as can be.
     rate: AtomicU64,
-    /// That has changed.
+    /// Rings when the rate has changed.
     bell: EventFd,
 }
 
@@ -169,7 +169,8 @@ impl Fetcher {
         self.grants = Grants::default();
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
-            // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the socket.
+            // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the
+            // socket.
             fcntl(&self.sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
         }
         let brought = self.bring(&mut channel);
@@ -284,7 +285,7 @@ impl Fetcher {
         // It is the command that has to go on.
         self.progress = true;
         loop {
-            // A connection that was reset says so also to one who does not read.
+            // A connection that was reset reports that also to a side that does not read.
             let wanted = [PollFlags::POLLOUT, PollFlags::empty(), PollFlags::POLLIN];
             let [sink, socket, bell] = self.poll(channel, wanted, PollTimeout::NONE);
             if sink.contains(PollFlags::POLLERR) {
@@ -303,7 +304,7 @@ impl Fetcher {
     /// Waits until the sender has said something.
     fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
         let deadline = Instant::now() + self.times.quiet;
-        while !channel.has_unread() {
+        while !channel.has_unread()? {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -319,7 +320,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// What is the case of the pipe, the socket and the bell.
+    /// Polls the pipe, the socket and the bell.
     fn poll(&self, channel: &Channel, wanted: [PollFlags; 3], timeout: PollTimeout) -> [PollFlags; 3] {
         let sources = [self.sink.as_fd(), channel.socket.as_fd(), self.orders.bell.as_fd()];
         let [sink, socket, bell] = sources.map(|source| PollFd::new(source, PollFlags::empty()));

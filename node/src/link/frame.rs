@@ -17,7 +17,7 @@ pub const HEADER: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// What the reader wants, in JSON.
+    /// The stream that the reader asks for, in JSON.
     Request = 1,
     Data,
     /// The end, with the size.
@@ -25,11 +25,11 @@ pub enum Kind {
     /// There will be no end: why, in JSON.
     Failed,
     Keepalive,
-    /// Of the reader, its last word: it has seen how the stream ended, or wants no more.
+    /// The last word of the reader: it has seen how the stream ended, or needs no more.
     Done,
-    /// What is still to be compared of what was sent, in JSON, to a reader that asks for that.
+    /// The part that is still to be compared, in JSON, for a reader that asks for it.
     Part,
-    /// Of the reader: how far the sender may go, and how fast.
+    /// The word of the reader how far the sender may go, and how fast.
     Credit,
 }
 
@@ -85,10 +85,10 @@ pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, Lin
     Ok(payload)
 }
 
-/// Takes the first record out of what was heard; None: it has not come as a whole.
+/// Takes the first record out of the received bytes. An incomplete record gives None.
 ///
 /// # Errors
-/// When it is none.
+/// When the bytes are no record.
 pub fn take_record(heard: &mut Vec<u8>) -> Result<Option<(Kind, Vec<u8>)>, LinkError> {
     let Some(header) = heard.first_chunk() else { return Ok(None) };
     let Header { kind, length } = Header::parse(*header)?;

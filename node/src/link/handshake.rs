@@ -47,7 +47,7 @@ pub fn accept(socket: TcpStream, hello: Hello, certificate: &Path, tls: bool) ->
     Ok((channel, request))
 }
 
-/// What the listener does, for one reader.
+/// Accepts one reader, as the listener does.
 #[cfg(test)]
 pub fn receive(socket: TcpStream, certificate: &Path, tls: bool) -> Result<(Channel, Request), LinkError> {
     use super::client_hello::{Doorkeeper, HelloReader};
@@ -75,7 +75,7 @@ mod tests {
         Request { wanted: Wanted::of_test(), offset: 3, part: false }
     }
 
-    /// What both sides say when they have the certificates in these files.
+    /// Lets two sides meet that have the certificates in these files.
     fn meet(theirs: &Path, ours: &Path, tls: [bool; 2]) -> (Result<(), LinkError>, Result<Request, LinkError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

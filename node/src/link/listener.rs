@@ -28,9 +28,10 @@ const HANDSHAKES_EACH: usize = 256;
 const FILES_EACH: u64 = 6;
 /// How often abandoned streams are looked for.
 const TIDY: Duration = Duration::from_secs(30);
-/// The pause after somebody was turned away, who may come again at once: so a hundred come 10,000 times a second at most.
+/// Pause after a refused connection, whose client may come again at once. It limits a hundred clients to 10,000
+/// connections a second.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The kernel keeps to itself for so many seconds who says nothing.
+/// Seconds for which the kernel holds back a connection without data.
 const DEFERRED: i32 = 1;
 
 struct Listener {
@@ -59,7 +60,7 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     // As many as the kernel lets wait.
     let _ = nix::sys::socket::listen(&socket, Backlog::MAXCONN);
     let _ = defer_accept(&socket, DEFERRED);
-    // Nothing is left of a connection that is closed, unless it is of one who was admitted: it is his, too.
+    // A closed connection leaves nothing behind. An admitted one is set otherwise below.
     let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 });
     let most = affordable();
     let pending = PendingConnections::new(socket, most).map_err(|error| cannot(error.into()))?;
@@ -75,7 +76,10 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     Ok(bound)
 }
 
-/// `connection`: of whom the SSH daemon has let in, and where: two addresses with their ports, sshd(8).
+/// The address to listen at.
+///
+/// # Arguments
+/// * `connection` - the addresses and ports of the SSH connection, as sshd(8) tells them
 fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
     if given.is_empty() {
         let reached = connection.split_whitespace().nth(2).and_then(|address| address.parse().ok());
@@ -130,11 +134,11 @@ impl Listener {
     }
 }
 
-/// A handshake that goes on with somebody at an address, as long as this is held.
+/// A handshake with a client of an address, as long as this is held.
 struct Handshake(Arc<Listener>, IpAddr);
 
 impl Handshake {
-    /// None: as many handshakes go on with this address as one address may have.
+    /// Returns None when the address has as many handshakes as one may have.
     fn begin(listener: &Arc<Listener>, origin: IpAddr) -> Option<Self> {
         let mut counts = listener.handshakes.lock().ok()?;
         let count = counts.entry(origin).or_insert(0);

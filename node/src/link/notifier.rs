@@ -20,7 +20,7 @@ struct Watches {
     last: u64,
 }
 
-/// Wakes those for whom there is news.
+/// Wakes the connections for which there is news.
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<Mutex<Watches>>);
 
@@ -59,7 +59,7 @@ impl Notifier {
     }
 }
 
-/// Becomes readable when there is news of what one connection waits for.
+/// Becomes readable when there is news for one connection.
 #[derive(Debug)]
 pub struct Waker {
     number: u64,

@@ -1,7 +1,8 @@
-//! Connections whose first record has not come: they have not named the run.
+//! Connections whose first record has not come, and which have not named their run.
 //!
-//! Who sends it with the first packet, as readers do, is never one of them. For the others there is always a place: it is
-//! the oldest one of the address, or, when all are taken, of the address that has most.
+//! Readers send the record with the first packet, and are never among these connections. Each other connection gets a
+//! place. When the places are taken, it takes that of the oldest connection of its address, or of the address that
+//! has most.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -18,13 +19,13 @@ use super::error::LinkError;
 /// The most, and the most of one address.
 const MOST: usize = 1024;
 const MOST_EACH: usize = 256;
-/// How long anybody may take.
+/// Time for the first record.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How many are accepted, or received, at once.
 const AT_ONCE: usize = 64;
 /// The pause when there are too many open files.
 const BREATH: Duration = Duration::from_millis(100);
-/// What epoll calls the socket that listens.
+/// The number of the listening socket in epoll.
 const LISTENER: u64 = 0;
 
 /// A connection with its hello, or why it was closed.
@@ -68,7 +69,8 @@ impl PendingConnections {
         Ok(Self { listener, epoll, limits, connections: BTreeMap::new(), last: LISTENER })
     }
 
-    /// Waits, not forever, for those who connect; returns of whom something can be said, and whether more are waiting.
+    /// Waits for connections, at most `at_most`. Returns those that have sent their record or are refused, and
+    /// whether more are waiting.
     pub fn wait(&mut self, at_most: Duration) -> (Vec<Received>, bool) {
         let mut events = [EpollEvent::empty(); AT_ONCE];
         let limit = if self.connections.is_empty() { at_most } else { at_most.min(LIMIT) };
@@ -102,7 +104,7 @@ impl PendingConnections {
         true
     }
 
-    /// Mostly its hello has come already; None: he has a place.
+    /// Reads the hello, which has mostly come already. Without it the connection gets a place, and None is returned.
     fn begin(&mut self, socket: TcpStream, address: IpAddr) -> Option<Received> {
         let mut hello = HelloReader::new();
         let Some(received) = hello.read(&socket).transpose() else {
@@ -129,7 +131,7 @@ impl PendingConnections {
         }
     }
 
-    /// Whose place one more takes; None: there is another one.
+    /// The connection that has to give up its place. While there is a free place, None.
     fn displaced(&self, origin: IpAddr) -> Option<u64> {
         let of = |origin: IpAddr| self.connections.iter().filter(move |(_, one)| one.origin == origin);
         let from = if of(origin).count() >= self.limits.each {
@@ -151,7 +153,7 @@ impl PendingConnections {
     }
 }
 
-/// Of IPv6 the network: who has one has all of its addresses.
+/// Reduces an address of IPv6 to its network: the owner of a network has all its addresses.
 pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 64)).into(),
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!(present, [2, 3, 4]);
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "it is closed");
         let _more = [arrive(2).0, arrive(2).0];
-        // All places are taken: those who are most give one up.
+        // All places are taken: the address with most connections gives one up.
         assert_eq!(arrive(3).1, [3, 4, 5, 6, 7]);
     }
 

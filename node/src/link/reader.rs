@@ -28,7 +28,7 @@ use crate::sys::raw::bytes_in_pipe;
 use crate::sys::symbolic_links;
 use crate::sys::threads::spawn;
 
-/// What moves at once.
+/// Bytes that are moved at once.
 const PIECE: usize = 1 << 20;
 
 /// How the stream has ended.
@@ -39,7 +39,7 @@ type Outcome = Arc<OnceLock<End>>;
 pub struct Reader {
     link: Link,
     wanted: Wanted,
-    /// Its end, which comes after the outcome, says only that nothing more will come.
+    /// The pipe from the fetcher. Its end comes after the outcome, and means only that no more bytes follow.
     pipe: Option<OwnedFd>,
     taken: u64,
     outcome: Outcome,
@@ -111,7 +111,7 @@ impl Reader {
     }
 }
 
-/// What is fetched.
+/// The stream to fetch.
 struct Asked<'a> {
     port: &'a str,
     path: &'a Path,
@@ -208,7 +208,7 @@ impl Origin for Reader {
         self.copy.as_ref()?.reader.arrivals()
     }
 
-    /// As of a part that is read here.
+    /// Decides as for a part that is read here.
     fn is_to_stay(&self, place: &Path) -> bool {
         self.wanted.number.is_none()
             || env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))

@@ -1,4 +1,4 @@
-//! What a reader wants, and what a sender tells of a failure: the records that are JSON.
+//! The records in JSON: the request of a reader, and the failure that a sender reports.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl Wanted {
 pub struct Request {
     #[serde(flatten)]
     pub wanted: Wanted,
-    /// So many bytes have arrived.
+    /// Bytes that have arrived.
     pub offset: u64,
     /// No more are wanted, but what is still to be compared of them.
     pub part: bool,
@@ -152,7 +152,15 @@ mod tests {
 
     #[test]
     fn parts_come_back() {
-        for part in [None, Some(Part { bytes: 1 << 50, digest: 7, verify: Verify::Samples, whole: false })] {
+        for part in [
+            None,
+            Some(Part {
+                bytes: 1 << 50,
+                digest: crate::protocol::values::Digest(7),
+                verify: Verify::Samples,
+                whole: false,
+            }),
+        ] {
             assert_eq!(decode_part(&encode_part(part.as_ref())), Ok(part));
         }
         for text in ["", "{", r#"{"bytes":7}"#, r#"{"bytes":-7,"digest":"0","verify":"full"}"#] {

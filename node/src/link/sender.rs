@@ -26,7 +26,7 @@ use crate::streams::producer::Producer;
 use crate::streams::source::Source;
 use crate::sys::pipe;
 
-/// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
+/// Milliseconds between two looks at files without notices, and between two looks at events while the reader is slow.
 const TICK: u16 = 100;
 const SLOW_TICK: u16 = 1000;
 /// A reader that hears nothing for some time thinks that the connection is broken.
@@ -34,7 +34,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Seconds of silence after which the kernel asks whether the other side is there.
 const KEEP_IDLE: u32 = 60;
 
-/// What all connections need.
+/// The objects that all connections need.
 pub struct Shared {
     jobs: PathBuf,
     notifier: Option<Notifier>,
@@ -164,7 +164,10 @@ impl Sender {
         waited
     }
 
-    /// `at_end`: there is nothing to send, rather than nobody who may be sent to.
+    /// Waits for the reader, or for news of the file.
+    ///
+    /// # Arguments
+    /// * `at_end` - there is nothing to send. Otherwise nothing may be sent
     fn wait(&mut self, at_end: bool) -> nix::Result<()> {
         let (events, milliseconds) = match self.outlet.hold {
             _ if at_end => (PollFlags::POLLIN, TICK),
@@ -211,7 +214,7 @@ struct Outlet {
     /// The rest of the payload of a record of data.
     left: u64,
     has_sent: bool,
-    /// What the reader has said, of a record that is not whole.
+    /// Received bytes of a record that is not complete.
     heard: Vec<u8>,
     began: Instant,
     /// How far a record may go, as the reader says.
@@ -223,7 +226,8 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// `place`: so many bytes of the stream have arrived.
+    /// # Arguments
+    /// * `place` - bytes of the stream that have arrived
     fn new(channel: Channel, place: u64) -> Self {
         let stream = &channel.socket;
         // What cannot be set is noticed when the stream is used.
@@ -270,10 +274,10 @@ impl Outlet {
         self.allowance.idle(self.began.elapsed());
     }
 
-    /// How long a record may be that begins now, of so many bytes.
+    /// Returns how long a record of at most `most` bytes may be that begins now.
     ///
     /// # Errors
-    /// EAGAIN: none may.
+    /// EAGAIN: no record may begin.
     fn allowed(&mut self, most: u64) -> nix::Result<u64> {
         let allowed = self.allowance.most(self.began.elapsed());
         self.hold = allowed.err();
@@ -285,7 +289,8 @@ impl Outlet {
         self.allowance.sent(bytes as u64, self.began.elapsed());
     }
 
-    /// Sends at most so many bytes of `file` from `offset`, without copying them if it can, and returns how many.
+    /// Sends at most `most` bytes of `file` from `offset`, without copying them if it can. Returns how many were
+    /// sent.
     fn send(&mut self, file: &File, offset: &mut i64, most: u64) -> nix::Result<usize> {
         if !self.channel.is_plain() {
             return self.send_encrypted(file, *offset, most);
@@ -304,7 +309,7 @@ impl Outlet {
         Ok(sent)
     }
 
-    /// Sends some of what is next of a part.
+    /// Sends some of the next bytes of a part.
     fn send_piece(&mut self, file: &File, ahead: &Ahead) -> nix::Result<usize> {
         match ahead {
             Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
@@ -318,7 +323,7 @@ impl Outlet {
         }
     }
 
-    /// A record at once, of which the channel keeps what the socket does not take.
+    /// Encrypts and sends one record. The channel keeps the bytes that the socket does not take.
     fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
         // Before the file is read: a socket that is full is asked again and again.
         self.channel.flush_some()?;
@@ -383,8 +388,8 @@ impl Outlet {
         self.channel.socket.set_nonblocking(true).map_err(broken)
     }
 
-    /// Waits until the reader says that it is done. That the connection was closed in good order says nothing: that may
-    /// have been somebody on the way.
+    /// Waits until the reader says that it is done. The orderly end of the connection says nothing: a machine on the
+    /// way may have caused it.
     fn is_dismissed(&mut self) -> bool {
         let _ = self.channel.socket.set_nonblocking(false);
         let _ = self.channel.socket.set_read_timeout(None);
@@ -415,7 +420,7 @@ mod tests {
     use crate::link::request::Wanted;
     use crate::protocol::job::Rate;
 
-    /// A reader of a file of so many bytes, that is committed, and the thread that sends it.
+    /// A reader of a committed file, and the thread that sends it.
     struct Setting {
         reader: TcpStream,
         sender: Option<JoinHandle<()>>,
@@ -446,7 +451,7 @@ mod tests {
             self.reader.write_all(&record(kind, payload)).unwrap();
         }
 
-        /// So many bytes of data, and nothing behind them.
+        /// Reads `size` bytes of data, behind which nothing follows.
         fn bring(&mut self, size: usize) {
             let mut brought = 0;
             while brought < size {

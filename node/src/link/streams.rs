@@ -1,4 +1,5 @@
-//! The streams of which readers have not seen the end: what was sent of them, so that another connection can go on.
+//! Streams whose readers have not seen the end. The bytes that were sent are known, so that another connection can go
+//! on.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,8 +28,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Takes a stream, for `connection`; from a former connection, which the reader knows to be broken, if there is
-    /// one. None: it is new.
+    /// Takes a stream for `connection`, from a former connection if the reader knows that one to be broken. A new
+    /// stream gives None.
     ///
     /// # Errors
     /// When the former connection does not end.
@@ -59,7 +60,7 @@ impl Streams {
         self.returned.notify_all();
     }
 
-    /// Forgets those of which the reader did not come again.
+    /// Forgets streams whose reader did not come again.
     pub fn forget_abandoned(&self) {
         lock(&self.held).retain(|_, held| !matches!(held, Held::Left(_, since) if since.elapsed() > FORGET_AFTER));
     }

@@ -20,12 +20,14 @@ use sha2::{Digest, Sha256};
 
 /// How the name of a run begins.
 pub const NAME: &str = "sfio-";
-/// What the name is the digest of, before the certificate; the number is the version of the protocol of links.
+/// The first bytes of the digest in the name, before the certificate. The number is the version of the protocol of
+/// links.
 const PURPOSE: &[u8] = b"sfio link 5";
 /// Bytes of the digest that stand in the name.
 const NAMED: usize = 24;
 
-/// The name by which readers call the `serve` of a run. Only who has the certificate knows it.
+/// The name by which readers call the `serve` of a run. Only members of the run have the certificate, and know the
+/// name.
 ///
 /// # Errors
 /// A message that names the file of the certificate.
@@ -187,7 +189,7 @@ pub fn certificate_file(directory: &tempfile::TempDir, name: &str) -> std::path:
     tests::identity().save(&directory.path().join(name).with_extension("pem"))
 }
 
-/// What a reader with this certificate says first.
+/// Returns the first words of a reader with this certificate.
 #[cfg(test)]
 pub fn first_words(certificate: &Path) -> Vec<u8> {
     let (mut reader, mut words) = (Identity::load(certificate).unwrap().reader().unwrap(), Vec::new());
@@ -256,7 +258,7 @@ mod tests {
         Identity { certificate: certificate.clone(), key: key.clone_key(), provider: provider.clone() }
     }
 
-    /// What shows the certificate of one and signs with the key of the other.
+    /// Shows the certificate of one identity, and signs with the key of the other.
     fn showing(shown: &Identity, signing: &Identity) -> Arc<SingleCertAndKey> {
         let key = signing.provider.key_provider.load_private_key(signing.key.clone_key()).unwrap();
         Arc::new(CertifiedKey::new(vec![shown.certificate.clone()], key).into())

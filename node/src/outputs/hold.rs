@@ -79,14 +79,20 @@ pub struct Holder {
     due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
-    /// Closes have come since the last call of `rest`.
-    fresh: bool,
-    /// The last call of `rest` asked for a nap, so that the next closes are seen late.
-    rested: bool,
+    rest: Rest,
     /// When a process was last seen dead, or dying.
     death: Option<Duration>,
     /// A process was stopped or frozen at the last look.
     stood: bool,
+}
+
+/// Whether closes are taken some at a time.
+#[derive(Debug, Default)]
+struct Rest {
+    /// Closes have come since the last rest.
+    fresh: bool,
+    /// The next closes are not looked at as soon as they come.
+    rested: bool,
 }
 
 impl Holder {
@@ -97,12 +103,12 @@ impl Holder {
     /// Takes the closes since the last call, each with whether a scan found it. Returns the closes that count at once.
     pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
-        // A process has died during a nap, and how it ended was not seen.
-        let condemned = !quiet && self.rested;
+        // How they have ended could not be seen.
+        let condemned = !quiet && self.rest.rested;
         if !quiet || snapshot.processes.values().any(|vitals| vitals.exiting) {
             self.death = Some(now);
         }
-        self.fresh = true;
+        self.rest.fresh = true;
         let suspects = self.see(now, &snapshot);
         let any_found = self.held.iter().any(|held| held.found);
         for (path, found) in closes {
@@ -146,8 +152,8 @@ impl Holder {
         let first = self.held.len().checked_sub(CROWD).map(|first| self.held[first].since);
         let rush = first.is_some_and(|first| now < first + RUSH);
         let calm = self.last.processes.len() == 1 && self.death.is_none_or(|death| now > death + GRACE);
-        self.rested = std::mem::take(&mut self.fresh) && rush && calm && !self.main_exiting;
-        self.rested.then_some(NAP)
+        self.rest.rested = std::mem::take(&mut self.rest.fresh) && rush && calm && !self.main_exiting;
+        self.rest.rested.then_some(NAP)
     }
 
     /// Whether a review would change nothing. Saves reviews when a job closes many files one after the other.

@@ -71,7 +71,9 @@ impl Spent {
             wrapper_cpu: since(|spent| spent.own),
             io: io.map(|io| io.as_secs_f64()),
             held: held.map(|held| held.as_secs_f64()),
-            paused,
+            paused: paused.map(|paused| paused.paused),
+            pauses: paused.map(|paused| paused.pauses),
+            ahead: paused.map(|paused| paused.ahead),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Descriptors that each `exec` leaves with `serve`, and what it says of itself: as systemd's file descriptor store.
+//! Descriptors that each `exec` leaves with `serve`, as in systemd's file descriptor store, and its own state.
 //!
-//! - The write ends of byte streams. A FIFO, or a pipe, is at its end when its last write end is closed, and the kernel
-//!   closes those of a process that is killed. So `serve` has one, too, until the feeder says that the stream has ended, or
-//!   until `serve` itself has ended the job's processes: the end of a stream never comes from the death of who feeds it.
-//! - The inotify instance, to close it. The kernel takes some 10 ms to end one with watches (it waits for an SRCU grace
-//!   period), and a process that has one cannot exit before. A thread of `serve` can wait.
-//! - That it begins, that it ends its job, and that it has written how. The kernel says who sends, so that no job can say
-//!   this for its `exec`.
+//! - The write ends of byte streams. A FIFO, or a pipe, is at its end when its last write end is closed. The kernel closes
+//!   those of a process that is killed. So `serve` has one, too, until the feeder says that the stream has ended, or until
+//!   `serve` has ended the processes of the job. The death of a feeder is never the end of a stream.
+//! - The inotify instance, to close it. The kernel takes some 10 ms to end an instance with watches, because it waits for
+//!   an SRCU grace period. A process that has one cannot exit before. A thread of `serve` can wait.
+//! - The beginning and the end of the job, and that its last event is written. The kernel names the sender, so that no job
+//!   can say this for its `exec`.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -67,7 +67,7 @@ impl Client {
         let _ = self.send(END, None, MsgFlags::empty());
     }
 
-    /// Its last event is written, and the events are closed.
+    /// Says that the last event is written, and the events are closed.
     pub fn concluded(&self) {
         let _ = self.send(CONCLUDED, None, MsgFlags::empty());
     }
@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-/// What a job has left.
+/// The descriptors and the state that a job has left.
 #[derive(Debug, Default)]
 struct Left {
     /// By the number of the input.
@@ -151,8 +151,7 @@ impl FdStore {
         self.take_all().remove(job);
     }
 
-    /// Whether the `exec` of a job has ended it: what it has said before is here. Of one that has never said anything this
-    /// is not known.
+    /// Whether the `exec` of a job has ended it. None stands for an `exec` that has sent nothing.
     pub fn has_ended(&self, job: &OsStr) -> Option<bool> {
         self.take_all().get(job).filter(|left| left.exec.is_some()).map(|left| left.has_ended)
     }
@@ -166,7 +165,7 @@ impl FdStore {
         let mut left = lock(&self.left);
         loop {
             match self.receive() {
-                // The one who closes last has to wait, and that shall be nobody who is waited for.
+                // The last close takes long, so that a thread does it that no process waits for.
                 Ok((CLOSE, _, message)) => message.file.into_iter().for_each(|slow| drop(self.slow.send(slow))),
                 // Of a job that is forgotten nothing is to be kept.
                 Ok((CONCLUDED, job, message)) => {

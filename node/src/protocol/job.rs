@@ -1,108 +1,39 @@
 //! `job.json`, which tells `exec` what to do: read and checked.
 
-mod fields;
 mod input;
 mod limit;
 mod output;
 
-use std::num::NonZeroU32;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
-use crate::sys::memory::free;
-
-use self::fields::absolute_path;
-pub use self::fields::Kind;
-pub use self::input::{
-    is_name_of_job, name_of_job, Access, Excerpt, Gate, Home, Input, Link, Observed, Partition, Target,
-};
-pub use self::limit::{Direction, Limit, NewLimits, Rate};
+pub use self::input::{Access, Home, Input};
+pub use self::limit::{NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
-use crate::protocol::json::{self, optional_path, or_default};
+use crate::protocol::json;
+use crate::protocol::messages::JobSpec;
+pub use crate::protocol::messages::{
+    CommandSpec, Direction, GatedInput as Gate, Kind, Link, Mount, ObservationSpec, ObservedInput, PartitionedInput,
+    RateLimit, RehearsalSpec,
+};
+pub use crate::protocol::values::{is_name_of_job, name_of_job, Target};
+use crate::sys::memory::free;
 use crate::sys::ownership;
 
-/// Where a job writes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WrittenTo {
-    /// The storage, or a directory on it.
-    #[serde(deserialize_with = "absolute_path")]
-    pub path: PathBuf,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+/// A job as `job.json` describes it, checked.
+#[derive(Debug, Default)]
 pub struct Job {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub success_codes: Vec<i32>,
-    #[serde(default, deserialize_with = "optional_path")]
-    pub stdin: Option<PathBuf>,
-    #[serde(default, deserialize_with = "optional_path")]
-    pub stdout: Option<PathBuf>,
-    #[serde(default, deserialize_with = "optional_path")]
-    pub stderr: Option<PathBuf>,
-    #[serde(default, deserialize_with = "or_default")]
+    pub command: CommandSpec,
     pub outputs: Vec<Output>,
-    #[serde(default, deserialize_with = "or_default")]
+    /// Streams, and then parts.
     pub inputs: Vec<Input>,
-    #[serde(default, deserialize_with = "or_default")]
     pub gates: Vec<Gate>,
-    /// None: the job is not observed.
-    pub observed: Option<Vec<Observed>>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub excerpts: Vec<Excerpt>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub partitions: Vec<Partition>,
-    /// Time in I/O is asked for.
-    #[serde(default, deserialize_with = "or_default")]
-    pub measure: bool,
-    /// It has so many: how many of them it needs is told.
-    pub cores: Option<NonZeroU32>,
-    /// In which bursts it writes is told.
-    pub phases: Option<WrittenTo>,
-    /// Its tree is paused when it moves more.
-    pub limit: Option<Limit>,
-    /// Its tree has processors, devices and memory only as far as nobody else wants them.
-    #[serde(default, deserialize_with = "or_default")]
-    pub idle: bool,
-    /// It is ended when it has had so many seconds, without those in which it waited for a processor.
-    pub seconds: Option<NonZeroU32>,
-    /// It is ended when less than so many bytes are free where its first scratch directory is.
-    pub spare: Option<u64>,
-    /// Directories that nobody needs if it does not succeed.
-    #[serde(default)]
-    pub scratch: Vec<Directory>,
-    /// Directories that StreamFlow has made for it.
-    #[serde(default)]
-    pub directories: Vec<Directory>,
-    /// Directories that it finds at other places, if that can be had.
-    #[serde(default, deserialize_with = "or_default")]
-    pub mounts: Vec<Mount>,
-    /// It may change nothing but what is there, as far as that can be enforced.
-    #[serde(default, deserialize_with = "or_default")]
-    pub confined: bool,
-    /// It runs while the job runs that it repeats: it does not start where it cannot be confined.
-    #[serde(default, deserialize_with = "or_default")]
-    pub apart: bool,
+    pub split: Option<PartitionedInput>,
+    pub observation: ObservationSpec,
+    /// The tree is paused when it moves more.
+    pub limit: Option<RateLimit>,
+    pub rehearsal: RehearsalSpec,
 }
-
-/// A directory that a job finds at another place, where there is one already.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mount {
-    #[serde(deserialize_with = "absolute_path")]
-    pub path: PathBuf,
-    #[serde(deserialize_with = "absolute_path")]
-    pub at: PathBuf,
-}
-
-/// A directory, by its absolute path.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub struct Directory(#[serde(deserialize_with = "absolute_path")] pub PathBuf);
 
 impl Job {
     /// Reads `job.json`.
@@ -117,7 +48,7 @@ impl Job {
 
     /// Closes the directories that StreamFlow has made for it to other users; see `ownership::close`.
     pub fn close_directories(&self) -> Result<(), String> {
-        let directories = self.directories.iter().map(|Directory(path)| path.as_path());
+        let directories = self.command.directories.iter().map(PathBuf::as_path);
         let targets = self.inputs.iter().filter_map(|input| match &input.target {
             Target::Fifo(path) | Target::File(path) => Some(path.as_path()),
             Target::Stdin => None,
@@ -125,47 +56,62 @@ impl Job {
         ownership::close(directories, targets)
     }
 
-    /// Removes the directories that nobody needs if it does not succeed.
+    /// Removes the directories that have no use after a failure.
     pub fn remove_scratch(&self) {
-        self.scratch.iter().for_each(|Directory(path)| drop(std::fs::remove_dir_all(path)));
+        self.rehearsal.scratch.iter().for_each(|path| drop(std::fs::remove_dir_all(path)));
     }
 
-    /// Whether less than so many bytes are free where the first of these directories is.
+    /// Whether less than `bytes` are free where the first of these directories is.
     pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
-        self.scratch.first().is_some_and(|Directory(path)| free(path).is_ok_and(|free| free < bytes))
+        self.rehearsal.scratch.first().is_some_and(|path| free(path).is_ok_and(|free| free < bytes))
     }
 
     /// Whether there is more to notice than that it is cancelled, which is looked for now and then.
     pub fn has_to_be_watched(&self) -> bool {
         let nothing = self.outputs.is_empty() && self.inputs.is_empty() && self.gates.is_empty();
-        !nothing || !self.partitions.is_empty() || self.limit.is_some()
+        !nothing || self.split.is_some() || self.limit.is_some()
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, String> {
-        let mut job: Self = json::read(bytes)?;
-        if job.success_codes.is_empty() {
-            job.success_codes.push(0);
-        }
-        let ports: Vec<String> = job.outputs.iter().map(|output| output.port.clone()).collect();
-        for output in &mut job.outputs {
-            output.tells_all |= job.observed.is_some();
+    /// Reads the text of `job.json`.
+    ///
+    /// # Errors
+    /// One message that names the field and what is wrong with it.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let spec: JobSpec = json::read(bytes)?;
+        let JobSpec { name: _, command, outputs, streams, parts, gates, split, observation, limit, rehearsal } = spec;
+        let mut outputs: Vec<Output> = each("outputs", outputs)?;
+        let ports: Vec<String> = outputs.iter().map(|output| output.port.clone()).collect();
+        for output in &mut outputs {
+            output.tells_all |= observation.reads.is_some();
             output.name_ports(&ports);
         }
-        for (index, gate) in job.gates.iter().enumerate() {
+        for (index, gate) in gates.iter().enumerate() {
             gate.check().map_err(|message| format!("gates[{index}].{message}"))?;
         }
-        if job.observed.is_some() && !job.excerpts.is_empty() {
-            return Err("excerpts: not with \"observed\"".into());
+        let rehearsal = rehearsal.unwrap_or_default();
+        if observation.reads.is_some() && !rehearsal.excerpts.is_empty() {
+            return Err("rehearsal.excerpts: not with \"reads\"".into());
         }
-        if job.partitions.len() > 1 {
-            return Err("partitions: at most one".into());
+        let mut inputs: Vec<Input> = each("streams", streams)?;
+        inputs.extend(each::<_, Input>("parts", parts)?);
+        let streamed = inputs.iter().filter(|input| input.target == Target::Stdin).count();
+        if streamed + usize::from(command.stdin.is_some()) > 1 {
+            return Err("at most one of \"stdin\" and the targets {\"stdin\": true}".into());
         }
-        let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
-        if streamed + usize::from(job.stdin.is_some()) > 1 {
-            return Err("inputs: at most one of \"stdin\" and the targets {\"stdin\": true}".into());
-        }
-        Ok(job)
+        Ok(Self { command, outputs, inputs, gates, split, observation, limit, rehearsal })
     }
+}
+
+/// Checks the elements of a list.
+///
+/// # Errors
+/// The message of the first wrong element, with its place.
+fn each<A, B: TryFrom<A, Error: Display>>(list: &str, elements: Vec<A>) -> Result<Vec<B>, String> {
+    let checked = elements
+        .into_iter()
+        .enumerate()
+        .map(|(index, element)| B::try_from(element).map_err(|message| format!("{list}[{index}].{message}")));
+    checked.collect()
 }
 
 #[cfg(test)]
@@ -183,32 +129,32 @@ mod tests {
     #[test]
     fn page_example() {
         let job = load(
-            r#"{"name": "/align/0.1", "successCodes": [0, 3], "stdout": "/o/out",
+            r#"{"name": "/align/0.1", "command": {"success_codes": [0, 3], "stdout": "/o/out"},
             "outputs": [{"port": "a", "root": "/o/./", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
-              "closes": 2, "fileDeps": [], "nFiles": null}]}],
-            "inputs": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
+              "closes": 2}]}],
+            "streams": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
         )
         .unwrap();
-        assert_eq!(job.stdout, Some("/o/out".into()));
+        assert_eq!(job.command.stdout, Some("/o/out".into()));
         assert_eq!(job.outputs[0].root.as_os_str(), "/o");
         assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
         assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
-        assert!(!job.measure);
+        assert!(!job.observation.io);
     }
 
     #[test]
     fn paths_are_bytes() {
         let job = load(
-            r#"{"name": "n", "stdin": "/\udcff", "outputs": [{"port": "p", "root": "/o\udcfe", "kind": "file", "rules":
-            [{"globs": ["a\udc80*"], "committed": "on_file", "fileDeps": ["\udc81"]}]}], "inputs": [{"name": "r", "port": "p",
+            r#"{"name": "n", "command": {"stdin": "/\udcff"}, "outputs": [{"port": "p", "root": "/o\udcfe", "kind": "file", "rules":
+            [{"globs": ["a\udc80*"], "committed": "on_file", "file_deps": ["\udc81"]}]}], "streams": [{"name": "r", "port": "p",
             "path": "/\udcc3", "target": {"fifo": "/\udce9"}, "link": {"address": "[::1]:1", "job": "\udc82", "certificate": "/\udc83"}}]}"#,
         )
         .unwrap();
         let path = |bytes: &'static [u8]| Path::new(OsStr::from_bytes(bytes));
         let (output, input) = (&job.outputs[0], &job.inputs[0]);
-        assert_eq!((job.stdin.as_deref(), output.root.as_path()), (Some(path(b"/\xff")), path(b"/o\xfe")));
+        assert_eq!((job.command.stdin.as_deref(), output.root.as_path()), (Some(path(b"/\xff")), path(b"/o\xfe")));
         assert_eq!(output.rule_of(path(b"/o\xfe/a\x80b")), Some(Some(0)));
         assert!(output.awaits(path(b"/o\xfe/\x81")));
         assert_eq!((input.path.as_path(), &input.target), (path(b"/\xc3"), &Target::Fifo(path(b"/\xe9").into())));
@@ -220,7 +166,7 @@ mod tests {
     fn links() {
         let input = |access: &str| {
             let text = format!(
-                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/p/r", "target": {{"stdin": true}}{access}}}]}}"#
+                r#"{{"name": "n", "streams": [{{"name": "r", "port": "p", "path": "/p/r", "target": {{"stdin": true}}{access}}}]}}"#
             );
             load(&text).map(|mut job| job.inputs.remove(0).access)
         };
@@ -244,17 +190,17 @@ mod tests {
         assert_eq!(told("true").unwrap(), expected("127.0.0.1:80", true));
         assert_eq!(told("false").unwrap(), expected("127.0.0.1:80", false));
         for (wrong, word) in [
-            (link("host:80", "j"), "inputs[0].link.address: invalid socket address syntax"),
-            (link("127.0.0.1", "j"), "inputs[0].link.address: invalid socket address syntax"),
-            (link("127.0.0.1:1", ".."), "inputs[0].link.job: has to be the name of a job"),
-            (link("127.0.0.1:1", "a/b"), "inputs[0].link.job: has to be the name of a job"),
-            (input(""), "inputs[0]: exactly one of"),
+            (link("host:80", "j"), "streams[0].link.address: invalid socket address syntax"),
+            (link("127.0.0.1", "j"), "streams[0].link.address: invalid socket address syntax"),
+            (link("127.0.0.1:1", ".."), "streams[0].link.job: has to be the name of a job"),
+            (link("127.0.0.1:1", "a/b"), "streams[0].link.job: has to be the name of a job"),
+            (input(""), "streams[0].exactly one of"),
             (
                 input(r#", "events": "/e", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#),
-                "inputs[0]: exactly one of",
+                "streams[0].exactly one of",
             ),
-            (told("1"), "inputs[0].link.tls: invalid type: integer `1`, expected a boolean"),
-            (input(r#", "link": {"address": "127.0.0.1:1"}"#), "inputs[0].link: missing field `job`"),
+            (told("1"), "streams[0].link.tls: invalid type: integer `1`, expected a boolean"),
+            (input(r#", "link": {"address": "127.0.0.1:1"}"#), "streams[0].link: missing field `job`"),
         ] {
             let message = wrong.unwrap_err();
             assert!(message.starts_with(word), "{message}");
@@ -265,15 +211,13 @@ mod tests {
     fn what_producers_with_another_serve_have() {
         let input = |more: &str| {
             let text = format!(
-                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/here/./r", "target": {{"stdin": true}}{more}}}]}}"#
+                r#"{{"name": "n", "streams": [{{"name": "r", "port": "p", "path": "/here/./r", "target": {{"stdin": true}}{more}}}]}}"#
             );
             load(&text).map(|mut job| job.inputs.remove(0))
         };
-        for (more, named, lock) in [
-            ("", "/here/r", false),
-            (r#", "named": null, "lock": null"#, "/here/r", false),
-            (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true),
-        ] {
+        for (more, named, lock) in
+            [("", "/here/r", false), (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true)]
+        {
             let input = input(&format!(r#", "events": "/e"{more}"#)).unwrap();
             assert_eq!((&*input.named.to_string_lossy(), input.lock), (named, lock));
             assert_eq!(input.path, Path::new("/here/r"));
@@ -288,7 +232,7 @@ mod tests {
         assert_eq!(input(link).unwrap().named, Path::new("/here/r"));
         for more in [r#", "named": "/x""#, r#", "lock": true"#] {
             let message = input(&format!("{link}{more}")).unwrap_err();
-            assert!(message.contains("inputs[0]: \"named\" and \"lock\" go with \"events\""), "{message}");
+            assert!(message.contains("streams[0].\"named\", \"lock\" and \"closes\" go with \"events\""), "{message}");
         }
     }
 
@@ -300,12 +244,12 @@ mod tests {
             (r#"{"stdin": false}"#, Err("has to be true")),
             (r#"{"fifo": "/a", "stdin": true}"#, Err("expected value")),
             (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected one of `fifo`, `stdin`, `file`")),
-            (r#"{"file": "/a"}"#, Err("target: \"file\" goes with \"part\"")),
-            (r#""stdin""#, Err("inputs[0].target")),
-            ("{}", Err("inputs[0].target")),
+            (r#"{"file": "/a"}"#, Err("target: \"file\" is for parts")),
+            (r#""stdin""#, Err("streams[0].target")),
+            ("{}", Err("streams[0].target")),
         ] {
             let input = format!(r#"{{"name": "r", "port": "p", "path": "/p", "events": "/e", "target": {target}}}"#);
-            match (load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)), expected) {
+            match (load(&format!(r#"{{"name": "n", "streams": [{input}]}}"#)), expected) {
                 (Ok(job), Ok(expected)) => assert_eq!(job.inputs[0].target, expected),
                 (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
                 (found, expected) => panic!("{target}: {found:?} {expected:?}"),
@@ -319,7 +263,7 @@ mod tests {
             let part =
                 r#"{"file": "/d/\udcff", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": [[0, 9], "eA=="]}"#;
             let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {target}{more}}}"#);
-            load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).map(|mut job| job.inputs.remove(0))
+            load(&format!(r#"{{"name": "n", "parts": [{input}]}}"#)).map(|mut job| job.inputs.remove(0))
         };
         for target in [r#"{"file": "/i/a"}"#, r#"{"fifo": "/i/a"}"#, r#"{"stdin": true}"#] {
             let input = input(target, "").unwrap();
@@ -330,15 +274,11 @@ mod tests {
         for (target, more, word) in [
             (r#"{"file": "a"}"#, "", "target.file: has to be an absolute path"),
             (r#"{"fifo": "/a"}"#, r#", "memory": false"#, "\"memory\" goes with the target"),
-            (r#"{"fifo": "/a"}"#, r#", "path": "/x""#, "\"path\" and \"verify\" do not go with \"part\""),
-            (r#"{"fifo": "/a"}"#, r#", "verify": "full""#, "\"path\" and \"verify\" do not go with \"part\""),
-            (r#"{"fifo": "/a"}"#, r#", "events": "/x""#, "exactly one of"),
-            (r#"{"fifo": "/a"}"#, r#", "pipe": 9"#, "\"pipe\" goes with \"net\""),
-            (r#"{"fifo": "/a"}"#, r#", "most": 9"#, "\"most\" goes with \"events\" or \"link\""),
-            (r#"{"fifo": "/a"}"#, r#", "lock": true"#, "\"named\" and \"lock\" go with \"events\""),
+            (r#"{"fifo": "/a"}"#, r#", "number": 1"#, "\"link\" and \"number\" go together"),
+            (r#"{"fifo": "/a"}"#, r#", "path": "/x""#, "unknown field `path`"),
         ] {
             let message = input(target, more).unwrap_err();
-            assert!(message.starts_with("inputs[0]") && message.contains(word), "{message}");
+            assert!(message.starts_with("parts[0]") && message.contains(word), "{message}");
         }
         for (part, word) in [
             (
@@ -351,32 +291,25 @@ mod tests {
             ),
         ] {
             let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {{"stdin": true}}}}"#);
-            let message = load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).unwrap_err();
-            assert!(message.starts_with("inputs[0].part: ") && message.contains(word), "{message}");
+            let message = load(&format!(r#"{{"name": "n", "parts": [{input}]}}"#)).unwrap_err();
+            assert!(message.starts_with("parts[0].part") && message.contains(word), "{message}");
         }
     }
 
     #[test]
     fn splits() {
-        let job = load(r#"{"name": "n", "partitions": [{"port": "p", "of": "/a", "file": "/b/./c"}]}"#).unwrap();
-        assert_eq!(job.partitions[0].file.as_os_str(), "/b/c");
+        let job = load(r#"{"name": "n", "split": {"port": "p", "of": "/a", "file": "/b/./c"}}"#).unwrap();
+        assert_eq!(job.split.unwrap().file.as_os_str(), "/b/c");
         let one = r#"{"port": "p", "of": "/a", "file": "/b"}"#;
-        for (partitions, word) in [
-            (format!("[{one}, {one}]"), "partitions: at most one"),
-            (one.replace("/a", "a"), "partitions"),
-            (format!("[{}]", one.replace("/a", "a")), "partitions[0].of: has to be an absolute path"),
-        ] {
-            let message = load(&format!(r#"{{"name": "n", "partitions": {partitions}}}"#)).unwrap_err();
-            assert!(message.starts_with(word), "{message}");
-        }
+        let message = load(&format!(r#"{{"name": "n", "split": {}}}"#, one.replace("/a", "a"))).unwrap_err();
+        assert!(message.starts_with("split.of: has to be an absolute path"), "{message}");
     }
 
     #[test]
     fn measuring() {
-        assert!(load(r#"{"name": "n", "measure": true}"#).unwrap().measure);
-        assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
-        let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
-        assert!(message.starts_with("measure: invalid type: integer `1`, expected a boolean"), "{message}");
+        assert!(load(r#"{"name": "n", "observation": {"io": true}}"#).unwrap().observation.io);
+        let message = load(r#"{"name": "n", "observation": {"io": 1}}"#).unwrap_err();
+        assert!(message.starts_with("observation.io: invalid type: integer `1`, expected a boolean"), "{message}");
     }
 
     #[test]
@@ -408,45 +341,42 @@ mod tests {
         let job = |more: &str| {
             load(&format!(
                 r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file"{more}}}],
-                "inputs": [{{"name": "r", "port": "p", "path": "/r", "events": "/e", "target": {{"stdin": true}}{more}}}]}}"#
+                "streams": [{{"name": "r", "port": "p", "path": "/r", "events": "/e", "target": {{"stdin": true}}{more}}}]}}"#
             ))
             .unwrap()
         };
-        for (more, told) in [("", false), (r#", "phases": null"#, false), (r#", "phases": true"#, true)] {
+        for (more, told) in [("", false), (r#", "phases": true"#, true)] {
             let job = job(more);
             assert_eq!((job.outputs[0].phases, job.inputs[0].phases), (told, told), "{more}");
             assert_eq!(job.inputs[0].id, "r");
         }
         let input = |more: &str| {
-            let text = format!(r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", {more}}}]}}"#);
+            let text = format!(r#"{{"name": "n", "streams": [{{"name": "r", "port": "p", {more}}}]}}"#);
             load(&text).map(|mut job| job.inputs.remove(0).id)
         };
         let stream = r#""path": "/r", "events": "/e", "target": {"stdin": true}"#;
         assert_eq!(input(&format!(r#"{stream}, "id": "0""#)).unwrap(), "0");
-        let part = r#""part": {"file": "/f", "identity": {"inode": 1, "size": 1, "mtime": 1}, "pieces": []}"#;
-        for more in [r#""id": "0""#, r#""phases": true"#, r#""limit": {"rate": 1}"#] {
-            let message = input(&format!(r#"{part}, "target": {{"stdin": true}}, {more}"#)).unwrap_err();
-            assert!(message.contains("do not go with \"part\""), "{message}");
-        }
-        let job = |path: &str| load(&format!(r#"{{"name": "n", "phases": {{"path": "{path}"}}}}"#));
-        assert_eq!(job("/s/.").unwrap().phases.unwrap().path, Path::new("/s"));
-        assert!(job("s").unwrap_err().starts_with("phases.path: has to be an absolute path"));
+        let job = |path: &str| load(&format!(r#"{{"name": "n", "observation": {{"writes": "{path}"}}}}"#));
+        assert_eq!(job("/s/.").unwrap().observation.writes.unwrap(), Path::new("/s"));
+        assert!(job("s").unwrap_err().starts_with("observation.writes: has to be an absolute path"));
     }
 
     #[test]
     fn observing() {
-        let job = load(r#"{"name": "n", "observed": [{"name": "r", "path": "/i/r"}]}"#).unwrap();
-        assert_eq!(job.observed.unwrap()[0].path, Path::new("/i/r"));
+        let job = load(r#"{"name": "n", "observation": {"reads": [{"name": "r", "path": "/i/r"}]}}"#).unwrap();
+        assert_eq!(job.observation.reads.unwrap()[0].path, Path::new("/i/r"));
         let output = r#""outputs": [{"port": "p", "root": "/o", "kind": "file", "globs": ["a"]}]"#;
-        for (observed, tells) in [("", false), (r#", "observed": null"#, false), (r#", "observed": []"#, true)] {
+        for (observed, tells) in [("", false), (r#", "observation": {"reads": []}"#, true)] {
             let job = load(&format!(r#"{{"name": "n", {output}{observed}}}"#)).unwrap();
-            assert_eq!((job.observed.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
+            assert_eq!((job.observation.reads.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
             assert!(!job.outputs[0].commits_early());
         }
         let output = output.replace("[\"a\"]", "[\"a\"], \"closes\": true");
         assert!(load(&format!(r#"{{"name": "n", {output}}}"#)).unwrap().outputs[0].tells_closes());
-        for (observed, word) in [("1", "observed: "), (r#"[{"name": "r", "path": "r"}]"#, "observed[0].path: ")] {
-            let message = load(&format!(r#"{{"name": "n", "observed": {observed}}}"#)).unwrap_err();
+        for (observed, word) in
+            [("1", "observation.reads: "), (r#"[{"name": "r", "path": "r"}]"#, "observation.reads[0].path: ")]
+        {
+            let message = load(&format!(r#"{{"name": "n", "observation": {{"reads": {observed}}}}}"#)).unwrap_err();
             assert!(message.starts_with(word), "{message}");
         }
     }
@@ -493,8 +423,8 @@ mod tests {
     fn mistakes_are_named() {
         for (rule, word) in [
             (r#"{"committed": "on_close", "closes": 0}"#, "closes"),
-            (r#"{"committed": "on_n_files"}"#, "nFiles"),
-            (r#"{"committed": "on_file"}"#, "fileDeps"),
+            (r#"{"committed": "on_n_files"}"#, "n_files"),
+            (r#"{"committed": "on_file"}"#, "file_deps"),
             (r#"{"committed": "on_clos"}"#, "on_close"),
             (r#"{"committed": "on_close", "globs": ["../x"]}"#, "../x"),
             (r#"{"committed": "on_close", "close": 1}"#, "close"),

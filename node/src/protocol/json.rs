@@ -71,11 +71,6 @@ pub fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     Ok(Option::<ByteString<_>>::deserialize(deserializer)?.map(|text| text.0))
 }
 
-/// Reads a value, of which null is the default one.
-pub fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
 /// Reads a value.
 ///
 /// # Errors

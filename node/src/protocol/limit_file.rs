@@ -20,7 +20,7 @@ pub fn replace_limits(directory: &Path, text: &[u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct LimitFile {
     path: PathBuf,
-    /// What stood in it.
+    /// The text at the last look.
     last: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl LimitFile {
         Self { path: directory.join(LIMIT), last: Vec::new() }
     }
 
-    /// What stands in it, if that is new.
+    /// Reads the limits, if the text is new.
     ///
     /// # Errors
     /// A message, once, when it cannot be read: nothing has changed then.

@@ -17,7 +17,7 @@ const SHARED: &str = "/dev/shm";
 /// The directory in memory of a run, which is made if need be.
 ///
 /// # Errors
-/// Where there is no memory to be had, or somebody else could put files there.
+/// When no memory can be had, or another user could put files there.
 pub fn directory(run_directory: &Path) -> io::Result<PathBuf> {
     directory_in(run_directory, Path::new(SHARED))
 }
@@ -64,7 +64,7 @@ fn is_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
 
-/// What a job has there, by its directory.
+/// The place of a job there, by the directory of the job.
 pub fn of_job(job: &Path) -> Option<PathBuf> {
     let place = job.ancestors().nth(2)?.join(NAME);
     Some(fs::read_link(&place).unwrap_or(place).join(job.file_name()?))

@@ -1,54 +1,18 @@
 //! A part of a file: a list of its pieces, and what the file was when it was cut. Data in, data out; no I/O.
 
-use std::fmt::{self, Formatter};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base64::prelude::{Engine, BASE64_STANDARD};
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::protocol::json::bytes;
-use crate::protocol::verify::Digest;
+pub use crate::protocol::messages::FileIdentity as Identity;
+use crate::protocol::messages::FilePart;
+use crate::protocol::values::Digest;
+pub use crate::protocol::values::Piece;
 
 pub const MOST_PIECES: usize = 64;
-/// In bytes.
-pub const LONGEST_TEXT: usize = 1 << 16;
-/// Longer than a tick of any kernel, of which there are 100 a second or more.
+/// Longer than a tick of any kernel. Each kernel has 100 ticks a second or more.
 const TICK: Duration = Duration::from_millis(12);
-
-/// Some bytes of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// They are in the file.
-    Extent { offset: u64, length: u64 },
-    /// They are these.
-    Text(Vec<u8>),
-}
-
-impl Piece {
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Extent { length, .. } => *length,
-            Self::Text(text) => text.len() as u64,
-        }
-    }
-}
-
-/// What a file was when it was cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Identity {
-    /// None: it is found through another machine, or another mount.
-    #[serde(default)]
-    pub device: Option<u64>,
-    pub inode: u64,
-    pub size: u64,
-    /// Nanoseconds since the epoch.
-    pub mtime: i64,
-}
 
 impl Identity {
     pub fn of(file: &Metadata) -> Self {
@@ -56,21 +20,21 @@ impl Identity {
         Self { device: Some(file.dev()), inode: file.ino(), size: file.size(), mtime }
     }
 
-    /// That the file, which is `now`, is another one; None: it is the same, though it may have been written to.
+    /// Says that `now` is another file. None stands for the same file, which may have been written to.
     pub fn replaced(&self, now: &Self) -> Option<&'static str> {
         let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
         (other_device || self.inode != now.inode).then_some("was replaced after it was cut into parts")
     }
 
-    /// How long a file is to be left alone, which was looked at `now` (nanoseconds since the epoch), until each further
-    /// write gives it another time: kernels before 6.13 take that of their last tick.
+    /// The time after `now` (nanoseconds since the epoch) until each further write gives the file another time.
+    /// Kernels before 6.13 take the time of their last tick.
     pub fn settles_in(&self, now: i64) -> Duration {
         let passed = u64::try_from(now.saturating_sub(self.mtime)).map(Duration::from_nanos);
-        // One from the future is by another clock, of which nothing is known.
+        // A time in the future is by another clock.
         passed.map_or(Duration::ZERO, |passed| TICK.saturating_sub(passed))
     }
 
-    /// What has become of the file, which is `now`; None: it is the same.
+    /// Says how `now` differs from the file. None stands for the same file.
     pub fn difference(&self, now: &Self) -> Option<&'static str> {
         let changed = || {
             if self.size != now.size {
@@ -85,37 +49,21 @@ impl Identity {
     }
 }
 
-/// A part, as who reads it is told.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "PartFields")]
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute.
     pub file: PathBuf,
     pub identity: Identity,
     pub pieces: Vec<Piece>,
-    /// Of its bytes, if the file was still written when it was cut; else it must not have changed since.
+    /// The digest of the bytes in the file, if the file was still written when the part was cut.
     pub digest: Option<Digest>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PartFields {
-    #[serde(with = "bytes")]
-    file: PathBuf,
-    identity: Identity,
-    pieces: Vec<Piece>,
-    #[serde(default)]
-    digest: Option<Digest>,
-}
-
-impl TryFrom<PartFields> for Part {
+impl TryFrom<FilePart> for Part {
     type Error = String;
 
-    fn try_from(fields: PartFields) -> Result<Self, String> {
-        let PartFields { file, identity, pieces, digest } = fields;
-        if !file.is_absolute() {
-            return Err("file: has to be an absolute path".into());
-        }
+    fn try_from(FilePart { file, identity, pieces, digest }: FilePart) -> Result<Self, String> {
         check(&pieces, identity.size)?;
         Ok(Self { file, identity, pieces, digest })
     }
@@ -126,7 +74,7 @@ impl Part {
         size(&self.pieces)
     }
 
-    /// What has become of the file, which is `now`, as far as that tells it; None: it can be the same.
+    /// Says how `now` differs from the file of the part. None stands for a file that can be the same.
     pub fn difference(&self, now: &Identity) -> Option<&'static str> {
         if self.digest.is_some() {
             self.identity.replaced(now)
@@ -160,7 +108,7 @@ pub fn check(pieces: &[Piece], size: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// How far somebody has come in a part.
+/// A place in a part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     piece: usize,
@@ -191,7 +139,7 @@ impl Cursor {
         self.taken
     }
 
-    /// What is next, up to the end of a piece; None: all was taken.
+    /// The next bytes, up to the end of a piece. None stands for the end of the part.
     pub fn ahead<'a>(&self, pieces: &'a [Piece]) -> Option<Ahead<'a>> {
         Some(match pieces.get(self.piece..)?.iter().find(|piece| piece.length() > 0)? {
             // An empty piece is never begun, so that `within` is 0 where one is skipped.
@@ -202,7 +150,7 @@ impl Cursor {
         })
     }
 
-    /// So many bytes of what was ahead were taken.
+    /// Moves on by `count` bytes.
     pub fn advance(&mut self, pieces: &[Piece], count: u64) {
         self.piece += pieces[self.piece..].iter().take_while(|piece| piece.length() == 0).count();
         self.within += count;
@@ -210,50 +158,6 @@ impl Cursor {
         if pieces.get(self.piece).is_some_and(|piece| self.within >= piece.length()) {
             self.piece += 1;
             self.within = 0;
-        }
-    }
-}
-
-impl Serialize for Piece {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Extent { offset, length } => (offset, length).serialize(serializer),
-            Self::Text(text) => serializer.serialize_str(&BASE64_STANDARD.encode(text)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Piece {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PieceVisitor)
-    }
-}
-
-struct PieceVisitor;
-
-impl<'de> Visitor<'de> for PieceVisitor {
-    type Value = Piece;
-
-    fn expecting(&self, formatter: &mut Formatter) -> fmt::Result {
-        formatter.write_str("[OFFSET, LENGTH] or a text in base64")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Piece, A::Error> {
-        let (offset, length) = (values.next_element()?, values.next_element()?);
-        match (offset, length, values.next_element::<u64>()?) {
-            (Some(offset), Some(length), None) => Ok(Piece::Extent { offset, length }),
-            _ => Err(A::Error::custom("an extent has to be [OFFSET, LENGTH]")),
-        }
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Piece, E> {
-        let text = BASE64_STANDARD.decode(text).map_err(|error| E::custom(format!("a text is no base64: {error}")))?;
-        match text.len() {
-            0 => Err(E::custom("a text is empty")),
-            length if length > LONGEST_TEXT => {
-                Err(E::custom(format!("a text has {length} bytes, and may have {LONGEST_TEXT}")))
-            }
-            _ => Ok(Piece::Text(text)),
         }
     }
 }
@@ -293,37 +197,6 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_extents_and_texts() {
-        let text = r#"[[0,5],"aGVsbG8K",[7,0]]"#;
-        let expected = [
-            Piece::Extent { offset: 0, length: 5 },
-            Piece::Text(b"hello\n".into()),
-            Piece::Extent { offset: 7, length: 0 },
-        ];
-        let found = pieces(text).unwrap();
-        assert_eq!((found.as_slice(), size(&found)), (&expected[..], 11));
-        assert_eq!(json::write(&found), text);
-        for (text, word) in [
-            ("[[1]]", "has to be [OFFSET, LENGTH]"),
-            ("[[1,2,3]]", "has to be [OFFSET, LENGTH]"),
-            ("[[1,-2]]", "[0][1]: invalid value: integer `-2`, expected u64"),
-            ("[[1,2.0]]", "invalid type"),
-            ("[7]", "expected [OFFSET, LENGTH] or a text in base64"),
-            ("[null]", "expected [OFFSET, LENGTH] or a text in base64"),
-            (r#"["aGVsbG8"]"#, "a text is no base64"),
-            (r#"["a b="]"#, "a text is no base64"),
-            (r#"[""]"#, "a text is empty"),
-        ] {
-            let message = pieces(text).unwrap_err();
-            assert!(message.contains(word), "{text}: {message}");
-        }
-        for (length, allowed) in [(LONGEST_TEXT, true), (LONGEST_TEXT + 1, false)] {
-            let text = format!("[\"{}\"]", BASE64_STANDARD.encode(vec![0; length]));
-            assert_eq!(pieces(&text).is_ok(), allowed, "{length}");
-        }
-    }
-
-    #[test]
     fn extents_are_inside_the_file() {
         for (text, wrong) in [
             ("[]", None),
@@ -343,7 +216,7 @@ mod tests {
         assert_eq!(check(&many, 1), Err("has 65 pieces, and may have 64".into()));
     }
 
-    /// The bytes that who takes `most` at a time gets, of a file in which each byte is its offset.
+    /// The bytes that a reader of `most` at a time gets from a file in which each byte is its offset.
     fn taken(pieces: &[Piece], most: u64) -> Vec<u8> {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
         while let Some(ahead) = cursor.ahead(pieces) {

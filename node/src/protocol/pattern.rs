@@ -85,7 +85,7 @@ fn code_points(name: &OsStr) -> Vec<u32> {
     points
 }
 
-/// What one name in a pattern consists of.
+/// An element of one name in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Element {
     Star,

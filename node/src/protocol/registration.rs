@@ -1,4 +1,4 @@
-//! What `exec` and `read` hold in the run directory as long as their job lives.
+//! Files that `exec` and `read` hold in the run directory as long as their job lives.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::protocol::event::{EventLog, Exit, Reason};
+use crate::protocol::event::{EventLog, ExitEvent, Reason};
 use crate::protocol::fd_store::Client;
 use crate::protocol::memory_directory;
 use crate::sys::watch::Watcher;
@@ -17,7 +17,7 @@ use crate::sys::watch::Watcher;
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 pub struct Presence {
-    /// That of the job.
+    /// The directory of the job.
     pub directory: PathBuf,
     run_directory: PathBuf,
     /// Where `serve` keeps descriptors for the job.
@@ -43,7 +43,7 @@ impl Presence {
     }
 
     /// Says that the job has ended.
-    pub fn end<T: Clone + PartialEq>(self, events: EventLog, exit: Exit, watcher: Option<Watcher<T>>) {
+    pub fn end<T: Clone + PartialEq>(self, events: EventLog, exit: ExitEvent, watcher: Option<Watcher<T>>) {
         let driver_gone = exit.reason == Reason::Driver;
         self.store.iter().for_each(|store| store.end());
         let _ = events.conclude(exit);

@@ -1,8 +1,8 @@
-//! Whether bytes that were streamed are still those of the file: digests of what was noted before it was taken.
+//! Whether streamed bytes are still those of the file, by digests that are taken before the bytes.
 //!
-//! A program that fills in a header, or changes one byte in the middle, is not written front to back, and its reader has
-//! got something else than the file. By default all bytes are compared that were taken before the commit; what is taken
-//! afterwards is final.
+//! A program that fills in a header, or changes one byte in the middle, does not write front to back. The reader of its
+//! stream has got something else than the file. By default all bytes are compared that were taken before the commit. The
+//! bytes after it are final.
 
 mod digests;
 mod noted;
@@ -10,4 +10,6 @@ mod part;
 mod samples;
 
 pub use self::noted::Noted;
-pub use self::part::{compare, Digest, Part, Verify};
+pub use self::part::{compare, Part};
+pub use crate::protocol::messages::Verify;
+pub use crate::protocol::values::Digest;

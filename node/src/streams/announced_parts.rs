@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::protocol::event::{now, Event, PartSaid, Seen};
-use crate::protocol::job::Partition;
+use crate::protocol::event::{now, Event, PartEvent, Seen};
+use crate::protocol::job::PartitionedInput;
 use crate::protocol::json::{self, bytes};
 use crate::protocol::part::{check, check_name, size, Identity, Part, Piece};
 use crate::protocol::verify::Digest;
@@ -158,7 +158,7 @@ enum Cut {
 /// A running split.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    request: &'a Partition,
+    request: &'a PartitionedInput,
     cut: Cut,
     /// The file for the lines as it was made, to detect its replacement.
     file: File,
@@ -173,7 +173,7 @@ impl<'a> Parts<'a> {
     ///
     /// # Errors
     /// A message that names the field.
-    pub fn begin(request: &'a Partition) -> Result<Self, String> {
+    pub fn begin(request: &'a PartitionedInput) -> Result<Self, String> {
         let at = |field: &str, path: &Path, why: String| format!("partitions[0].{field}: {}: {why}", path.display());
         let cut = if request.grows {
             Cut::Growing(None)
@@ -239,7 +239,7 @@ impl<'a> Parts<'a> {
     /// Returns the event that announces a part.
     pub fn event<'e>(&'e self, found: &'e Found) -> Event<'e> {
         let Found { said, identity, digest } = found;
-        Event::Part(PartSaid {
+        Event::Part(PartEvent {
             port: &self.request.port,
             number: said.number,
             name: json::ByteString(&*said.name),
@@ -334,12 +334,12 @@ mod tests {
         assert!(lines.take(many.as_bytes(), 100).unwrap_err().contains("has 65 pieces, and may have 64"));
     }
 
-    fn request(directory: &Path) -> Partition {
+    fn request(directory: &Path) -> PartitionedInput {
         fs::write(directory.join("of"), [7; 100]).unwrap();
-        Partition { port: "p".into(), of: directory.join("of"), file: directory.join("parts"), grows: false }
+        PartitionedInput { port: "p".into(), of: directory.join("of"), file: directory.join("parts"), grows: false }
     }
 
-    fn append(request: &Partition, text: &str) {
+    fn append(request: &PartitionedInput, text: &str) {
         OpenOptions::new().append(true).open(&request.file).unwrap().write_all(text.as_bytes()).unwrap();
     }
 
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_believed() {
-        type Act = fn(&Partition);
+        type Act = fn(&PartitionedInput);
         let table: [(Act, &str); 5] = [
             (|request| fs::write(&request.file, "").unwrap(), "are gone"),
             (|request| fs::remove_file(&request.file).unwrap(), "was replaced"),
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_file_that_grows_may_come_later_and_its_parts_have_digests() {
         let directory = tempfile::tempdir().unwrap();
-        let request = Partition { grows: true, ..request(directory.path()) };
+        let request = PartitionedInput { grows: true, ..request(directory.path()) };
         fs::remove_file(&request.of).unwrap();
         let mut parts = Parts::begin(&request).unwrap();
         assert_eq!(parts.read(), Ok(vec![]));

@@ -31,19 +31,39 @@ pub struct Producer {
     /// The path of the file or directory here, and in the events.
     path: PathBuf,
     named: PathBuf,
-    /// The events are locked by their writer, which has another `serve`. Both can end together without a report, so
-    /// that only the lock tells.
-    locks: bool,
-    /// The files of a directory that were committed and not taken yet, relative to it. None for a file.
+    /// The files of a directory that were committed and not taken yet, relative to it. For a file there are none.
     committed: Option<Vec<PathBuf>>,
-    events: PathBuf,
-    follower: Follower,
-    watched: bool,
+    events: Events,
     /// The file is taken to be complete after this number of closes, even before its commit.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
     /// The file is written by no process any more. The commit comes when all of it was taken, or is needed as a whole.
     replays: bool,
+}
+
+/// The events of the producer.
+#[derive(Debug)]
+struct Events {
+    path: PathBuf,
+    follower: Follower,
+    watched: bool,
+    /// The writer of the events has another `serve`, which may be gone, too. Then only the lock of the file tells.
+    locks: bool,
+}
+
+impl Events {
+    /// Watches the events, or the nearest directory in which they will appear.
+    fn watch(&mut self, watch: &mut Watch) {
+        if self.watched {
+            return;
+        }
+        let closed = if self.locks { AddWatchFlags::IN_CLOSE_WRITE } else { AddWatchFlags::empty() };
+        self.watched = watch(&self.path, AddWatchFlags::IN_MODIFY | closed).is_ok();
+        if !self.watched {
+            let mut above = self.path.ancestors().skip(1);
+            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
+        }
+    }
 }
 
 impl Producer {
@@ -54,11 +74,8 @@ impl Producer {
             port: port.to_owned(),
             path: path.to_owned(),
             named: path.to_owned(),
-            locks: false,
             committed: None,
-            follower: Follower::new(events.clone()),
-            events,
-            watched: false,
+            events: Events { follower: Follower::new(events.clone()), path: events, watched: false, locks: false },
             closes: None,
             is_closed: false,
             replays: false,
@@ -72,8 +89,9 @@ impl Producer {
 
     /// Returns the producer of a complete file, which is streamed as if it were being written.
     pub fn of_replay(path: &Path) -> Self {
-        let producer = Self::of_file("", path, PathBuf::new());
-        Self { state: State::Writing, watched: true, replays: true, ..producer }
+        let mut producer = Self::of_file("", path, PathBuf::new());
+        producer.events.watched = true;
+        Self { state: State::Writing, replays: true, ..producer }
     }
 
     /// Commits a replayed file, because all of it was taken, or it is needed as a whole. Returns whether the state has
@@ -91,15 +109,17 @@ impl Producer {
 
     /// Returns the producer of a byte stream.
     pub fn of_input(input: &Input, events: &Path) -> Self {
-        let producer = Self::of_file(&input.port, &input.path, events.to_owned());
-        Self { named: input.named.clone(), locks: input.lock, closes: input.closes, ..producer }
+        let mut producer = Self::of_file(&input.port, &input.path, events.to_owned());
+        producer.events.locks = input.lock;
+        Self { named: input.named.clone(), closes: input.closes, ..producer }
     }
 
     /// Returns the producer of a file or a directory, which is committed as a whole when the output is complete.
     pub fn of_gate(gate: &Gate) -> Self {
         let committed = (gate.kind == Kind::Directory).then(Vec::new);
-        let producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
-        Self { named: gate.named().to_owned(), locks: gate.lock, committed, ..producer }
+        let mut producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
+        producer.events.locks = gate.lock;
+        Self { named: gate.named().to_owned(), committed, ..producer }
     }
 
     /// Returns the files of a directory that were committed since the last call, relative to it.
@@ -109,20 +129,12 @@ impl Producer {
 
     /// Watches the events, or the nearest directory in which they will appear. Must be called until they exist.
     pub fn watch(&mut self, watch: &mut Watch) {
-        if self.watched {
-            return;
-        }
-        let closed = if self.locks { AddWatchFlags::IN_CLOSE_WRITE } else { AddWatchFlags::empty() };
-        self.watched = watch(&self.events, AddWatchFlags::IN_MODIFY | closed).is_ok();
-        if !self.watched {
-            let mut above = self.events.ancestors().skip(1);
-            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
-        }
+        self.events.watch(watch);
     }
 
     /// Says that the watches have to be set again.
     pub fn watches_are_gone(&mut self) {
-        self.watched = self.replays;
+        self.events.watched = self.replays;
     }
 
     /// Reads new events.
@@ -132,14 +144,14 @@ impl Producer {
             return;
         }
         self.read_lines();
-        if self.locks && !self.is_final() && !self.follower.is_written() {
-            // The writer is gone, so that these are the last lines.
+        if self.events.locks && !self.is_final() && !self.events.follower.is_written() {
+            // Nothing follows what is there now.
             self.read_lines();
             if !self.is_final() {
                 self.state = State::Failed(format!("the producer of {} is gone", self.path.display()));
             }
         }
-        if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
+        if self.events.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
             self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
         }
     }
@@ -149,7 +161,7 @@ impl Producer {
     }
 
     fn read_lines(&mut self) {
-        while let Some(lines) = self.follower.lines() {
+        while let Some(lines) = self.events.follower.lines() {
             lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
         }
     }
@@ -223,8 +235,9 @@ mod tests {
         }
 
         fn producer(&self, locks: bool) -> Producer {
-            let producer = Producer::of_file("p", Path::new("/here/f"), self.events.clone());
-            Producer { named: "/there/f".into(), locks, ..producer }
+            let mut producer = Producer::of_file("p", Path::new("/here/f"), self.events.clone());
+            producer.events.locks = locks;
+            Producer { named: "/there/f".into(), ..producer }
         }
     }
 

@@ -11,7 +11,7 @@ use std::task::Poll;
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::protocol::verify::{Noted, Part, Verify};
+use crate::protocol::verify::{Digest, Noted, Part, Verify};
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, file_id_of};
@@ -33,15 +33,27 @@ pub struct Source {
     taken: u64,
     /// The end of all bytes that were ever taken. Beyond `taken` after `resume`; before it if some bytes were left out.
     reached: u64,
-    verify: Verify,
-    /// A note of the bytes that may be taken before the commit, which is compared with the file at the end.
-    noted: Box<dyn Noted>,
-    /// The most bytes that were in the file and not taken.
+    compared: Compared,
+    /// The most that was there and not taken.
     lag: u64,
-    /// The size of the file when all of it was taken before the commit.
-    ended_early: Option<u64>,
     /// The failure of the last attempt to take bytes.
     failure: Option<Failure>,
+}
+
+/// The values that are compared with the file at the end.
+#[derive(Debug)]
+struct Compared {
+    verify: Verify,
+    /// The bytes that may be taken before the commit.
+    noted: Box<dyn Noted>,
+    /// The bytes of the file, when all of them were taken before the commit.
+    ended_early: Option<u64>,
+}
+
+impl Compared {
+    fn new(verify: Verify) -> Self {
+        Self { verify, noted: verify.begin(), ended_early: None }
+    }
 }
 
 impl Source {
@@ -54,10 +66,8 @@ impl Source {
             growth_armed: false,
             taken: 0,
             reached: 0,
-            verify,
-            noted: verify.begin(),
+            compared: Compared::new(verify),
             lag: 0,
-            ended_early: None,
             failure: None,
         }
     }
@@ -137,10 +147,10 @@ impl Source {
             return size.saturating_sub(self.taken);
         }
         let end = size.min(self.taken + AHEAD);
-        if self.noted.bytes() <= self.taken && self.taken < end {
-            self.noted.note(file, end);
+        if self.compared.noted.bytes() <= self.taken && self.taken < end {
+            self.compared.noted.note(file, end);
         }
-        self.noted.bytes().saturating_sub(self.taken)
+        self.compared.noted.bytes().saturating_sub(self.taken)
     }
 
     /// Decides, after all bytes of the file were taken, whether there will be more.
@@ -158,7 +168,7 @@ impl Source {
                 return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
             }
             (self.file, self.growth_armed) = (None, false);
-            self.noted = self.verify.begin();
+            self.compared = Compared::new(self.compared.verify);
             return Ok(Step::Moved);
         }
         if file.len() > self.taken {
@@ -173,9 +183,9 @@ impl Source {
             }
             State::Committed(_) => self.compare(open).map(|()| Step::Complete),
             State::Writing if self.producer.is_closed() => {
-                // Bytes that were left out are compared, too.
-                self.noted.note(open, file.len());
-                self.ended_early = Some(file.len());
+                // What was left out is compared, too.
+                self.compared.noted.note(open, file.len());
+                self.compared.ended_early = Some(file.len());
                 Ok(Step::Complete)
             }
             _ => Ok(Step::Waiting),
@@ -183,7 +193,7 @@ impl Source {
     }
 
     fn compare(&self, file: &File) -> Result<(), Failure> {
-        let Some(place) = self.noted.difference(file) else { return Ok(()) };
+        let Some(place) = self.compared.noted.difference(file) else { return Ok(()) };
         let path = self.path.display();
         Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
     }
@@ -198,10 +208,12 @@ impl Source {
             return Err(failure.clone());
         }
         match self.producer.state {
-            _ if self.ended_early.is_none() && (self.reached == 0 || self.noted.bytes() == 0) => Ok(None),
-            // The failure is reported elsewhere, and the bytes read may be all that the command needs.
+            _ if self.compared.ended_early.is_none() && (self.reached == 0 || self.compared.noted.bytes() == 0) => {
+                Ok(None)
+            }
+            // A failure is reported elsewhere, and a reader that has left may have had enough.
             State::Failed(_) => Ok(None),
-            State::Committed(size) if self.ended_early.is_some_and(|bytes| bytes != size) => {
+            State::Committed(size) if self.compared.ended_early.is_some_and(|bytes| bytes != size) => {
                 let message = format!("{} was written again after it was closed", self.path.display());
                 Err(Failure::Rewritten(message))
             }
@@ -210,10 +222,10 @@ impl Source {
                 self.compare(&file).map(|()| None)
             }
             State::Silent | State::Writing => Ok(Some(Part {
-                bytes: self.noted.bytes(),
-                digest: self.noted.digest(),
-                verify: self.verify,
-                whole: self.ended_early.is_some(),
+                bytes: self.compared.noted.bytes(),
+                digest: Digest(self.compared.noted.digest()),
+                verify: self.compared.verify,
+                whole: self.compared.ended_early.is_some(),
             })),
         }
     }
@@ -295,7 +307,7 @@ impl Origin for Source {
     }
 
     fn has_ended_early(&self) -> bool {
-        self.ended_early.is_some()
+        self.compared.ended_early.is_some()
     }
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
@@ -517,6 +529,6 @@ mod tests {
         }
         let mut producing = Producing::new(&vec![7; size], "committed");
         while producing.take(1 << 20).unwrap().0 == Step::Moved {}
-        assert_eq!(producing.source.noted.bytes(), 0);
+        assert_eq!(producing.source.compared.noted.bytes(), 0);
     }
 }

@@ -1,13 +1,11 @@
 //! `sfio-node identity`: prints which file a path is here, and checks whether it is the same file as elsewhere.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use serde::Serialize;
-
 use crate::protocol::json::{self, ByteString};
+use crate::protocol::messages::FoundFile;
 use crate::protocol::part::Identity;
 use crate::sys::remote_file;
 
@@ -15,12 +13,6 @@ use crate::sys::remote_file;
 const FOUND: i32 = 0;
 const OTHER: i32 = 1;
 const FAILED: i32 = 2;
-
-#[derive(Serialize)]
-struct Found<'a> {
-    path: ByteString<&'a OsStr>,
-    identity: Identity,
-}
 
 /// Prints the real path of a file, and its identity.
 ///
@@ -58,7 +50,7 @@ fn look(of: &Path, wanted: Option<&Identity>) -> Result<String, String> {
         return Err(how.into());
     }
     let path = fs::canonicalize(of).map_err(|error| error.to_string())?;
-    Ok(json::write(&Found { path: ByteString(path.as_os_str()), identity }))
+    Ok(json::write(&FoundFile { path: ByteString(&path), identity: &identity }))
 }
 
 #[cfg(test)]

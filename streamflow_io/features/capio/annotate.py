@@ -23,8 +23,8 @@ class Annotated(Struct, frozen=True):
     """An annotations file.
 
     :ivar source: the CAPIO-CL file that it was made from
-    :ivar text: what is in it
-    :ivar output: where it was written; None: it is to be shown
+    :ivar text: its content
+    :ivar output: where the text was written. None: the text is shown
     """
 
     source: str
@@ -62,7 +62,9 @@ class Annotated(Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
     parser.add_argument("--from", dest="source", metavar="FILE", required=True, type=Path, help="a CAPIO-CL file")
     add_output_arguments(parser)
 

@@ -1,4 +1,4 @@
-"""What CAPIO serves of a translated workflow."""
+"""Chooses the edges of a translated workflow that CAPIO serves."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def choose(workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeChoice:
 
 
 def capio_mapping(workflow: Workflow, edges: Sequence[StreamEdge]) -> CapioMapping:
-    """Which early edges of a translated workflow CAPIO serves, and why not the others. Starts nothing."""
+    """The early edges of a translated workflow that CAPIO serves, and why not the others. Starts nothing."""
     tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
     return map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
 
 
 def capio_step(step: CWLExecuteStep) -> CapioStep:
-    """What matters of a step for CAPIO."""
+    """The facts about a step that matter for CAPIO."""
     command = step.command
     if not isinstance(command, CWLCommand):
         return CapioStep(obstacle=f"{step.name} is an ExpressionTool")
@@ -101,10 +101,10 @@ def program_name(word: object) -> str | None:
 
 
 def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> CapioOutput | None:
-    """None: it looks at no file."""
+    """The files that an output looks at. None: the output looks at no file."""
     collector = file_processor(processor)
     if collector is None:
-        return CapioOutput(None)  # It is not known what it looks at.
+        return CapioOutput(None)  # The files are not known.
     if collector.glob is None:
         return None
     if isinstance(collector.glob, str) and collector.glob in redirections:

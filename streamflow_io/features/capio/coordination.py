@@ -25,7 +25,7 @@ _MOST_PATHS = 5
 
 
 class Check(Struct, frozen=True):
-    """What in a CAPIO-CL file contradicts a workflow."""
+    """Contradictions between a CAPIO-CL file and a workflow."""
 
     file: str
     workflow: str
@@ -56,7 +56,10 @@ class CapioOptions(MoreOptions):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO"
+            "--script",
+            metavar="FILE",
+            type=Path,
+            help="write a script that runs the workflow under CAPIO",
         )
         parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 

@@ -1,4 +1,4 @@
-"""What the core is told of this feature."""
+"""Registers this feature with the core."""
 
 from __future__ import annotations
 

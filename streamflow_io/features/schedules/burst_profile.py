@@ -1,4 +1,4 @@
-"""What others are told of a run's periodic bursts, as a model."""
+"""Model of the periodic bursts of a run, as the run publishes them to other runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
 class PublishedRate(BaseModel):
-    """How fast the storage was with so many jobs of a run at once, while no other used it, as far as it knew.
+    """The measured rate of a storage, while no other run used it, as far as the run knew.
 
+    :ivar jobs: of the run, which moved data at once
     :ivar rate: of all together, MB/s
-    :ivar seconds: for so long
+    :ivar seconds: the time with this number of jobs
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
@@ -29,17 +30,17 @@ class PublishedRate(BaseModel):
 class BurstProfile(BaseModel):
     """The periodic bursts of a run; see :class:`streamflow_io.features.schedules.profile.Profile`.
 
-    :ivar bursts: how many it was found in
+    :ivar bursts: the number of bursts that were seen
     :ivar jobs: of a burst
     :ivar storage_bw: of a job, MB/s
-    :ivar volume: of a burst, MB: what its jobs would move with their storageBW for as long as they have it. While they
-        start, or wait for a slow disk, nobody else has it either
+    :ivar volume: MB that the jobs of a burst would move with their storageBW for as long as they hold it. While jobs
+        start, or wait for a slow disk, no other job has their storageBW
     :ivar rate: of a burst that is alone, MB/s
     :ivar work: seconds between a burst and the next
     :ivar error: of work and volume, relative
-    :ivar moved: what its jobs really move in a burst, MB; none: not known
+    :ivar moved: MB that the jobs of a burst really move. None: jobs count as moving `volume`
     :ivar latency: seconds in which a job has its storageBW, and moves nothing
-    :ivar seen: how fast the storage was
+    :ivar seen: measured rates of the storage
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)

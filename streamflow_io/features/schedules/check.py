@@ -30,11 +30,13 @@ class Problem(Struct, frozen=True):
 
 
 def check(schedule: Schedule) -> list[Problem]:
-    """Everything that is wrong with a schedule; nothing, if every application can follow it in every period.
+    """The problems of a schedule. There is none if every application can follow the schedule in every period.
 
-    Each instance computes for as long as its application needs, then transfers its whole volume, no faster than the
-    application can, and ends before the next one begins, also across the end of the period; all together never need
-    more than the storage has; efficiency, dilation and bounds are those that the schedule states.
+    - Each instance computes for as long as its application needs.
+    - Each instance transfers its whole volume, no faster than the application can.
+    - Each instance ends before the next one begins, also across the end of the period.
+    - All transfers together never need more than the bandwidth of the storage.
+    - The schedule states its true efficiency, dilation and bounds.
     """
     if not schedule.pattern.period > 0:
         return [Problem("period", "is not above 0")]

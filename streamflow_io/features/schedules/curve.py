@@ -10,8 +10,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-# A rate further off than so many times, up or down, is none of this storage: its jobs do not keep it busy, what they
-# write stays in memory, or somebody else used it, too.
+# A rate that is off by a larger factor, up or down, is none of this storage. Its jobs do not keep the storage busy,
+# their data stays in memory, or others used the storage, too.
 _MOST_OFF = 1.5
 
 
@@ -49,12 +49,16 @@ class StorageCurve(Struct, frozen=True):
 
     @classmethod
     def unmeasured(cls, bandwidth: float, storage_bw: float) -> StorageCurve:
-        """Of a storage that gives each job its storageBW, until its bandwidth is used up; both above 0, MB/s."""
+        """The curve of a storage that gives each job its storageBW, until its bandwidth is used up.
+
+        :param bandwidth: above 0, MB/s
+        :param storage_bw: above 0, MB/s
+        """
         each = min(bandwidth, storage_bw)
         return cls.of({1: each, math.ceil(bandwidth / each): bandwidth}.items())
 
     def total(self, count: int) -> float:
-        """MB/s of so many together; one that was not measured alone is as fast as one of the fewest that were."""
+        """MB/s of some jobs together. Fewer jobs than ever measured are each as fast as in the smallest measurement."""
         (least, first), (_, last) = self.points[0], self.points[-1]
         if count <= least:
             return first * count / least

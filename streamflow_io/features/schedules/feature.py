@@ -12,7 +12,7 @@ class Schedules(Feature):
 
     def commands(self) -> Mapping[str, Subcommand]:
         examples = ("compute paper:1", "show schedule.json")
-        text = "schedules of applications that compute and transfer by turns"
+        text = "schedule applications that compute and transfer in turn"
         return {"schedule": Subcommand(text, examples, f"{__package__}.commands")}
 
     def subclasses(self) -> Mapping[str, str]:

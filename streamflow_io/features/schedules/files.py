@@ -1,4 +1,4 @@
-"""Set files, and the sets of the paper. Edge: reads them."""
+"""Reads set files, and the sets of the paper."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _copies(one: ApplicationFile) -> Iterator[Application]:
 
 
 class Published(Struct, frozen=True):
-    """What the paper says of one of its sets.
+    """Figures that the paper has for one of its sets.
 
     :ivar least_period: where the sweep of its authors began, in seconds
     :ivar online: efficiency and dilation of its best online policy, where we know them
@@ -121,7 +121,7 @@ def set_to_json(applications: ApplicationSet) -> dict[str, JsonValue]:
 
 
 def set_mistakes(found: SetFile, source: Source, *loc: str) -> list[HintError]:
-    """What is wrong with a set whose fields are right: names that are given twice, nodes that there are not.
+    """The mistakes in a set whose fields are right: names that are given twice, more nodes than the platform has.
 
     :param loc: the way to the set in its file
     """
@@ -148,7 +148,7 @@ def set_mistakes(found: SetFile, source: Source, *loc: str) -> list[HintError]:
 
 
 def paper_number(name: str | os.PathLike[str]) -> int | None:
-    """Which set of the paper a name means; None: it is the path of a file.
+    """The number of the paper's set that a name means. None: the name is the path of a file.
 
     :raises HintErrors: if there is no such set
     """
@@ -170,7 +170,10 @@ def paper_set(number: int) -> ApplicationSet:
 
 
 def published(number: int) -> Published:
-    """What the paper says of one of its sets, from 1."""
+    """Figures that the paper has for one of its sets.
+
+    :param number: of the set, from 1
+    """
     row = _paper()["sets"][number - 1]
     online = row.get("online")
     return Published(

@@ -1,7 +1,8 @@
-"""What happens when applications compute and transfer by turns, and a policy says who may transfer.
+"""Simulates applications that compute and transfer by turns, where a policy says which transfers may move.
 
-A transfer is a fluid: it may be interrupted, and moves at any rate up to what its application can. Between events (a
-compute ends, a transfer ends, a slot opens, something changes) nothing changes: the state is exact at each of them.
+A transfer is a fluid: it may be interrupted, and moves at any rate up to the peak of its application. Nothing changes
+between events, which are the end of a compute or transfer, the opening of a slot, and a perturbation. So the state is
+exact at each event.
 
 Source: the paper, section 2; seconds, MB and MB/s.
 """
@@ -133,7 +134,7 @@ class _Simulation:
         heapq.heappush(self._heap, (now + work, _COMPUTED, index, self._version[index]))
 
     def _request(self, index: int, now: float) -> None:
-        """Its compute has ended."""
+        """End the compute of an application."""
         state = self._state
         instance = state.ended[index]
         state.ready[index] = self._since[index] = now
@@ -153,7 +154,7 @@ class _Simulation:
         insort(self._waiting, key)
 
     def _finish(self, index: int, now: float) -> None:
-        """Its transfer has ended."""
+        """End the transfer of an application."""
         state = self._state
         self._stop(index)
         if self._log is not None:
@@ -166,7 +167,7 @@ class _Simulation:
         self._compute(index, now)
 
     def _stop(self, index: int) -> None:
-        """It neither waits nor moves any more."""
+        """Take an application out of those that wait or move."""
         key = self._key[index]
         if key is not None:
             del self._waiting[bisect_left(self._waiting, key)]
@@ -225,7 +226,7 @@ class _Simulation:
         return rates
 
     def _whole(self) -> dict[int, float]:
-        """Who moves goes on; of the others those start, in their order, for whom there is enough."""
+        """Let transfers that move go on, and start others in their order, each at its full rate."""
         rates = dict(self._moving)
         rest = self._set.platform.bandwidth * (1 + _LEAST_SHARE) - sum(rates.values())
         for _, _, index in self._waiting:
@@ -252,7 +253,7 @@ class _Simulation:
         return max(0.0, self._left[index] - self._moving.get(index, 0.0) * (now - self._since[index]))
 
     def _progress(self, index: int, now: float) -> _Progress:
-        """What it has done, with the part of its instance that is done when alone it would have taken so long."""
+        """The work that an application has done, with the part of its instance that is done."""
         ended, worked, alone = self._state.ended[index], self._state.worked[index], self._alone[index]
         began = self._began[index]
         if began is None:

@@ -1,7 +1,8 @@
-"""Which runs follow a schedule of their bursts together, and when each holds back a burst.
+"""Decides which runs follow a schedule of their bursts together, and when each holds back a burst.
 
-Only the beginnings of bursts are held, by the slots of a schedule for just the runs that are there; a burst that is
-late is never held, and comes first. See :mod:`streamflow_io.features.schedules.plan_program` for when that pays.
+A schedule is made for just the runs that are there. Only the beginnings of bursts are held, by the slots of the
+schedule. A burst that is late is never held, and comes first. The module
+:mod:`streamflow_io.features.schedules.plan_program` says when that pays.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from streamflow_io.storage.sharing.turns import BurstDelay
 from .burst_profile import BurstProfile
 from .slots import Slots
 
-#: The largest error of a profile of which a schedule is made.
+#: The largest error of a profile from which a schedule is made.
 MOST_ERROR = 0.05
-#: So long nobody has come or gone, and no profile has changed, before a schedule is made.
+#: Before a schedule is made, no run has come or gone, and no profile has changed, for this time.
 STILL_SECONDS = 30.0
 # A time of a profile that is new differs by this part of a period from the one before, and by more than both errors.
 _OTHER = 0.05
-# Beginnings that are later than they were by so much of a period, or clocks that differ by so much, do not fit slots.
+# Beginnings that are later than they were by this part of a period do not fit slots, nor do clocks that differ by it.
 _DRIFT = 0.1
 _SOME = 3
 
@@ -55,7 +56,7 @@ def are_steady(profiles: Mapping[str, BurstProfile | None]) -> bool:
 
 
 def digest(profiles: Mapping[str, BurstProfile]) -> str:
-    """What names the schedule of these runs.
+    """The name of the schedule of some runs.
 
     :param profiles: by the names of their entries
     """
@@ -67,7 +68,7 @@ def digest(profiles: Mapping[str, BurstProfile]) -> str:
 
 
 def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
-    """Whether a profile differs so much from the one that others know that they should know it."""
+    """Whether a profile differs enough from its published version to be published again."""
     if before is None or (before.direction, before.jobs) != (now.direction, now.jobs):
         return True
     times = [(own.work, own.volume / own.rate) for own in (before, now)]
@@ -86,14 +87,14 @@ class FollowedSchedule:
     def __init__(self, slots: Slots, start: float) -> None:
         self._slots = slots
         self._start = start
-        # Of the burst that begins next; none: it has the next slot that there is then. Who begins late stays late, and
-        # in the way of others, where the period is not longer than it needs.
+        # The slot of the burst that begins next. None: the burst takes the next slot that comes. A run that begins late
+        # stays late, and in the way of others, where the period is as short as possible.
         self._next: int | None = None
         self._last: deque[float] = deque(maxlen=_SOME)
         self._least = inf
 
     def begin(self, now: float) -> BurstDelay:
-        """A burst of the run begins; nobody waits for longer than a period."""
+        """Begin a burst of the run. No burst waits for longer than a period."""
         number = self._first(now) if self._next is None else self._next
         slot = self._start + self._slots.at(number)
         self._next = number + 1
@@ -149,10 +150,10 @@ class Plans(Protocol):
         """
 
     def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None:
-        """Begin to make a schedule, unless somebody does; returns at once.
+        """Begin to make a schedule, unless another run does. Returns at once.
 
         :param bandwidth: of the storage, MB/s
         """
 
     def close(self) -> None:
-        """What was begun is not finished."""
+        """Do not finish a schedule that was begun."""

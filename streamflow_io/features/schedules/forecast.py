@@ -1,4 +1,4 @@
-"""What happens if runs that use one storage run together, or one of them does not, or starts later."""
+"""Foretells how long runs on one storage take: together, without one of them, or if one starts later."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from .curve import StorageCurve
 from .jobs import Outcome, PeriodicRun, Way, alone, play
 
-# In so many steps, from now to when the others have ended.
+# The number of steps from now to the end of the others.
 _STARTS = 40
 # Of more runs only the last one is left out, and starts in fewer steps: each is as much to play as all together.
 _MANY = 20
 _STARTS_OF_MANY = 10
-# What is less than this is no gain.
+# A smaller difference is no gain.
 _GAIN = 0.01
 
 
@@ -54,7 +54,11 @@ class LaterStart(Struct, frozen=True):
 
 
 class Forecast(Struct, frozen=True):
-    """:ivar alone: seconds that each run takes alone; :ivar later: none: that is better for nobody, or not for all"""
+    """The forecast of some runs.
+
+    :ivar alone: seconds that each run takes alone
+    :ivar later: a later start of one run. None: a later start is not better for all
+    """
 
     alone: tuple[float, ...]
     scenarios: tuple[Scenario, ...]

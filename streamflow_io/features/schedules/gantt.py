@@ -1,4 +1,4 @@
-"""What is drawn of a schedule: who computes and transfers when, and how much the storage bears."""
+"""Draws a schedule: when each application computes and transfers, and the load of the storage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _LEAST_SHARE = 1 / 16
 
 
 class Bar(NamedTuple):
-    """:ivar start: in parts of the period, as `end`
-    :ivar height: of a transfer, its rate as a part of what the application can
-    :ivar text: what it is, for people
+    """A compute or a transfer.
+
+    :ivar start: in parts of the period, as `end`
+    :ivar height: of a transfer, its rate as a part of the peak of the application
+    :ivar text: for people
     """
 
     kind: Literal["work", "transfer"]
@@ -32,10 +34,10 @@ class Bar(NamedTuple):
 
 
 class Row(Struct, frozen=True):
-    """What an application does.
+    """The computes and transfers of an application.
 
-    :ivar work: the part of each column of the period in which it computes
-    :ivar transfers: its mean rate in each column, as a part of what it can
+    :ivar work: the part of each column of the period in which the application computes
+    :ivar transfers: its mean rate in each column, as a part of its peak
     """
 
     name: str
@@ -106,7 +108,10 @@ def _limited(rows: Sequence[Row]) -> list[Row]:
 
 
 def evenly(values: Sequence[T], most: int) -> Sequence[T]:
-    """As many of them, at the same distances."""
+    """Choose some values, at equal distances.
+
+    :param most: the largest number of values
+    """
     count = len(values)
     return values if count <= most else [values[number * count // most] for number in range(most)]
 

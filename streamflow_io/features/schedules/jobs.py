@@ -1,8 +1,8 @@
-"""What happens when runs that use one storage in bursts of jobs share it, in one way or another.
+"""Simulates runs that share one storage in bursts of jobs, in one way or another.
 
-A job is admitted as a whole and never interrupted, as by the scheduler `io-aware`; those that have been admitted share
-what the storage can do with so many of them, evenly. The ledger that the runs share decides with the code of the
-plugin itself, `sharing.table` and `sharing.due`.
+A job is admitted as a whole and never interrupted, as by the scheduler `io-aware`. Jobs that have been admitted share
+the bandwidth of the storage evenly; that bandwidth depends on their number. The ledger that the runs share decides with
+the code of the plugin itself, `sharing.allocation`.
 
 MB is 10^6 bytes, rates are MB/s.
 """
@@ -22,9 +22,14 @@ from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_secon
 from .curve import StorageCurve
 from .slots import Slots
 
-#: How runs share a storage: each admits as if it were alone; each has an equal part of the bandwidth for itself; by a
-#: shared ledger, where who has asked first goes first, or who is first due (what the plugin does), or whose burst began
-#: first, or who is most behind an equal slowdown of all (which needs exact profiles).
+#: How runs share a storage.
+#:
+#: - `own`: each admits as if it were alone
+#: - `by hand`: each has an equal part of the bandwidth for itself
+#: - the others: by a shared ledger
+#:
+#: In a ledger the first request goes first (`turns`), or the first that is due (`due`, as in the plugin). With `burst`
+#: the burst that began first goes first, with `paced` the run that is most behind an equal slowdown of all.
 Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
@@ -32,7 +37,7 @@ Noise = Callable[[int, int], float]
 
 
 class PeriodicBursts(Protocol):
-    """What is known of the bursts of a run: jobs of a burst, its MB, the storageBW of a job, seconds between bursts."""
+    """Bursts of a run: jobs of a burst, its MB, the storageBW of a job, seconds between bursts."""
 
     @property
     def jobs(self) -> int: ...
@@ -73,7 +78,7 @@ class PeriodicRun(Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, bursts: int, own: PeriodicBursts, period: float = 0.0, latency: float = 0.0) -> PeriodicRun:
-        """A run with so many bursts as they are known."""
+        """A run with a number of equal bursts."""
         each = own.volume / own.jobs
         return cls(name, bursts, own.jobs, each, own.storage_bw, own.work, period, latency=latency)
 
@@ -114,8 +119,8 @@ def play(
 
     :param bandwidth: of the storage, as the ledger has it
     :param curve: what the storage can do
-    :param slots: of each run: no burst begins before its slot, but for at most a period, and who is late goes first; of
-        runs whose bursts do not overlap with compute, with the shared ledger; empty: nobody holds anything back
+    :param slots: of each run. No burst begins before its slot, or waits for longer than a period; late bursts go first.
+        Only for runs whose bursts do not overlap with compute, with the shared ledger. Empty: no burst is held back
     """
     return _Storage(runs, bandwidth, curve, way, noise, slots).play()
 
@@ -266,7 +271,7 @@ class _Storage:
         return 0.0
 
     def _ask(self, index: int) -> None:
-        """It wants enough for its next job."""
+        """Let a run ask for the bandwidth of its next job."""
         self._tickets += 1
         run = self._runs[index]
         run.due = self._due(index)
@@ -291,7 +296,7 @@ class _Storage:
                 self._ask(first)
 
     def _given(self, index: int) -> int:
-        """What the first in order is given. Nobody is before it: so of the others only what they hold counts."""
+        """The bandwidth that the first run in order is given. Of later runs only their holdings count."""
         run = self._runs[index]
         own = run.running * run.amount
         mine = Tenant("mine", {"write": own}, {"write": run.amount}, run.due)

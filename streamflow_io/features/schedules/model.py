@@ -28,12 +28,12 @@ class Platform(Struct, frozen=True):
 
 
 class Application(Struct, frozen=True):
-    """It computes and then transfers, again and again, on nodes of its own.
+    """An application that computes and then transfers, again and again, on nodes of its own.
 
-    :ivar nodes: how many it has
+    :ivar nodes: the number of its nodes
     :ivar work: seconds of each compute
     :ivar volume: MB of each transfer
-    :ivar rate: MB/s that it can reach; None: what its nodes can
+    :ivar rate: MB/s that it can reach. None: its nodes are the limit
     """
 
     name: str
@@ -44,7 +44,7 @@ class Application(Struct, frozen=True):
 
 
 class ScheduleBounds(Struct, frozen=True):
-    """What no schedule can exceed.
+    """Bounds that no schedule can exceed.
 
     :ivar efficiency: the largest, given the bandwidth of the storage
     :ivar unlimited_efficiency: the largest, if no application hindered another: equation 5
@@ -114,7 +114,7 @@ class ApplicationSet(Struct, frozen=True, dict=True):
 
     @cached_property
     def bounds(self) -> ScheduleBounds:
-        """What no schedule can exceed."""
+        """The bounds that no schedule can exceed."""
         alone = [1 / own for own in self.durations]
         dilation = max(1.0, self.load(alone) / self.platform.bandwidth)
         return ScheduleBounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
@@ -123,21 +123,16 @@ class ApplicationSet(Struct, frozen=True, dict=True):
         """The rates of the smallest dilation: all are equally slow."""
         return [1 / (self.bounds.dilation * own) for own in self.durations]
 
-    def best_rates(self, slack: float | None = None) -> list[float]:
+    def best_rates(self) -> list[float]:
         """The rates of the largest efficiency, of all that the bandwidth allows.
 
-        A fractional knapsack: bandwidth goes first to whom it lets compute most per MB. Exact.
-
-        :param slack: no application is slower than (1 + slack) x the smallest dilation; None: some may stand still
+        A fractional knapsack, solved exactly: bandwidth goes first to the application that computes most per MB.
         """
         rates = [0.0] * len(self.applications)
-        if slack is not None:
-            rates = [rate / (1 + slack) for rate in self.fair_rates()]
-        left = self.platform.bandwidth - self.load(rates)
+        left = self.platform.bandwidth
         for index in sorted(range(len(rates)), key=self._worked_per_megabyte, reverse=True):
-            more = min(1 / self.durations[index] - rates[index], max(left, 0) / self.applications[index].volume)
-            rates[index] += more
-            left -= more * self.applications[index].volume
+            rates[index] = min(1 / self.durations[index], max(left, 0) / self.applications[index].volume)
+            left -= rates[index] * self.applications[index].volume
         return rates
 
     def _worked_per_megabyte(self, index: int) -> float:
@@ -145,7 +140,10 @@ class ApplicationSet(Struct, frozen=True, dict=True):
         return one.nodes * one.work / one.volume
 
     def least_period(self, counts: Sequence[int]) -> float:
-        """Seconds that a pattern with so many instances of each takes at least."""
+        """The least seconds that a pattern takes.
+
+        :param counts: the instances of each application
+        """
         alone = max(count * own for count, own in zip(counts, self.durations, strict=True))
         return max(alone, self.load(counts) / self.platform.bandwidth)
 
@@ -173,7 +171,7 @@ class Instance(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """What all applications do within a period, and again in the next.
+    """The instances of all applications within a period, which repeats itself.
 
     :ivar period: in seconds
     :ivar instances: those of each application, in the order of their beginnings
@@ -220,10 +218,10 @@ def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
 
 
 class Algorithm(Struct, frozen=True):
-    """What made a schedule.
+    """The algorithm that made a schedule.
 
-    :ivar parameters: what it was told
-    :ivar seconds: how long it took
+    :ivar parameters: its options
+    :ivar seconds: of CPU time
     """
 
     name: str
@@ -232,10 +230,10 @@ class Algorithm(Struct, frozen=True):
 
 
 class Schedule(Struct, frozen=True):
-    """A pattern for a set of applications, and what is said of it.
+    """A pattern for a set of applications, and its figures.
 
-    :ivar goal: what it was to serve, `efficiency` or `dilation`
-    :ivar figures: as somebody states them; :func:`figures` knows
+    :ivar goal: of the search, `efficiency` or `dilation`
+    :ivar figures: as they are stated; :func:`figures` computes the true ones
     """
 
     set: ApplicationSet

@@ -1,7 +1,7 @@
-"""PerSched: a pattern for each of many periods, of which the best is kept.
+"""PerSched: makes a pattern for each of many periods, and keeps the best.
 
-Source: the paper, section 3.2, with what its authors' program does and the paper does not say: where a first instance
-is put, what goes before what, and how the best pattern is shrunk at the end.
+Source: the paper, section 3.2. The program of its authors tells what the paper does not say: where a first instance is
+put, the order of instances, and how the best pattern is shrunk at the end.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SlotUsage:
     def _split(self, time: float) -> int:
         """Make a time a breakpoint.
 
-        :return: the index of what begins there
+        :return: the index of the interval that begins there
         """
         times = self.breakpoints
         position = time - floor(time / self.period) * self.period
@@ -123,36 +123,33 @@ _SAME = 1e-9
 
 
 class Sweep(Struct, frozen=True):
-    """Which periods are tried.
+    """The periods that are tried.
 
     :ivar least_period: the first, in s
-    :ivar largest_factor: the last is at most so many times the first
-    :ivar step: each is larger than the one before by this part
-    :ivar most_instances: of a pattern; periods that would have more are left out
+    :ivar largest_factor: the last period divided by the first, at most
+    :ivar step: each period is larger than the one before by this part
     """
 
     least_period: float
     largest_factor: float = LARGEST_FACTOR
     step: float = STEP
-    most_instances: float = float("inf")
 
     def periods(self, applications: ApplicationSet) -> Iterator[float]:
         """From the smallest to the largest, but for those in which not every application has room for an instance."""
-        rate = sum(applications.fair_rates())
         too_short = applications.least_period([1] * len(applications.applications)) * (1 - _SAME)
         period = self.least_period
-        while period <= self.least_period * self.largest_factor and period * rate <= self.most_instances:
+        while period <= self.least_period * self.largest_factor:
             if period >= too_short:
                 yield period
             period *= 1 + self.step
 
 
-#: Asked before each period, with the best pattern so far: whether to go on.
-GoOn = Callable[[Pattern | None], bool]
+#: Asked before each period whether the search goes on.
+GoOn = Callable[[], bool]
 
 
 def persched(
-    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: GoOn = lambda _: True
+    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: GoOn = lambda: True
 ) -> Pattern | None:
     """The best pattern of all periods of a sweep, shrunk.
 
@@ -160,7 +157,7 @@ def persched(
     """
     best: Pattern | None = None
     for period in sweep.periods(applications):
-        if not go_on(best):
+        if not go_on():
             break
         found = pattern(applications, period)
         if found is not None and (best is None or better(goal, applications, found.rates, best.rates)):
@@ -168,12 +165,12 @@ def persched(
     return None if best is None else shrunk(applications, best, sweep.step, go_on)
 
 
-def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoOn = lambda _: True) -> Pattern:
+def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoOn = lambda: True) -> Pattern:
     """The same counts in a shorter period, as long as they fit.
 
     :param step: of the sweep; the period becomes shorter by the same part of such a step
     """
-    while go_on(found):
+    while go_on():
         shorter = pattern(applications, found.period - step * (found.period - found.period / (1 + step)))
         if shorter is None or shorter.counts != found.counts:
             break
@@ -182,9 +179,9 @@ def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoO
 
 
 def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
-    """A pattern with this period: instances are put in one by one, whoever is furthest behind first.
+    """A pattern with this period: instances are put in one by one, of the application that is furthest behind.
 
-    :return: None if there is an application of which no instance fits
+    :return: None if no instance of some application fits
     """
     usage = SlotUsage(period, applications.platform.bandwidth)
     rows = [_Row(applications, index, usage) for index in range(len(applications.applications))]

@@ -25,10 +25,9 @@ from .jobs import PeriodicRun, alone, play
 from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, figures
 from .persched import Sweep, persched
 from .schedule_file import schedule_to_json
-from .search import Clock, SolverMissingError, search
 from .slots import Slots, slots_of
 
-#: So much less dilation of the slowest run than with due dates alone.
+#: The least gain in the dilation of the slowest run, as a part of that with due dates alone.
 GAIN = 0.03
 
 
@@ -100,11 +99,10 @@ def main() -> int:
     request = PlanRequest.model_validate_json(sys.stdin.read())
     begin = time.process_time()
     applications = application_set(request)
-    found = find_pattern(applications, request.seconds)
-    if found is None:
+    pattern = find_pattern(applications, request.seconds)
+    if pattern is None:
         return 1
-    pattern, name = found
-    made = Algorithm(name, {"seconds": request.seconds}, time.process_time() - begin)
+    made = Algorithm("persched", {"seconds": request.seconds}, time.process_time() - begin)
     schedule = Schedule(applications, "dilation", pattern, figures(applications, pattern), made)
     if check(schedule):
         return 1
@@ -126,15 +124,14 @@ def application_set(request: PlanRequest) -> ApplicationSet:
     )
 
 
-def find_pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str] | None:
-    """The best pattern for the slowest run that is found in so many seconds of CPU time, and what has found it."""
-    least, clock = max(applications.durations), Clock(seconds)
-    try:
-        found = search(applications, "dilation", seconds, least)
-    except SolverMissingError:
-        pattern = persched(applications, Sweep(least), "dilation", lambda _: clock.left() > 0)
-        return None if pattern is None else (pattern, "persched")
-    return None if found is None else (found.pattern, found.algorithm)
+def find_pattern(applications: ApplicationSet, seconds: float) -> Pattern | None:
+    """The best pattern for the slowest run that PerSched finds. None: the time was too short.
+
+    :param seconds: of CPU time
+    """
+    until = time.process_time() + seconds
+    sweep = Sweep(max(applications.durations))
+    return persched(applications, sweep, "dilation", lambda: time.process_time() < until)
 
 
 def judge(request: PlanRequest, pattern: Pattern) -> Worth:

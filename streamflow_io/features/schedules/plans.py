@@ -61,7 +61,7 @@ class SharedPlans:
                 self._read = {name: self._plan(name, profiles, own)}
             except FileNotFoundError:
                 pass  # it may come
-            except (OSError, ValueError):  # of which ValidationError is one
+            except (OSError, ValueError):  # ValidationError is a ValueError
                 self._read = {name: None}
         return self._read.get(name)
 
@@ -112,7 +112,7 @@ class _Making:
 
     @classmethod
     def begin(cls, plans: Path, name: str, request: PlanRequest, mode: int) -> _Making | None:
-        """:return: none: somebody else makes one"""
+        """Start the program that makes a schedule. None: another run makes one."""
         lock = os.open(plans / "lock", os.O_RDWR | os.O_CREAT | NOT_BELIEVED, 0o660)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a simulation of applications is told, and what it tells: policies, perturbations, outcomes.
+"""Inputs and outcomes of a simulation of applications: policies, perturbations, results.
 
 Seconds, MB and MB/s.
 """
@@ -38,7 +38,7 @@ class Perturbation(NamedTuple):
 
 
 class State:
-    """What a policy sees. Sequences are by application.
+    """The state that a policy sees. Sequences are by application.
 
     :ivar arrived: when it began
     :ivar ready: when its compute ended, of one that transfers or waits
@@ -59,7 +59,7 @@ class State:
 
 
 class Policy:
-    """Who transfers first, in order of keys, each with what it can of the rest; or how much each gets.
+    """Orders transfers by keys, each with as much as it can use of the rest; or says how much each gets.
 
     :ivar moves: whether the order of those that wait can change while nothing happens to them
     :ivar shares: whether :meth:`share` decides; a policy that is `whole` does not share
@@ -71,7 +71,7 @@ class Policy:
     whole = False
 
     def key(self, application: int, state: State) -> float:
-        """The least goes first; of equals, who was ready first."""
+        """The key of an application. The least goes first; of equals, the application that was ready first."""
         raise NotImplementedError
 
     def opens(self, application: int, instance: int) -> float:
@@ -84,7 +84,7 @@ class Policy:
 
 
 class PlayedOutcome(Struct, frozen=True):
-    """What was reached after the warm-up, in fractions of instances at both ends. Sequences are by application.
+    """Figures after the warm-up, with fractions of instances at both ends. Sequences are by application.
 
     :ivar efficiency: the part of all nodes' time in which they compute
     :ivar dilations: how many times as long as alone it took for what it has done; infinite: it stood still
@@ -125,6 +125,6 @@ def staggered(of: ApplicationSet) -> list[Perturbation]:
 
 
 def seconds_of(of: ApplicationSet, instances: int) -> float:
-    """How long to simulate so that there are about so many instances, and at least 20 of each application."""
+    """The seconds to simulate for about a number of instances, and at least 20 of each application."""
     rates = of.fair_rates()
     return max(instances / sum(rates), 20 / (1 - WARM_UP) / min(rates))

@@ -1,4 +1,4 @@
-"""Who may transfer: online policies of the paper, of others, and ours.
+"""Online policies that order transfers: those of the paper, those of others, and ours.
 
 `fairshare` is what happens without a scheduler. Sources: the paper, section 4 (`mindilation`, `maxsyseff`, `minmax`,
 `roundrobin`); Boito, Pallez, Teylo, Vidal, *IO-Sets: simple and efficient approaches for I/O bandwidth management*
@@ -21,14 +21,14 @@ _THRESHOLD = 0.5
 
 
 class FCFS(Policy):
-    """Who was ready first."""
+    """First goes the application that was ready first."""
 
     def key(self, application: int, state: State) -> float:
         return state.ready[application]
 
 
 class RoundRobin(Policy):
-    """Whose last transfer ended first."""
+    """First goes the application whose last transfer ended first."""
 
     def key(self, application: int, state: State) -> float:
         return state.served[application]
@@ -51,13 +51,13 @@ class MinMax(Policy):
             return -math.inf
         share = state.ended[application] * state.set.durations[application] / seconds
         if share < self._threshold or self._threshold == 1:
-            # Before the others, which are at or above 0. Nobody is much faster than alone.
+            # Before the others, which are at or above 0. No application is much faster than alone.
             return share - _FAST
         return state.set.applications[application].nodes * state.worked[application] / seconds
 
 
 class Density(Policy):
-    """Who computes most per MB: the order that is optimal in the bound of the efficiency."""
+    """First goes the application that computes most per MB: the optimal order in the bound of the efficiency."""
 
     def key(self, application: int, state: State) -> float:
         one = state.set.applications[application]
@@ -65,7 +65,7 @@ class Density(Policy):
 
 
 class Paced(Policy):
-    """Who is first due, if each shall have so many instances per second.
+    """First goes the application that is first due, if each is to keep its rate.
 
     :param rates: instances/s of each application
     :param phases: of each application, in instances: equal applications that have different ones take turns
@@ -79,7 +79,7 @@ class Paced(Policy):
 
 
 class SlotPolicy(Policy):
-    """Those of a pattern: no transfer begins before its slot, and who is late goes first.
+    """Follows the slots of a pattern: no transfer begins before its slot, and a late transfer goes first.
 
     The instances of an application have their slots one after the other: slots count, phases do not.
     """
@@ -95,7 +95,7 @@ class SlotPolicy(Policy):
 
 
 class FairShare(FCFS):
-    """Max-min fairness, weighted by nodes: everybody transfers at once."""
+    """Max-min fairness, weighted by nodes: all applications transfer at once."""
 
     shares = True
 
@@ -174,7 +174,7 @@ def _share(text: str) -> float | None:
 
 
 def max_min(active: Sequence[int], weights: Sequence[float], state: State) -> dict[int, float]:
-    """Divide the bandwidth by weights; what somebody cannot use goes to the others by theirs.
+    """Divide the bandwidth by weights. A part that one application cannot use goes to the others by their weights.
 
     O(n log n); Bertsekas and Gallager, *Data Networks*, section 6.5.2.
     """

@@ -27,7 +27,7 @@ from .turns import ScheduleTurns, state_of
 if TYPE_CHECKING:
     from .profile import Profile
 
-# Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
+# The history keeps this number of the last jobs, up to twice as many: older jobs say little about the next ones.
 _MOST_JOBS = 2_000
 
 
@@ -50,7 +50,7 @@ class RecordedBursts:
                 self._reader.forget(_MOST_JOBS)
 
     def profile(self, storage: StorageConfig) -> BurstProfile | None:
-        """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
+        """The profile of its bursts on a storage. None: the bursts are not periodic, or go on while it computes."""
         if self._reader is None:
             return None
         from .profile import Profile, profiles
@@ -117,7 +117,7 @@ class SchedulePolicy(TurnPolicy):
 
 
 def _curve(directory: PurePath, ledger: LedgerFile) -> dict[Way, Points]:
-    """How fast the storage is with so many jobs at once, MB/s of all together. Other directions are not known."""
+    """The curve of the storage by direction: numbers of jobs, and MB/s of all together. A direction may be missing."""
     try:
         return TypeAdapter(dict[Way, Points]).validate_python((ledger.model_extra or {}).get("curve", {}))
     except ValidationError:
@@ -126,7 +126,7 @@ def _curve(directory: PurePath, ledger: LedgerFile) -> dict[Way, Points]:
 
 
 def _text(directory: Path, entries: Mapping[str, Entry]) -> str:
-    """What those that are there do about a schedule, for people."""
+    """The state of the schedule of the runs that are there, for people."""
     profiles = {identifier: profile_of(entry) for identifier, entry in entries.items()}
     if (why := unsteady({identifier: entry.run for identifier, entry in entries.items()}, profiles)) is not None:
         return f"no schedule: {why}"
@@ -141,4 +141,4 @@ def _text(directory: Path, entries: Mapping[str, Entry]) -> str:
         return f"{who}: {said}"
     if (holder := lock_holder(directory / "plans" / "lock")) is not None:
         return f"no schedule yet: process {holder} makes one"
-    return f"no schedule yet: it is made when nobody has come or gone for {STILL_SECONDS:g} s"
+    return f"no schedule yet: one is made when no run has begun or ended for {STILL_SECONDS:g} s"

@@ -1,8 +1,8 @@
-"""Whether a run uses a storage in periodic bursts, and what they are like: from its records.
+"""Finds whether a run uses a storage in periodic bursts, and their profile, from the records of the run.
 
-Bursts are found by structure, not by gaps in time: a burst of 16 jobs, of which 4 move at once, has waves of its own.
-StreamFlow's tags count the iterations of loops and the elements of scatters (`0.ITERATION.ELEMENT`), and the steps of a
-loop that was unrolled differ by name: the jobs of a burst have step and tag, without its last number, in common.
+Bursts are found by structure, not by gaps in time: a burst of 16 jobs that moves 4 at once has waves of its own.
+StreamFlow's tags count the iterations of loops and the elements of scatters (`0.ITERATION.ELEMENT`). The steps of a
+loop that was unrolled differ by name. So the jobs of a burst share their step, and their tag without its last number.
 
 MB is 10^6 bytes; rates are MB/s.
 """
@@ -87,7 +87,7 @@ def _disturbed(history: History, storage: str, way: Direction) -> Iterator[Inter
 def _constant(
     moving: Sequence[tuple[float, float, float]], disturbed: Sequence[Interval]
 ) -> Iterator[tuple[float, float, int, float]]:
-    """From when to when the same jobs moved, and nobody else: how many, and how many MB/s together."""
+    """The times in which the same jobs moved, and no other: begin, end, number of jobs, MB/s of all together."""
     changes = [(time, sign, 0, sign * rate) for begin, end, rate in moving for time, sign in ((begin, 1), (end, -1))]
     changes += [(time, 0, sign, 0.0) for begin, end in disturbed for time, sign in ((begin, 1), (end, -1))]
     count, others, rate, before = 0, 0, 0.0, 0.0
@@ -99,15 +99,16 @@ def _constant(
 
 # Of fewer bursts nothing is said.
 LEAST_BURSTS = 4
-# The first and the last burst are left out if so many are left: one is without a compute before it, one often smaller.
+# The first and the last burst are left out if this number is left: the first has no compute before it, the last is
+# often smaller.
 _LEAST_INNER = 6
-# A burst is compact if so much of its time something of it is outstanding.
+# A burst is compact if some job of it is outstanding for at least this part of its time.
 _COMPACT = 0.9
 _LEAST_SHARE = 0.1
 MOST_SPREAD = 0.5
 # The standard deviation of a normal distribution is its interquartile range divided by this.
 _NORMAL = 1.35
-# The standard error of a median is so much larger than that of a mean.
+# The standard error of a median is larger than that of a mean by this factor.
 _MEDIAN = 1.25
 
 
@@ -184,7 +185,7 @@ class _Burst:
 
 
 def profiles(history: History) -> list[Profile | NotPeriodic]:
-    """What is found of each storage and direction that a run used, the one with the most bytes first.
+    """The profile of each storage and direction that a run used, the one with the most bytes first.
 
     :return: never empty: a run without jobs on a storage is not periodic
     """

@@ -1,4 +1,4 @@
-"""Schedule files: JSON, an instance a line. Edge: reads them."""
+"""Reads and writes schedule files: JSON, one instance on each line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .files import CamelModel, Number, Positive, SetFile, set_mistakes, set_to_j
 from .model import Algorithm, Figures, Goal, Instance, Pattern, Schedule, ScheduleBounds, Transfer
 
 _WHAT = "schedule"
-# Characters of a file of which the lines are found within some seconds.
+# Characters of a file whose lines are found within some seconds.
 _MOST_WITH_LINES = 100_000
 _ALLOWED = "a schedule file, as `streamflow-io schedule compute` writes it"
 
@@ -44,9 +44,9 @@ class BoundsFile(CamelModel):
 
 
 class AlgorithmFile(CamelModel):
-    name: Text = Field(description="the name of what made the schedule")
-    parameters: dict[str, float | str] = Field(description="a mapping: what it was told")
-    seconds: AtLeast0 = Field(description="a number: how long it took")
+    name: Text = Field(description="the name of the algorithm")
+    parameters: dict[str, float | str] = Field(description="a mapping: the options of the algorithm")
+    seconds: AtLeast0 = Field(description="a number: the seconds of CPU time")
 
 
 class ScheduleFile(CamelModel):

@@ -39,7 +39,7 @@ class ScheduleTurns:
 
     :param own: the name of its entry
     :param plans: of the directory
-    :param profile: says what the bursts of the run are like; None: not periodic, or not known
+    :param profile: gives the profile of the run's bursts. None: the run takes no turns
     """
 
     def __init__(self, own: str, plans: Plans, profile: Callable[[], BurstProfile | None]) -> None:
@@ -48,11 +48,11 @@ class ScheduleTurns:
         self._profile = profile
         # As of the last burst.
         self._found: BurstProfile | None = None
-        #: The schedule that the run follows; None: it follows none.
+        #: The schedule that the run follows. None: the run follows no schedule.
         self.following: FollowedSchedule | None = None
-        #: The slot of the burst that has begun; None: the burst is not held back.
+        #: The slot of the burst that has begun. None: the burst asks for bandwidth at once.
         self.hold: BurstDelay | None = None
-        #: What others are told of the bursts of this run.
+        #: The profile of this run as other runs know it.
         self.published: BurstProfile | None = None
         #: What others are told of the schedule for those that are there; none: there is none yet.
         self.state: ScheduleState | None = None
@@ -73,7 +73,7 @@ class ScheduleTurns:
         self.hold = None
 
     def fields(self) -> Mapping[str, object]:
-        """What other runs are told: the profile of the run, and what it does about the schedule."""
+        """The fields for other runs: the profile of the run, and its state of the schedule."""
         self._say(self._found)
         return {"profile": self.published, "schedule": self.state}
 
@@ -141,7 +141,7 @@ class ScheduleTurns:
 
 
 def state_of(entry: Entry) -> ScheduleState | None:
-    """What the entry of a run says of the schedule; None: nothing."""
+    """The state of the schedule in the entry of a run. None: the entry has no state, or a wrong one."""
     try:
         return ScheduleState.model_validate((entry.model_extra or {}).get("schedule"), strict=False)
     except ValidationError:

@@ -75,7 +75,7 @@ def _rules_by_application(
 def _unwritable(file: CoordinatedFile) -> str | None:
     match file.committed.kind:
         case "on_n_files" if not file.is_directory:
-            return "on_n_files of what is no directory"
+            return "on_n_files of a path that is no directory"
         case "on_n_files" if file.n_files is None:
             return "on_n_files without n_files"
         case "on_file" if not file.file_deps:

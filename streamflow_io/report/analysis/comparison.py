@@ -164,13 +164,13 @@ _HOW = {
     Delivery.STREAM: "it read what {source} wrote while that was written",
     Delivery.GATE: "it started with {source}, and waited at the gate",
     Delivery.COMMIT: "{source} committed its output before it ended",
-    Delivery.PART: "it read parts that nobody had to write",
+    Delivery.PART: "it read parts that were not written",
 }
 _EACH: dict[Delivery | None, str] = {
     Delivery.STREAM: "each read what another wrote while that was written",
     Delivery.GATE: "each started with another, and waited at the gate",
     Delivery.COMMIT: "others committed what they read before they ended",
-    Delivery.PART: "each read parts that nobody had to write",
+    Delivery.PART: "each read parts that were not written",
 }
 # The run in which a step got its input in another way, that way, and the step that gave the input.
 _Reason = tuple[str, Delivery | None, str]

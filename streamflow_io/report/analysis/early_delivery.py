@@ -46,7 +46,7 @@ def at_termination(history: History) -> Otherwise:
     if history.status != "completed":
         return Otherwise(unknown="the run has not succeeded")
     if not history.run.steps:
-        return Otherwise(unknown="which step gets results of which was not recorded")
+        return Otherwise(unknown="the order of the steps was not recorded")
     if any(job.status != "completed" or job.started is None or job.submitted is None for job in history.jobs):
         return Otherwise(unknown="jobs have failed, or were repeated")
     names = [job.name for job in history.jobs]

@@ -95,7 +95,7 @@ def _what_it_streamed(history: History, job: Job) -> str:
     }
     if not read:
         return ""
-    return f"; it read {', '.join(read)} as a byte stream: if its command seeks, or reads twice, take `streamable` off"
+    return f"; it read {', '.join(read)} as a byte stream: if its command seeks, or reads twice, remove `streamable`"
 
 
 def _is_observed(history: History) -> bool:

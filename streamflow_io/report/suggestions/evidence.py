@@ -6,16 +6,17 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from statistics import fmean
 
+from streamflow_io.features import subclass_of
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
-from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord, SplitRecord
+from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.wording import counted
 
-from .proposal import CUTS, Proposal, Refusal
+from .proposal import Proposal, Refusal
 from .simulated_jobs import touched
-from .simulation import CommitHint, GateHint, IOTaskHint, SplitHint, StreamHint
+from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
 
 # A smaller gain, in seconds, is not worth a hint.
 EARLY = 0.2
@@ -43,12 +44,20 @@ _HOW = {
 }
 
 
+class SplitEvidence:
+    """Finds splits that could write nothing. A feature has the rules for that; there is none here."""
+
+    def proposals(self, history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+        """The outputs that jobs have made of parts of an input."""
+        return iter(())
+
+
 def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
     """Yield all hints that were looked for, with the evidence for or against each. The savings are not known yet.
 
     :param jobs: the jobs that count
     """
-    splits = list(seen_splits(history, jobs))
+    splits = list(subclass_of(SplitEvidence)().proposals(history, jobs))
     yield from splits
     # A part that is not written is neither committed nor streamed.
     virtual = {one.subject for one in splits if isinstance(one, Proposal)}
@@ -131,7 +140,9 @@ def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]
         "job ended"
     )
     if len(jobs) < _OFTEN_COUNTED:
-        reason = f"{evidence}, but {counted(len(jobs), 'job')} cannot tell that there are so many with other inputs"
+        reason = (
+            f"{evidence}, but {counted(len(jobs), 'job')} cannot show that the number is the same with other inputs"
+        )
         return Refusal(output, "on_n_files", reason)
     evidence = f"{counted(len(jobs), 'job')}: {evidence}"
     return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])
@@ -240,46 +251,3 @@ def _io_tasks(history: History, jobs: Sequence[Job], splits: Collection[str]) ->
 def _names(written: Sequence[OutputRecord]) -> str:
     names = list(dict.fromkeys(record.path for record in written))
     return ", ".join(names[:2]) + (", ..." if len(names) > 2 else "")
-
-
-def seen_splits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    """Yield the outputs that were parts of an input in all jobs of a step, by one rule."""
-    routes = grouped(history.routes, lambda route: route.output)
-    for step, of_step in grouped(jobs, lambda job: job.step).items():
-        for port in dict.fromkeys(record.port for job in of_step for record in job.splits):
-            output = posixpath.join(step, port)
-            found = [record for job in of_step for record in job.splits if record.port == port]
-            rules = [dict(rule) for rule in dict.fromkeys(tuple(_rule(record).items()) for record in found)]
-            first, of_output = found[0], routes.get(output, [])
-            what = f"{counted(sum(record.count for record in found), 'file')} are parts of {first.of}"
-            if len({record.job for record in found}) < len(of_step):
-                yield Refusal(output, "ReadSession", "not all jobs have written parts of an input")
-            elif len(rules) > 1:
-                yield Refusal(output, "ReadSession", f"{what}, but not by one rule")
-            elif not of_output:
-                yield Refusal(output, "ReadSession", f"{what}, but no job reads them")
-            elif (why := next((route.not_parts for route in of_output if route.not_parts), None)) is not None:
-                yield Refusal(output, "ReadSession", f"{what}, but {why}")
-            elif any(route.delivery is not Delivery.TERMINATION for route in of_output):
-                yield Refusal(output, "ReadSession", f"{what}, but a rule says something else of them already")
-            else:
-                yield Proposal(SplitHint(output), _as_cut(first, what), split=rules[0])
-
-
-def _rule(record: SplitRecord) -> dict[str, str | int]:
-    rule: dict[str, str | int | None] = {
-        "port": record.port,
-        "of": record.of,
-        "records": record.records,
-        **{name: getattr(record, name) for name in CUTS},
-        "names": record.names,
-        "first": None if record.first == 1 else record.first,
-    }
-    return {name: value for name, value in rule.items() if value is not None}
-
-
-def _as_cut(record: SplitRecord, what: str) -> str:
-    evidence = f"{what}, by their sizes, and by their first and last 4 KiB"
-    if record.equal and record.parts is None:
-        evidence += f"; `parts: {record.count}` gives the same: take that, if their number is fixed"
-    return evidence

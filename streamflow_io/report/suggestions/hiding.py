@@ -90,7 +90,7 @@ def _compared(
     if required <= HIDDEN * reached:
         times = "once" if count == 1 else f"{count:,} times"
         evidence = (
-            f"{times} {size / _MB:.0f} MB, which somebody waited for after {window:.1f} s in the median: "
+            f"{times} {size / _MB:.0f} MB, for which a job waited after {window:.1f} s in the median: "
             f"{rate_text(required)} would do, {rate_text(reached)} were reached"
         )
         yield Proposal(RequiredHint(step), evidence)

@@ -244,7 +244,7 @@ class Learning:
 
     def _entry(self, epoch: Epoch, group: Group) -> RegisteredConstraint:
         seconds = group.seconds(self._jobs.registry.job_bytes)
-        assert seconds is not None, "only of what has enough jobs"
+        assert seconds is not None, "the group has enough jobs"
         return RegisteredConstraint(epoch.constraint, seconds, epoch.concurrency, len(group))
 
     def _tell_to_stop(self, before: Epoch, after: Epoch) -> bool:

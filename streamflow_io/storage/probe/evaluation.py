@@ -151,10 +151,10 @@ def entry_fields(entry: StorageConfig) -> dict[str, str | int | float]:
 
 
 def meaning(entry: StorageConfig) -> str:
-    """Explain the effect of an entry in one sentence."""
+    """Explain the effect of an entry."""
     where = "all locations together" if entry.scope == "shared" else "each location"
     return (
-        f"Jobs with `storageBW` run on this storage at the same time while the sum of theirs is at most "
+        "Jobs with `storageBW` share this storage. The sum of the storageBW of jobs that run is at most "
         f"{entry.bandwidth('write'):g} MB/s of writing and {entry.bandwidth('read'):g} MB/s of reading on {where}."
     )
 

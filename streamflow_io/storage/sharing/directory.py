@@ -131,9 +131,9 @@ class OpenDirectory:
         self._last = now
         self._patience -= _take(self._lock, self._patience if seconds is None else seconds)
         try:
-            for descriptor, what in ((self._lock, "its files"), (self._own, "the entry of this run")):
+            for descriptor, what in ((self._lock, "its files were"), (self._own, "the entry of this run was")):
                 if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
-                    raise SharingError(f"somebody has removed {what}")
+                    raise SharingError(f"{what} removed")
             yield
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -174,7 +174,7 @@ class OpenDirectory:
             if not self._shared.mine:
                 os.fchmod(descriptor, 0o640)
             if not try_lock(descriptor, fcntl.LOCK_EX):
-                raise SharingError("somebody else has locked the entry of this run")
+                raise SharingError("another process has locked the entry of this run")
         except BaseException:
             os.unlink(name, dir_fd=self._runs)
             raise
@@ -186,7 +186,7 @@ def _try_locks(directory: int) -> None:
     again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
     try:
         if try_lock(again, fcntl.LOCK_EX):
-            raise SharingError("locks do not work there: two have the same at once")
+            raise SharingError("locks do not work there: two processes hold one lock at once")
     finally:
         os.close(again)
 
@@ -199,7 +199,7 @@ def _take(lock: int, seconds: float) -> float:
     waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
     while not try_lock(lock, fcntl.LOCK_EX):
         if waited >= seconds:
-            raise SharingError(f"its lock is held by somebody else for {LOCK_SECONDS:g} s")
+            raise SharingError(f"another process has held its lock for {LOCK_SECONDS:g} s")
         time.sleep(random.uniform(0.5, 1.0) * pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
         now = time.monotonic()
@@ -215,7 +215,7 @@ def _open_directory(path: Path, within: int | None, mine: bool) -> int:
         if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX:
             raise SharingError(f"{path} can be written by others and is not sticky")
         if not (found.st_uid in (0, os.geteuid()) or (not mine and _is_member(found.st_uid, found.st_gid))):
-            raise SharingError(f"{path} belongs to user {found.st_uid}, who is not in its group {found.st_gid}")
+            raise SharingError(f"{path} belongs to user {found.st_uid}, not a member of its group {found.st_gid}")
     except BaseException:
         os.close(descriptor)
         raise
@@ -303,7 +303,7 @@ def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequenc
         (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
         (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
         if not locks_keep_out(made / "lock"):
-            raise SharingError("locks do not work there: two processes have the same at once")
+            raise SharingError("locks do not work there: two processes hold one lock at once")
         modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
         for name, mode in modes.items():
             os.chown(made / name, -1, group)

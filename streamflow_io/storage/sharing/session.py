@@ -263,14 +263,16 @@ class LeaseSession:
             elif known.held:
                 self._warn_once(
                     f"run {known.run!r} on {known.host!r} (process {known.pid}) has not been heard of for "
-                    f"{HOLDS_NOTHING:g} s: what it holds is given to others"
+                    f"{HOLDS_NOTHING:g} s: its bandwidth is given to other runs"
                 )
         return living
 
     def _shared_bandwidth(self, others: list[_Living]) -> dict[Way, int]:
         if (given := self._directory.ledger.bandwidth) is not None:
             if given != self._bandwidth:
-                self._warn_once(f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: it is shared so")
+                self._warn_once(
+                    f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: the runs share the first"
+                )
             return given
         bandwidth = dict(self._bandwidth)
         for entry in (one.entry for one in others):
@@ -278,8 +280,8 @@ class LeaseSession:
                 if 0 < (said := entry.bandwidth.get(way, 0)) < bandwidth[way]:
                     bandwidth[way] = said
                     self._warn_once(
-                        f"run {entry.run!r} on {entry.host!r} says that it has {_shown(entry.bandwidth)}, not "
-                        f"{_shown(self._bandwidth)}: the least holds"
+                        f"run {entry.run!r} on {entry.host!r} declares {_shown(entry.bandwidth)}, not "
+                        f"{_shown(self._bandwidth)}: the lowest one counts"
                     )
         return bandwidth
 

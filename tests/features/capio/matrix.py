@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cwl import Bench, Document, Run, streamable, workflow
-from tests.installed_capio import installed_capio
+from lab.cwl import Document, streamable, workflow
+from lab.installed_capio import installed_capio
+from lab.runs import Bench, Run
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.consumers import CONSUMERS
 from tests.matrix.data import DATA
@@ -195,17 +196,17 @@ def together(pairs: Sequence[tuple[Document, Document]], directory: Path) -> lis
 
 
 def failed(run: Run) -> set[int]:
-    """The pairs of which a job has failed."""
+    """The pairs with a job that has failed."""
     return set(map(int, re.findall(r"FAILED Job /[ab](\d+)/", run.log)))
 
 
 def sums(run: Run) -> dict[str, object]:
-    """Of all that it has made; files of one name have others in the directory of outputs."""
+    """The sums of all files that it has made; files of one name have others in the directory of outputs."""
     return {name: (file["checksum"], file["size"]) for name, file in (run.outputs or {}).items()}
 
 
 def warnings(run: Run, number: int | None = None) -> str:
-    """What a run says of the jobs of a pair, or all that it warns of."""
+    """The warnings of a run about the jobs of a pair, or all of its warnings."""
     lines = [line.partition("WARNING")[2].strip() for line in run.log.splitlines() if "WARNING" in line]
     if number is not None:
         lines = [line for line in lines if re.search(rf"/[ab]{number}\b", line) and "not used any more" in line]
@@ -243,12 +244,12 @@ def alone(program: Program, pair: tuple[Document, Document], directory: Path) ->
 
 
 def placeless(run: Run) -> dict[str, bytes]:
-    """What it has made, without the directories of its jobs, which some programs print."""
+    """The content that it has made, without the directories of its jobs, which some programs print."""
     return {name: re.sub(rb"/\S*/", b"", content) for name, content in run.files.items()}
 
 
 def write_figures(seen: Mapping[Program, Seen]) -> None:
-    """Write what came out into the page: a row for each kind of program of which all were tried."""
+    """Write the results into the page: a row for each kind of program, if all of the kind were tried."""
     page = PAGE.read_text()
     for kind, what in KINDS.items():
         outcomes = [each.outcome for program, each in seen.items() if isinstance(program, kind)]

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use crate::outputs::commit::{Decision, What};
 use crate::outputs::rewrites::{Fate, Stamp};
-use crate::protocol::event::Event;
+use crate::protocol::event::{
+    Change, ChangedEvent, ClosedEvent, CommittedEvent, CompleteEvent, EntryEvent, Event, OpenedEvent,
+};
 use crate::protocol::job::{Kind, Output};
 use crate::protocol::json::ByteString;
 
@@ -41,12 +43,12 @@ impl Announcer {
             What::Opened(path) => {
                 let first = self.opened.insert(index);
                 let tells = first || output.tells_all || output.kind != Kind::Directory;
-                tells.then_some(Event::Opened { port, path: ByteString(path) }).into_iter().collect()
+                tells.then_some(Event::Opened(OpenedEvent { port, path: ByteString(path) })).into_iter().collect()
             }
             What::Closed { path, closes } => {
                 let tells = *closes > 1 || output.tells_all || !output.commits_at_close(path);
                 let again = self.early.get(&index).is_some_and(|files| files.contains_key(path.as_os_str()));
-                let closed = Event::Closed { port, path: ByteString(path), closes: *closes, again };
+                let closed = Event::Closed(ClosedEvent { port, path: ByteString(path), closes: *closes, again });
                 let changed = self.closed_again(index, path).map(|how| changed(port, path, how));
                 [tells.then_some(closed), changed].into_iter().flatten().collect()
             }
@@ -59,11 +61,11 @@ impl Announcer {
                 let size = file.map_or(0, |file| file.len());
                 let (path, at_end) = (ByteString(path.as_path()), self.ended);
                 vec![match output.kind {
-                    Kind::Directory => Event::Entry { port, path, size },
-                    _ => Event::Committed { port, path, size, at_end },
+                    Kind::Directory => Event::Entry(EntryEvent { port, path, size }),
+                    _ => Event::Committed(CommittedEvent { port, path, size, at_end }),
                 }]
             }
-            What::Complete => vec![Event::Complete { port, at_end: self.ended }],
+            What::Complete => vec![Event::Complete(CompleteEvent { port, at_end: self.ended })],
             What::Unmet(why) => {
                 vec![Event::warning(format!("output {port}: {why}: committed only now [SFIO-S025]"), None)]
             }
@@ -80,7 +82,7 @@ impl Announcer {
         told.map(|(index, path, how)| changed(outputs[index].port.as_str(), path, how)).collect()
     }
 
-    fn closed_again(&mut self, index: usize, path: &Path) -> Option<&'static str> {
+    fn closed_again(&mut self, index: usize, path: &Path) -> Option<Change> {
         let early = self.early.get_mut(&index)?.get_mut(path.as_os_str())?;
         early.closed_again = true;
         early.tell(path, self.lost)
@@ -88,7 +90,7 @@ impl Announcer {
 }
 
 impl Early {
-    fn tell(&mut self, path: &Path, lost: bool) -> Option<&'static str> {
+    fn tell(&mut self, path: &Path, lost: bool) -> Option<Change> {
         if self.told {
             return None;
         }
@@ -96,12 +98,12 @@ impl Early {
         self.told = fate != Fate::Same;
         match fate {
             Fate::Same => None,
-            Fate::Written => Some("written"),
-            Fate::Removed => Some("removed"),
+            Fate::Written => Some(Change::Written),
+            Fate::Removed => Some(Change::Removed),
         }
     }
 }
 
-fn changed<'e>(port: &'e str, path: &'e Path, how: &'static str) -> Event<'e> {
-    Event::Changed { port, path: ByteString(path), how }
+fn changed<'e>(port: &'e str, path: &'e Path, how: Change) -> Event<'e> {
+    Event::Changed(ChangedEvent { port, path: ByteString(path), how })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::bursts::{Bursts, LOOK};
 use crate::protocol::event::Burst;
-use crate::protocol::event::{now, Event, Phase};
+use crate::protocol::event::{now, Event, PhaseEvent};
 use crate::protocol::job::Output;
 
 /// The most files that are watched. More would take time that the job needs.
@@ -74,7 +74,7 @@ impl Ended {
 
     pub fn event<'e>(&'e self, outputs: &'e [Output]) -> Event<'e> {
         let file = (outputs[self.output].port.as_str(), self.path.as_path());
-        Event::Phase(Phase::of(&self.burst, self.epoch, Some(file)))
+        Event::Phase(PhaseEvent::of(&self.burst, self.epoch, Some(file)))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::processes::open_files::writes_any;
 use crate::processes::snapshot::Snapshot;
 use crate::protocol::event::EventLog;
 use crate::protocol::job::Job;
+use crate::streams::announced_parts::Parts;
 use crate::sys::watch::Watcher;
 
 pub struct Outputs<'a> {
@@ -28,10 +29,12 @@ pub struct Outputs<'a> {
     growth: Growth<'a>,
     /// Only for an observed job.
     beginning: Option<Beginning>,
+    /// The parts that the command announces, if it is a split.
+    pub parts: Option<Parts<'a>>,
 }
 
 impl<'a> Outputs<'a> {
-    pub fn new(job: &'a Job) -> Self {
+    pub fn new(job: &'a Job, parts: Option<Parts<'a>>) -> Self {
         let outputs = &job.outputs;
         Self {
             watch: OutputWatch { outputs },
@@ -40,7 +43,8 @@ impl<'a> Outputs<'a> {
             decisions: Vec::new(),
             announcer: Announcer::default(),
             growth: Growth::new(outputs),
-            beginning: job.observed.as_ref().map(|_| Beginning::default()),
+            beginning: job.observation.reads.as_ref().map(|_| Beginning::default()),
+            parts,
         }
     }
 

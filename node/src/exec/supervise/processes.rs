@@ -41,7 +41,7 @@ pub struct Processes {
 impl Processes {
     /// Must be called in the thread that starts the command, before that.
     pub fn new(job: &Job) -> Self {
-        let own = [(&job.stdout, "/proc/self/fd/1"), (&job.stderr, "/proc/self/fd/2")];
+        let own = [(&job.command.stdout, "/proc/self/fd/1"), (&job.command.stderr, "/proc/self/fd/2")];
         let inherited = own.into_iter().filter(|(file, _)| file.is_none()).map(|(_, own)| Path::new(own));
         let awaited = |own: &&Path| {
             fs::metadata(own).is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())

@@ -11,7 +11,8 @@ use nix::unistd::pipe2;
 
 use crate::sys::raw::{cached_bytes, page_size};
 
-/// A pipe through which pages go without being copied: splice(2) to a device that takes all, in requests as large as the pipe.
+/// A pipe through which pages go without being copied: splice(2) to a device that takes all, in requests as large as
+/// the pipe.
 #[derive(Debug)]
 pub struct Drain {
     pipe: OwnedFd,
@@ -64,7 +65,7 @@ fn copy(file: &File, at: &mut i64, most: usize) -> io::Result<usize> {
     Ok(0)
 }
 
-/// The bytes of ranges that are in the cache; None: that is not told.
+/// Counts the bytes of ranges that are in the cache. A kernel that does not tell gives None.
 pub fn cached(file: &File, ranges: &[Range<u64>]) -> Option<u64> {
     ranges
         .iter()
@@ -82,7 +83,8 @@ pub fn drop_pages(file: &File, range: &Range<u64>) {
     );
 }
 
-/// The parts of a file, of at least so many bytes each, that are in the cache as a whole. Few calls are made where little or all of the file is.
+/// Finds the parts of a file, of at least `least` bytes each, that are in the cache as a whole. The calls are few
+/// where little or all of the file is.
 pub fn whole_cached(file: &File, range: Range<u64>, least: u64) -> Vec<Range<u64>> {
     let length = range.end - range.start;
     match cached(file, std::slice::from_ref(&range)) {

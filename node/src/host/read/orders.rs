@@ -1,55 +1,29 @@
-//! What a session is, and what its driver wants. Pure.
+//! The specification of a session, and the orders of its driver.
 
 use std::ops::Range;
-use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::protocol::json::{self, bytes};
-use crate::protocol::part::Identity;
+use crate::protocol::json;
+use crate::protocol::messages::SessionSpec;
 
-const MOST_THREADS: usize = 64;
+const MOST_THREADS: u64 = 64;
 const SMALLEST_REQUEST: u64 = 64 << 10;
 const LARGEST_REQUEST: u64 = 16 << 20;
 
-/// `session.json`.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Session {
-    #[serde(with = "bytes")]
-    pub file: PathBuf,
-    pub identity: Identity,
-    /// In bytes.
-    #[serde(default = "request")]
-    pub request: u64,
-    #[serde(default = "threads")]
-    pub threads: usize,
-}
-
-fn request() -> u64 {
-    1 << 20
-}
-
-fn threads() -> usize {
-    4
-}
-
-impl Session {
-    /// # Errors
-    /// A message that names the field, and what is allowed.
-    pub fn read(text: &[u8]) -> Result<Self, String> {
-        let session: Self = json::read(text)?;
-        if !session.file.is_absolute() {
-            return Err("file: has to be an absolute path".into());
-        }
-        if !(1..=MOST_THREADS).contains(&session.threads) {
-            return Err(format!("threads: has to be 1 to {MOST_THREADS}"));
-        }
-        if !(SMALLEST_REQUEST..=LARGEST_REQUEST).contains(&session.request) {
-            return Err(format!("request: has to be {SMALLEST_REQUEST} to {LARGEST_REQUEST} bytes"));
-        }
-        Ok(session)
+/// Reads `session.json`.
+///
+/// # Errors
+/// A message that names the field, and what is allowed.
+pub fn read_session(text: &[u8]) -> Result<SessionSpec, String> {
+    let session: SessionSpec = json::read(text)?;
+    if !(1..=MOST_THREADS).contains(&session.threads) {
+        return Err(format!("threads: has to be 1 to {MOST_THREADS}"));
     }
+    if !(SMALLEST_REQUEST..=LARGEST_REQUEST).contains(&session.request) {
+        return Err(format!("request: has to be {SMALLEST_REQUEST} to {LARGEST_REQUEST} bytes"));
+    }
+    Ok(session)
 }
 
 /// A line of `control.jsonl`.
@@ -128,7 +102,7 @@ mod tests {
     fn sessions() {
         let read = |file: &str, more: &str| {
             let text = format!(r#"{{"file": "{file}", "identity": {{"inode": 1, "size": 2, "mtime": 3}}{more}}}"#);
-            Session::read(text.as_bytes())
+            read_session(text.as_bytes())
         };
         let session = read("/a", "").unwrap();
         assert_eq!((session.request, session.threads), (1 << 20, 4));

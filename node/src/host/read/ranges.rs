@@ -1,4 +1,4 @@
-//! Sets of bytes of a file. Pure.
+//! Sets of bytes of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    /// What of a range is in the set, in order.
+    /// The parts of a range that are in the set, in order.
     pub fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let before = self.0.range(..=range.start).next_back().map_or(range.start, |(from, _)| *from);
         let met = self.0.range(before..range.end.max(before));

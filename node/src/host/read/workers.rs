@@ -15,7 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::cache::{cached, requests, Drain};
 use super::ranges::Ranges;
-use crate::protocol::event::Chunk;
+use crate::protocol::event::ChunkEvent;
 use crate::sys::threads::{lock, spawn};
 
 #[derive(Debug)]
@@ -24,12 +24,12 @@ struct Asked {
     ranges: Vec<Range<u64>>,
 }
 
-/// What has become of a chunk.
+/// The outcome of a chunk.
 pub struct Done {
-    pub told: Chunk,
+    pub told: ChunkEvent,
     /// Where it is.
     pub ranges: Vec<Range<u64>>,
-    /// What of it was cached before the session, and is read all the same, because not all of that still was.
+    /// Ranges that were cached before the session, and are read again because a part of them was gone.
     pub again: Vec<Range<u64>>,
 }
 
@@ -87,7 +87,7 @@ impl Workers {
         self.0.bell.notify_all();
     }
 
-    /// What has been done since the last call, and whether somebody still reads.
+    /// Returns the chunks done since the last call, and whether a thread still reads.
     pub fn done(&self) -> (Vec<io::Result<Done>>, bool) {
         let _ = self.0.news.read();
         let mut desk = lock(&self.0.desk);
@@ -126,13 +126,13 @@ impl Shared {
         }
     }
 
-    /// What was cached before the session is not read, if it still is. What has been read ahead since then is: it may be on its
-    /// way.
+    /// Reads a chunk. Ranges that were cached before the session are left out if they still are. Bytes that were read
+    /// ahead since then are read: they may be on their way.
     fn read(&self, file: &File, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
         let found = cached(&self.file, &asked.ranges);
         if found == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
-            let told = Chunk { chunk: asked.chunk, resident: Some(0), ..Chunk::default() };
+            let told = ChunkEvent { chunk: asked.chunk, resident: Some(0), ..ChunkEvent::default() };
             return Ok(Done { told, ranges: Vec::new(), again: Vec::new() });
         }
         // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
@@ -146,7 +146,7 @@ impl Shared {
                 count += drain.read(file, &range)?;
             }
         }
-        let told = Chunk {
+        let told = ChunkEvent {
             chunk: asked.chunk,
             bytes: asked.ranges.iter().map(|range| range.end - range.start).sum(),
             cached: found,

@@ -1,4 +1,4 @@
-//! What the shared run directory says of the driver.
+//! The orders and the signs of life of the driver, in the shared run directory.
 
 use std::fs;
 use std::io::Read;
@@ -21,7 +21,7 @@ pub struct Driver {
     job: PathBuf,
     heartbeat: PathBuf,
     heartbeats: Heartbeats,
-    /// What stood in the file with its limits.
+    /// The content of the limit file at the last look.
     limits: Vec<u8>,
     clock: Instant,
 }

@@ -112,7 +112,8 @@ impl Local {
         // What it still prints need not be read.
         self.news = None;
         let deadline = Instant::now() + END;
-        // Its last act is to remove the directory; its exit takes some 10 ms more, which nobody has to wait for.
+        // The last act of `serve` is to remove the directory. Its exit takes some 10 ms more, for which the job need
+        // not wait.
         while self.directory.exists() && matches!(self.serve.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -127,7 +128,8 @@ impl Local {
     }
 }
 
-/// That of this machine: what `TMPDIR` names may be in the shared file system, where sockets and locks may not work.
+/// The directory for temporary files of this machine. `TMPDIR` may lead to the shared file system, where sockets and
+/// locks may not work.
 fn directory_for_temporary_files(shared: &Path) -> PathBuf {
     let device = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.dev());
     let safe =

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::protocol::event::{Event, Exit, Seen, FOREIGN};
+use crate::protocol::event::{Event, ExitEvent, Seen, FOREIGN};
 use crate::sys::remote_file;
 use crate::sys::tail::Follower;
 
@@ -24,7 +24,7 @@ pub struct Mirror {
     source: Option<Follower>,
     /// Lines that are not written yet; the first may be written in part.
     unwritten: Vec<u8>,
-    /// What may be the last line: it is when the job has ended, and nothing follows.
+    /// A line that is the last one if the job has ended and nothing follows.
     exit: Option<Vec<u8>>,
     started: bool,
     ended: bool,
@@ -95,7 +95,7 @@ impl Mirror {
     }
 
     /// The job has ended: writes what is left, and `exit` if the job has none.
-    pub fn conclude(&mut self, exit: Exit) {
+    pub fn conclude(&mut self, exit: ExitEvent) {
         self.settle();
         if !self.ended {
             self.add(Event::Exit(exit).line().trim_end().as_bytes());
@@ -114,7 +114,7 @@ impl Mirror {
             return;
         }
         let event = Seen::parse(line).map(|seen| seen.event);
-        // One after which something comes is of somebody else.
+        // Another process has written an `exit` after which a line comes.
         self.exit = None;
         self.started |= matches!(event.as_deref(), Some("started" | "exit"));
         if event.as_deref() == Some("exit") {
@@ -187,12 +187,12 @@ mod tests {
         }
         assert!(mirror.has_started());
         assert!(Mirror::create(&target).is_err(), "it was started before");
-        mirror.conclude(Exit { reason: Reason::Lost, ..Exit::default() });
+        mirror.conclude(ExitEvent { reason: Reason::Lost, ..ExitEvent::default() });
         let whole = text();
         assert!(whole.ends_with('\n') && whole.matches("\"exit\"").count() == 1);
         file.write_all(b"{\"event\":\"exit\"}\n").unwrap();
         mirror.pass_on();
-        mirror.conclude(Exit::default());
+        mirror.conclude(ExitEvent::default());
         assert_eq!(text(), whole);
         assert_eq!(mirror.failure(), None);
     }

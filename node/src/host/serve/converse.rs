@@ -1,5 +1,5 @@
-//! `serve --converse`: the driver has nothing of this machine but this process, such as in a container: its requests are on
-//! the standard input, the answers on the standard output.
+//! The conversation of `serve` with its driver, which needs nothing else of this machine: its requests are on the
+//! standard input, the answers on the standard output.
 
 mod commands;
 mod lines;
@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
-use serde::Serialize;
 
 use self::commands::{refuse, Commands};
 use self::lines::{Lines, TooLong, LONGEST};
@@ -23,28 +22,23 @@ use self::orders::{cancel_job, limit_job, make_job, may_run};
 use self::request::Request;
 use super::directory;
 use super::inherited::Inherited;
-use super::jobs::Jobs;
+use super::jobs::{Jobs, LOOK};
 use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
+use super::shared::Shared;
 use crate::protocol::json::{self, ByteString};
+use crate::protocol::messages::SpecAnswer;
 use crate::sys::exit::CANNOT_SET_UP;
 use crate::sys::pipe;
 
-/// So many bytes of the input are taken at once.
+/// How long jobs on other machines may take to end. They look for that once a second.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Bytes of the input that are taken at once.
 const AT_ONCE: usize = 1 << 16;
-/// So many lines that are not understood are told of: nobody need read the standard error.
+/// Misunderstood lines that are reported. The standard error need not be read.
 const COMPLAINTS: usize = 20;
 /// The most characters of each.
 const LENGTH: usize = 300;
-
-/// The answer to a request for a job.
-#[derive(Serialize)]
-struct Answer<'a> {
-    job: ByteString<&'a OsStr>,
-    event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-}
 
 pub struct Conversation {
     run: PathBuf,
@@ -53,14 +47,18 @@ pub struct Conversation {
     stdin: Stdin,
     lines: Lines,
     commands: Commands,
-    alive: Periodic,
-    /// How long the driver may say nothing, and when he has said something.
-    patience: Duration,
+    /// Present if the jobs are on other machines.
+    shared: Option<Shared>,
+    /// When to say again that this process lives. Only a driver with a patience listens for that.
+    alive: Option<Periodic>,
+    /// The longest time without a word of the driver. Without a patience the end of the input decides alone.
+    patience: Option<Duration>,
+    /// When the driver has said something.
     heard: Instant,
     complaints: usize,
 }
 
-/// What there is to do.
+/// The news of one wait.
 struct News {
     input: bool,
     terminated: bool,
@@ -68,22 +66,41 @@ struct News {
 
 impl Conversation {
     /// # Arguments
-    /// * `readable` - others may read the events of the jobs
-    /// * `patience` - how long the driver may say nothing
-    pub fn new(run: &Path, readable: bool, patience: Duration, inherited: Inherited) -> io::Result<Self> {
+    /// * `readable` - other users may read the events of the jobs
+    /// * `shared` - the jobs are on other machines
+    /// * `patience` - the longest time without a word of the driver. None: `serve` waits for the end of the input
+    pub fn new(
+        run: &Path,
+        readable: bool,
+        shared: bool,
+        patience: Option<Duration>,
+        inherited: Inherited,
+    ) -> io::Result<Self> {
         let now = Instant::now();
-        // Several are lost before one side believes that the other is gone.
-        let period = ALIVE.min(patience / 4);
-        let alive = Periodic::new(period, now + period);
-        let (run, stdin, lines, commands) = (run.to_owned(), io::stdin(), Lines::default(), Commands::new(inherited)?);
-        Ok(Self { run, readable, stdin, lines, commands, alive, patience, heard: now, complaints: 0 })
+        let alive = |patience: Duration| {
+            // Several are lost before one side believes that the other is gone.
+            let period = ALIVE.min(patience / 4);
+            Periodic::new(period, now + period)
+        };
+        Ok(Self {
+            run: run.to_owned(),
+            readable,
+            stdin: io::stdin(),
+            lines: Lines::default(),
+            commands: Commands::new(inherited)?,
+            shared: shared.then(|| Shared::new(run)),
+            alive: patience.map(alive),
+            patience,
+            heard: now,
+            complaints: 0,
+        })
     }
 
-    /// Serves until the input has ended, or has brought nothing for too long, or nobody reads what is printed; then ends
-    /// the jobs and removes the run directory.
+    /// Serves until the input has ended, or has brought nothing for too long, or the output is closed. Then ends the
+    /// jobs and removes the run directory.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// When the run directory cannot be removed.
     pub fn serve(mut self, mut jobs: Jobs, signals: &SignalFd) -> io::Result<()> {
         while jobs.output.is_heard() {
             let news = self.wait(&mut jobs, signals);
@@ -92,14 +109,25 @@ impl Conversation {
             }
             self.turn(&mut jobs);
         }
-        jobs.end(|_| false);
+        let deadline = Instant::now() + FAREWELL;
+        jobs.end(|jobs| {
+            std::thread::sleep(LOOK / 5);
+            self.shared.iter_mut().for_each(|shared| shared.take_news(jobs));
+            Instant::now() < deadline
+        });
         jobs.output.flush(LAST_WORDS);
         directory::remove(&self.run)
     }
 
     /// Whether the driver has said nothing for too long. What has come while this process was stopped counts.
     fn is_forsaken(&self) -> bool {
-        self.heard.elapsed() >= self.patience && pipe::state(&self.stdin, PollFlags::POLLIN).is_empty()
+        self.silence().is_some_and(|silence| Instant::now() >= silence)
+            && pipe::state(&self.stdin, PollFlags::POLLIN).is_empty()
+    }
+
+    /// The moment from which on the driver has said nothing for too long.
+    fn silence(&self) -> Option<Instant> {
+        self.patience.map(|patience| self.heard + patience)
     }
 
     fn wait(&self, jobs: &mut Jobs, signals: &SignalFd) -> News {
@@ -115,20 +143,25 @@ impl Conversation {
             let news = std::iter::once(jobs.notices()).chain(self.commands.news());
             descriptors.extend(news.map(|news| PollFd::new(news, PollFlags::POLLIN)));
         }
-        let _ = poll(&mut descriptors, self.timeout(jobs.tick().filter(|_| !waits), waits));
+        let _ = poll(&mut descriptors, self.timeout(jobs.tick(), waits));
         let state = |number: usize| descriptors[number].revents().unwrap_or(PollFlags::empty());
         let [output, signal, input] = [0, 1, 2].map(state);
         jobs.output.look(output);
         News { input: !input.is_empty(), terminated: !signal.is_empty() }
     }
 
+    /// How long there is nothing to do.
+    ///
+    /// # Arguments
+    /// * `tick` - after which jobs have to be looked at
+    /// * `waits` - for the driver to read: until then jobs are not looked at
     fn timeout(&self, tick: Option<Duration>, waits: bool) -> PollTimeout {
         let now = Instant::now();
-        let silence = self.heard + self.patience;
-        let due = if waits { silence } else { silence.min(self.alive.due) };
-        let left = due.saturating_duration_since(now);
+        let alive = self.alive.iter().map(|alive| alive.due).chain(tick.map(|tick| now + tick)).filter(|_| !waits);
+        let shared = self.shared.iter().map(|shared| shared.due(!waits));
+        let Some(due) = alive.chain(self.silence()).chain(shared).min() else { return PollTimeout::NONE };
         // Not a moment too early, which would be a turn for nothing.
-        let left = tick.map_or(left, |tick| left.min(tick)) + Duration::from_millis(1);
+        let left = due.saturating_duration_since(now) + Duration::from_millis(1);
         PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)
     }
 
@@ -163,7 +196,8 @@ impl Conversation {
         match request {
             Request::Alive => {}
             Request::Cancel(id) => {
-                if !cancel_job(&directory, &id)? {
+                // The process of a job on another machine is another one here.
+                if !cancel_job(&directory, &id)? && self.shared.is_none() {
                     jobs.terminate(&id);
                 }
             }
@@ -180,7 +214,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Says what was not understood. What is written there is nobody's answer: it is not told for ever, and need not be heard.
+    /// Reports a misunderstood line on the standard error, which need not be read. The number of reports is limited.
     fn complain(&mut self, message: &str) {
         self.complaints += 1;
         if self.complaints <= COMPLAINTS {
@@ -190,14 +224,18 @@ impl Conversation {
     }
 
     fn turn(&mut self, jobs: &mut Jobs) {
+        self.shared.iter_mut().for_each(Shared::beat);
         if jobs.output.is_full() {
             jobs.output.flush(Duration::ZERO);
             return;
         }
-        if self.alive.take(Instant::now()) {
+        if self.alive.as_mut().is_some_and(|alive| alive.take(Instant::now())) {
             jobs.output.print(ALIVE_LINE);
         }
-        jobs.take_notices();
+        match &mut self.shared {
+            Some(shared) => shared.take_news(jobs),
+            None => jobs.take_notices(),
+        }
         self.commands.tell(&mut jobs.output);
     }
 }
@@ -205,5 +243,5 @@ impl Conversation {
 /// The line that says whether a job was made.
 fn answer(id: &OsStr, refused: Option<String>) -> String {
     let event = if refused.is_some() { "refused" } else { "ready" };
-    json::write(&Answer { job: ByteString(id), event, message: refused }) + "\n"
+    json::write(&SpecAnswer { event, job: ByteString(id), message: refused.as_deref() }) + "\n"
 }

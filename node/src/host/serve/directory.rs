@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::protocol::memory_directory;
 use crate::sys::remote_file;
 
-/// How long a directory may refuse to be removed, because somebody still writes in it, and how often it is tried.
+/// How long, and how often, the removal of a directory is tried again while a process still writes in it.
 const LAST_FILES: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
 

@@ -1,4 +1,4 @@
-//! What this process has from its parent and changes for itself: the commands of jobs are to have it as it was.
+//! Attributes that this process inherits and changes for itself. Commands of jobs get them unchanged.
 
 use std::process::Command;
 
@@ -13,13 +13,12 @@ const IGNORED: [Signal; 2] = [Signal::SIGINT, Signal::SIGHUP];
 #[derive(Clone, Debug)]
 pub struct Inherited {
     umask: Mode,
-    /// Those of `IGNORED` that the parent did not ignore.
+    /// The signals of `IGNORED` that the parent did not ignore.
     heeded: Vec<Signal>,
 }
 
 impl Inherited {
-    /// Makes all that this process makes the user's alone, also what others may see of the files that he makes himself; and
-    /// lets it ignore what cleaning up survives.
+    /// Makes all files of this process the user's alone, and lets it ignore signals during which it has to clean up.
     pub fn change() -> Self {
         let umask = umask(Mode::from_bits_truncate(0o077));
         let heeded = IGNORED.into_iter().filter(|signal| !raw::is_ignored(*signal)).collect();

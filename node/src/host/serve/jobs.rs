@@ -19,15 +19,15 @@ use super::output::Output;
 use super::readers::{Readers, SESSION};
 use crate::inputs::feed::remove_inputs;
 use crate::processes::tree;
-use crate::protocol::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
+use crate::protocol::event::{now, Event, ExitEvent, Reason, Seen, ENTRY, FOREIGN};
 use crate::protocol::json::{self, ByteString};
 use crate::sys::remote_file;
 use crate::sys::tail::{is_written, Follower};
 use crate::sys::watch::{Watcher, ARRIVES};
 
-/// How often files are looked at that notify nobody.
+/// Time between two looks at files without notices.
 pub const LOOK: Duration = Duration::from_millis(250);
-/// The same in the first moments after somebody has closed the events of a job.
+/// The same in the first moments after a process has closed the events of a job.
 const SOON: Duration = Duration::from_millis(5);
 const MOMENT: Duration = Duration::from_millis(100);
 /// How long jobs may take to end when the driver is gone.
@@ -37,7 +37,6 @@ const FAREWELL_OF_READERS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    Run,
     Jobs,
     Job(OsString),
 }
@@ -46,11 +45,11 @@ enum Token {
 #[derive(Debug)]
 struct Running {
     events: Follower,
-    /// Its `exec`, valid as long as the events are open for writing.
+    /// The process of `exec`, valid as long as the events are open for writing.
     pid: Option<i32>,
-    /// What may be its last event: it is when nobody writes any more, and nothing follows.
+    /// An `exit` that is the last event if no process writes any more and nothing follows.
     exit: Option<Vec<u8>>,
-    /// There is something among them that was written by somebody else.
+    /// A process other than `exec` has written into the events.
     foreign: bool,
 }
 
@@ -59,11 +58,11 @@ impl Running {
         Self { events: Follower::new(events), pid: None, exit: None, foreign: false }
     }
 
-    /// Some new events as they are printed, but for an `exit`, which is kept; None: there are no more.
+    /// Some new events as they are printed. An `exit` is kept back. Without more events None.
     fn news(&mut self, id: &OsStr) -> Option<String> {
         let mut text = String::new();
         for line in self.events.lines()? {
-            // An `exit` after which something comes was written by somebody else, too.
+            // Another process has also written an `exit` after which something comes.
             self.foreign |= self.exit.take().is_some();
             let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job()) else {
                 self.foreign |= !line.is_empty();
@@ -86,15 +85,16 @@ impl Running {
 /// All jobs, and where is printed what happens in them.
 pub struct Jobs {
     directory: PathBuf,
-    /// None: the jobs are on other machines.
+    /// Present if the jobs are on this machine.
     lifeline: Option<Lifeline>,
     watcher: Watcher<Token>,
     running: HashMap<OsString, Running>,
-    /// Those of which all was printed.
+    /// Jobs whose events were all printed.
     ended: HashSet<OsString>,
-    /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
+    /// Jobs whose events a process has closed. It may have been `exec`: a process that dies closes a file before it
+    /// unlocks it.
     doubtful: HashMap<OsString, Instant>,
-    /// They are to be ended by a signal, when their `exec` is known.
+    /// Jobs to end by a signal, when their `exec` is known.
     condemned: HashSet<OsString>,
     readers: Readers,
     pub output: Output,
@@ -117,19 +117,9 @@ impl Jobs {
         Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, readers, output })
     }
 
-    /// Lets what appears in the run directory be noticed, too.
-    pub fn watch_run_directory(&mut self, run_directory: &Path) -> nix::Result<()> {
-        self.watcher.watch(run_directory, ARRIVES, Token::Run)
-    }
-
     /// Readable when something has happened.
     pub fn notices(&self) -> BorrowedFd<'_> {
         self.watcher.as_fd()
-    }
-
-    /// Whether files have to be looked at: other machines write them, or there are no notices.
-    pub fn have_to_be_looked_at(&self) -> bool {
-        self.lifeline.is_none() || self.watcher.is_blind()
     }
 
     pub fn are_noticed(&self) -> bool {
@@ -207,7 +197,7 @@ impl Jobs {
         }
     }
 
-    /// When to look at what nobody tells.
+    /// The time until the next look at files without notices.
     pub fn tick(&self) -> Option<Duration> {
         let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
         doubt.or((self.watcher.is_blind() || self.readers.is_busy()).then_some(LOOK))
@@ -282,7 +272,7 @@ impl Jobs {
         }
     }
 
-    /// Its events may say why, or nobody has begun them.
+    /// Ends a session whose reader has ended. The events may say why, if the reader has begun them.
     fn reader_has_ended(&mut self, id: OsString) {
         if self.ended.contains(&id) {
             return;
@@ -296,17 +286,17 @@ impl Jobs {
 
     /// A session ends without events.
     fn session_fails(&mut self, id: &OsStr, reason: Reason, message: Option<String>) {
-        let exit = Exit { reason, message, ended: now(), ..Exit::default() };
+        let exit = ExitEvent { reason, message, ended: now(), ..ExitEvent::default() };
         self.ended.insert(id.to_owned());
         self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
     }
 
-    /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
+    /// Whether no process writes the events of a job any more. For jobs on other machines that is unknown.
     fn is_closed(&self, id: &OsStr) -> bool {
         let Some(lifeline) = &self.lifeline else { return false };
         let known = self.running.get(id).and_then(|running| running.events.is_locked());
         let is_written = || File::open(self.directory.join(id).join("events.jsonl")).as_ref().map_or(true, is_written);
-        // Somebody else may have replaced the file before it was read here.
+        // Another process may have replaced the file before it was read here.
         !known.unwrap_or_else(|| is_written() && !lifeline.store.has_concluded(id))
     }
 
@@ -323,7 +313,7 @@ impl Jobs {
         while let Some(text) = running.news(id) {
             self.output.print(&text);
         }
-        // Of jobs on other machines it is not known who wrote it.
+        // On other machines the writer of an `exit` is unknown.
         let is_own = |lifeline: &Lifeline| closed && lifeline.store.has_ended(id).unwrap_or(true);
         let is_own = self.lifeline.as_ref().is_none_or(is_own);
         running.foreign |= closed && !is_own && running.exit.is_some();
@@ -356,7 +346,7 @@ impl Jobs {
             true => (Reason::Error, Some(FOREIGN.to_owned())),
             false => (Reason::Lost, None),
         };
-        let exit = Exit { success: false, reason, message, ended: now(), ..Exit::default() };
+        let exit = ExitEvent { success: false, reason, message, ended: now(), ..ExitEvent::default() };
         let line = Event::Exit(exit).line();
         let separator = if running.events.is_torn() { "\n" } else { "" };
         let append = OpenOptions::new().append(true).open(path);
@@ -388,7 +378,7 @@ mod tests {
     fn a_job_that_is_first_seen_before_its_last_event_is_not_lost() {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().canonicalize().unwrap();
-        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new(false)).unwrap();
+        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new()).unwrap();
         for (name, events) in [("empty", &[][..]), ("warned", &[Event::warning("w", None)])] {
             let (id, path) = (OsStr::new(name), run.join("jobs").join(name));
             fs::create_dir(&path).unwrap();
@@ -397,7 +387,7 @@ mod tests {
             presence.store.iter().for_each(|store| store.end());
             jobs.welcome_all();
             assert!(!jobs.ended.contains(id), "{name}");
-            presence.end::<()>(log, Exit { code: Some(0), success: true, ..Exit::default() }, None);
+            presence.end::<()>(log, ExitEvent { code: Some(0), success: true, ..ExitEvent::default() }, None);
             jobs.take_notices();
             assert!(jobs.ended.contains(id), "{name}");
             let text = fs::read_to_string(path.join("events.jsonl")).unwrap();

@@ -1,4 +1,4 @@
-//! What ties the jobs on this machine to their `serve`.
+//! Ties the jobs on this machine to their `serve`.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ impl Lifeline {
         let store = FdStore::accept(&lock)?;
         let fifo = run_directory.join("alive");
         let alive = make_fifo(&fifo)?;
-        // Who reads from jobs here, as another user in another container for instance, tries it before.
+        // Readers of jobs here, such as another user in another container, try the FIFO before they read.
         ownership::share(&fifo, run_directory)?;
         Ok(Self { alive: Some(alive), _lock: lock, store })
     }

@@ -1,6 +1,6 @@
 //! The standard output, which the driver reads.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -8,27 +8,24 @@ use nix::errno::Errno;
 use nix::libc::PIPE_BUF;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-/// How long the reader may take nothing of what is left to print in the end.
+/// How long the driver may take nothing of the last lines.
 pub const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Where is printed what happens.
 #[derive(Debug)]
 pub struct Output {
     stdout: Stdout,
-    /// A reader that is slow stops nothing but the printing.
-    keeps: bool,
+    /// Bytes that the reader has not taken. A slow reader stops nothing but the printing.
     unsent: Vec<u8>,
     heard: bool,
 }
 
 impl Output {
-    /// # Arguments
-    /// * `keeps` - what the reader does not take is kept; else he is waited for
-    pub fn new(keeps: bool) -> Self {
-        Self { stdout: io::stdout(), keeps, unsent: Vec::new(), heard: true }
+    pub fn new() -> Self {
+        Self { stdout: io::stdout(), unsent: Vec::new(), heard: true }
     }
 
-    /// Whether somebody reads what is printed.
+    /// Whether the output is still open.
     pub fn is_heard(&self) -> bool {
         self.heard
     }
@@ -42,13 +39,8 @@ impl Output {
         if text.is_empty() || !self.heard {
             return;
         }
-        if self.keeps {
-            self.unsent.extend(text.as_bytes());
-            self.flush(Duration::ZERO);
-        } else {
-            let mut stdout = self.stdout.lock();
-            self.heard = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok();
-        }
+        self.unsent.extend(text.as_bytes());
+        self.flush(Duration::ZERO);
     }
 
     /// Prints what is left, as long as the reader takes something within `patience`.
@@ -61,7 +53,7 @@ impl Output {
             if !self.heard || !state.contains(PollFlags::POLLOUT) {
                 return;
             }
-            // A pipe that has space takes so much without waiting, pipe(7).
+            // A pipe that has space takes `PIPE_BUF` bytes without waiting, pipe(7).
             let piece = &self.unsent[..self.unsent.len().min(PIPE_BUF)];
             match nix::unistd::write(&self.stdout, piece) {
                 Ok(count) => drop(self.unsent.drain(..count)),

@@ -1,4 +1,4 @@
-//! What is done again and again while a connection lives.
+//! Actions that are repeated while a connection lives.
 
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 
 use crate::sys::own_program::own_program;
 
-/// What says that a job is a session; it is renamed into its directory.
+/// The file that makes a job a session. It is renamed into the directory of the job.
 pub const SESSION: &str = "session.json";
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Whether one is still to be waited for: nobody tells when that can be done.
+    /// Whether a reader is still to be waited for. No notice tells when it has ended.
     pub fn is_busy(&self) -> bool {
         !self.running.is_empty()
     }

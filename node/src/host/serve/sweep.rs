@@ -1,5 +1,5 @@
-//! Run directories of which nobody is left: all that belonged to them was killed at once, as with a container or by a machine
-//! that has stopped.
+//! Run directories without a living process: all their processes were killed at once, as with a container or by a
+//! machine that has stopped.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -27,14 +27,14 @@ use crate::sys::threads;
 
 /// How often a `serve` changes its run directory: one on another machine that shares it does not see that it lives.
 const BEAT: Duration = Duration::from_secs(600);
-/// After so long without a change nobody is believed to be there.
+/// A directory without a change for this time has no living process.
 const LEFT: Duration = Duration::from_secs(3600);
 
-/// So long a job may take to end by itself, when `serve` alone was killed.
+/// Time for a job to end by itself, when `serve` alone was killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// `sfio-node clear`: of one that the driver knows to be left. Who lives of it cleans up by itself.
+/// `sfio-node clear`: clears a run directory whose `serve` is gone. A living process of it cleans up by itself.
 pub fn clear(run: &Path) -> i32 {
     match fs::canonicalize(run).and_then(|run| clear_now(&run, Instant::now() + FAREWELL)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -51,7 +51,7 @@ fn clear_now(run: &Path, deadline: Instant) -> io::Result<()> {
     let _lock = loop {
         match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => break Some(lock),
-            // Nobody has one where there are none.
+            // A file system without locks has no holder of one.
             Err((_, errno)) if errno != Errno::EWOULDBLOCK => break None,
             Err((_, errno)) if Instant::now() >= deadline => return Err(errno.into()),
             Err((still, _)) => opened = still,
@@ -99,8 +99,8 @@ fn sweep(own: &Path, now: SystemTime) {
     }
 }
 
-/// Removes the FIFOs that a job, given by its directory, was to read. Other inputs are files, which harm nobody, and what
-/// has their name by now may be somebody else's.
+/// Removes the FIFOs that a job, given by its directory, was to read. Other inputs are files, which do no harm.
+/// Another process may own the files of these names by now.
 fn remove_streams(directory: &Path) {
     let inputs = Job::load(&directory.join("job.json")).map(|job| job.inputs).unwrap_or_default();
     for input in inputs {
@@ -140,7 +140,7 @@ mod tests {
         drop(make_fifo(&fifo).unwrap());
         let target = serde_json::json!({"fifo": fifo});
         let input = serde_json::json!({"name": "a", "port": "p", "path": "/a", "events": "/e", "target": target});
-        fs::write(job.join("job.json"), serde_json::json!({"name": "b", "inputs": [input]}).to_string()).unwrap();
+        fs::write(job.join("job.json"), serde_json::json!({"name": "b", "streams": [input]}).to_string()).unwrap();
         File::open(&run).unwrap().set_modified(SystemTime::now() - age).unwrap();
         run
     }

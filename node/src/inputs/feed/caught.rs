@@ -1,9 +1,11 @@
-//! A byte stream under the net: the command must not see that it is no file.
+//! A byte stream under the net: the command must not see that the stream is no file.
 //!
-//! What a pipe cannot do waits until the file is final. Then the file takes the place of the pipe in the process that calls,
-//! at the same descriptors, where the reader was. Other processes that have inherited the pipe get the same opening of the
-//! file, with the same position, at their next call that is told. Since the first has it the pipe is empty, and has a
-//! writer: who reads it before that waits, which is seen, and then the job has to start again with the file.
+//! A call that a pipe cannot answer waits until the file is final. Then the file takes the place of the pipe in the
+//! calling process, at the same descriptors, where the reader was. Other processes that have inherited the pipe get
+//! the same opening of the file at their next call that is caught.
+//!
+//! From then on the pipe is empty, and has a writer. A process that reads the pipe before its next caught call waits.
+//! The feeder sees that, and the job has to start again with the file.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,12 +22,12 @@ use super::{Feeder, Need};
 use crate::gate::{descriptors_of, of_descriptor, target, Asked, Call, Demand, Handler, Reply};
 use crate::processes::open_files::descriptors;
 use crate::processes::tree::{self, Process};
-use crate::protocol::event::{Event, Held};
+use crate::protocol::event::{Event, HeldEvent};
 use crate::streams::origin::Failure;
 use crate::sys::pipe::has_reader;
 use crate::sys::raw::seccomp::Answer;
 
-/// Somebody who has the pipe, and is no process of the job, is waited for so long.
+/// Patience with a process outside the job that has the pipe.
 const STRANGERS: Duration = Duration::from_secs(5);
 
 /// There is no process that would have to hear it.
@@ -56,45 +58,46 @@ impl Feeder {
             return Ok(Reply::Later);
         }
         handler.table.net.is_placed(asked.stream);
-        // Who has asked by its path finds the file there now.
+        // A process that has asked by path finds the file there now.
         if handler.table.caught(&asked.call).is_none_or(|(stream, _)| stream != asked.stream) {
             return Ok(Reply::Placed);
         }
         self.replace(asked, handler)
     }
 
-    /// What the command does with a pipe up to here is known to be right.
+    /// Whether the command is known to be right with a pipe up to here.
     fn is_a_pipe_yet(&self) -> bool {
         self.input.pipe > 0 && !self.is_split() && self.consumed() < self.input.pipe
     }
 
-    /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a file.
+    /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a
+    /// file.
     fn go_to(&mut self, place: u64) -> Result<Reply, Failure> {
         self.empty(Netted::go_elsewhere).map_err(cannot("be read from another place"))?;
-        self.wide = false;
+        self.pipe.wide = false;
         self.origin.go_to(place);
-        (self.finished, self.need) = (false, Need::Space);
+        (self.ending.finished, self.need) = (false, Need::Space);
         Ok(at(place))
     }
 
     /// Empties the pipe, which has a writer then, also if its end was given; returns what `by` does.
     fn empty<T>(&mut self, by: impl FnOnce(&mut Netted, &mut Option<OwnedFd>) -> io::Result<T>) -> io::Result<T> {
-        let ended = self.sink.is_none();
+        let ended = self.pipe.sink.is_none();
         let netted = self.netted.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let emptied = by(netted, &mut self.sink)?;
-        if let (true, Some(sink), Some(store)) = (ended, &self.sink, &self.registration.store) {
-            store.keep(self.registration.number, sink)?;
+        let emptied = by(netted, &mut self.pipe.sink)?;
+        if ended {
+            self.pipe.keep()?;
         }
         Ok(emptied)
     }
 
-    /// Nobody has it open for reading, and it can be read from its beginning.
+    /// Whether no process has the FIFO open for reading, and it can be read from its beginning.
     fn is_unopened(&self) -> bool {
-        let unread = !self.finished && !self.is_split() && self.consumed() == 0;
-        unread && self.sink.as_ref().is_some_and(|sink| !has_reader(sink))
+        let unread = !self.ending.finished && !self.is_split() && self.consumed() == 0;
+        unread && self.pipe.sink.as_ref().is_some_and(|sink| !has_reader(sink))
     }
 
-    /// Opens the FIFO for the process that calls: who opens it next then sees that it is open.
+    /// Opens the FIFO for the calling process. A later opening then sees that the FIFO is open.
     fn open_for(&mut self, call: &Call, flags: i32, handler: &Handler) -> Result<Reply, Failure> {
         let Some(netted) = &mut self.netted else { return Ok(Reply::Placed) };
         let flags = OFlag::from_bits_truncate(flags);
@@ -142,12 +145,12 @@ impl Feeder {
         Ok(())
     }
 
-    /// That a call waits for the file, the first time.
+    /// The event that a call waits for the file, the first time.
     pub fn hold(&mut self, call: &Call) -> Option<Event<'_>> {
         let bytes = self.consumed();
         let netted = self.netted.as_mut()?;
         let before = std::mem::replace(&mut netted.told, true);
-        (!before).then(|| Event::Held(Held { name: &self.input.name, call: call.name(), bytes }))
+        (!before).then(|| Event::Held(HeldEvent { name: &self.input.name, call: call.name(), bytes }))
     }
 
     /// The file that the command gets as its standard input, because it can be given no stream.
@@ -162,21 +165,20 @@ impl Feeder {
 
     /// Some have got the file, and others may have the pipe.
     pub fn is_split(&self) -> bool {
-        self.sink.is_some() && self.netted.as_ref().is_some_and(|netted| netted.file().is_some())
+        self.pipe.sink.is_some() && self.netted.as_ref().is_some_and(|netted| netted.file().is_some())
     }
 
-    /// Looks who has the pipe yet, and says whether nobody has.
+    /// Looks which processes still have the pipe. Returns whether none has.
     ///
     /// # Arguments
     /// * `processes` - of the job
     ///
     /// # Errors
-    /// When somebody waits for bytes of it, who would have them if it was the file.
+    /// When a process waits for bytes of the pipe that the file would have given it.
     pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<bool, Failure> {
         let Some(netted) = self.netted.as_mut() else { return Ok(true) };
-        if !self.sink.as_ref().is_some_and(has_reader) {
-            self.sink = None;
-            self.registration.store.iter().for_each(|store| store.release(self.registration.number));
+        if !self.pipe.has_reader() {
+            self.pipe.end(None);
             return Ok(true);
         }
         let pipe = HashSet::from([netted.id]);
@@ -188,7 +190,7 @@ impl Feeder {
                 return Err(unstreamable("a process reads on where another one has asked for more than the bytes"));
             }
         }
-        // Who is paused may not have come back yet from the call in which it got the file.
+        // A paused process may still be in the call in which it got the file.
         let since = netted.strangers.filter(|_| !shared && !paused).unwrap_or_else(Instant::now);
         netted.strangers = Some(since);
         if since.elapsed() > STRANGERS {
@@ -217,8 +219,8 @@ fn cannot(what: &str) -> impl Fn(io::Error) -> Failure + '_ {
     move |error| unstreamable(&format!("the stream cannot {what}: {error}"))
 }
 
-/// The descriptors that become the file: all of the process that are the pipe. Where other threads may close one of them
-/// meanwhile, and open something else there, only those that the call itself is about.
+/// The descriptors that become the file: all of the process that are the pipe. Where other threads may close one of
+/// them meanwhile, and open something else there, only those that the call itself is about.
 fn to_replace(asked: &Asked, handler: &Handler) -> Result<Vec<i32>, Failure> {
     let call = &asked.call;
     let mut held = handler.table.net.held(call.thread, asked.stream);

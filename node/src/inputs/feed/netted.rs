@@ -17,7 +17,7 @@ use crate::sys::raw::bytes_in_pipe;
 /// Flags of an opening that a file has, and a pipe must not have, or need not.
 const FLAGS_OF_FILES: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOATIME).union(OFlag::O_DIRECT);
 
-/// What it takes to tell of a call, and to answer it.
+/// The time for reporting a call and answering it.
 const MOVE: Duration = Duration::from_micros(50);
 /// To go elsewhere may take so long, and this part of the time since it was done first.
 const MOVES_AT_ONCE: Duration = Duration::from_millis(50);
@@ -28,15 +28,15 @@ pub struct Netted {
     /// The pipe, and none of its ends.
     pipe: OwnedFd,
     pub id: FileId,
-    /// As the reader has opened it.
+    /// The flags with which the reader has opened the pipe.
     flags: OFlag,
     /// The file, where the readers are in it, and where the first was that got it.
     file: Option<(File, u64)>,
     /// When it was first read from another place, and how long that has taken in all.
     moved: Option<(Instant, Duration)>,
-    /// It was told that a call waits for the file.
+    /// An event has said that a call waits for the file.
     pub told: bool,
-    /// Since when somebody else than the processes of the job has the pipe.
+    /// The moment since when a process outside the job has the pipe.
     pub strangers: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Netted {
         self.file.as_ref().map(|(file, _)| file)
     }
 
-    /// Takes the file, for who reads it from here on.
+    /// Takes the file for readers that go on at `place`.
     pub fn begin_file(&mut self, mut file: File, place: u64) -> io::Result<()> {
         file.seek(SeekFrom::Start(place))?;
         fcntl(&file, FcntlArg::F_SETFL(self.flags))?;
@@ -66,7 +66,7 @@ impl Netted {
         Ok(())
     }
 
-    /// A reading end for who opens it like this.
+    /// Returns a reading end for a process that opens the FIFO with these flags.
     pub fn open(&mut self, flags: OFlag) -> io::Result<File> {
         let end = self.reading_end()?;
         fcntl(&end, FcntlArg::F_SETFL(OFlag::empty()))?;
@@ -74,13 +74,13 @@ impl Netted {
         Ok(end)
     }
 
-    /// It was not read from front to back.
+    /// Whether the stream was read from several places.
     pub fn was_moved(&self) -> bool {
         self.moved.is_some()
     }
 
-    /// Whether a reader that goes elsewhere once more loses little by that: one that reads each line by a block, and goes
-    /// back to its end, is faster with the file.
+    /// Whether a reader that goes elsewhere once more loses little by that: one that reads each line by a block, and
+    /// goes back to its end, is faster with the file.
     pub fn may_move(&self) -> bool {
         self.moved.is_none_or(|(since, spent)| spent <= MOVES_AT_ONCE + since.elapsed() / SHARE_OF_MOVES)
     }
@@ -162,7 +162,7 @@ mod tests {
         let mut sink = Some(to);
         assert_eq!((netted.unread(), netted.drain(&mut sink).unwrap()), (99_000, 99_000));
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // Its end was given: what is left has a writer again, so that nobody takes it for the end.
+        // The end was given. The bytes that are left have a writer again, so that no reader takes them for the end.
         File::from(sink.take().unwrap()).write_all(b"abc").unwrap();
         assert_eq!((netted.unread(), netted.drain(&mut sink).unwrap()), (3, 3));
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);

@@ -8,8 +8,10 @@ use nix::sys::inotify::AddWatchFlags;
 use crate::processes::open_files::{opened_twice, wait_to_read};
 use crate::processes::tree::descendants;
 
-/// A command may look at its input, close it, and open it again to read. So nothing is fed until so long after it was
-/// opened, and then as long as the one who has it open goes on, at most `LOOK_AT_MOST`.
+/// Time after an opening in which nothing is fed.
+///
+/// A command may look at its input, close it, and open it again to read. Feeding waits for this time, and then while
+/// the process that has the FIFO open goes on, at most `LOOK_AT_MOST`.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOK_AT_MOST: Duration = Duration::from_secs(1);
 
@@ -21,9 +23,9 @@ pub struct Openings {
     last: Option<Instant>,
     /// When it was last looked whether the command reads.
     looked: Option<Instant>,
-    /// It does, as far as is known.
+    /// The command reads, as far as is known.
     waits: bool,
-    /// It was looked who has it open, since the last one.
+    /// The processes that have the FIFO open were counted since the last opening.
     counted: bool,
     count: u32,
     open_now: u32,
@@ -74,16 +76,16 @@ impl Openings {
         self.open_now > 1 || opened_twice(&descendants(), fifo)
     }
 
-    /// The same, looked for once after each opening: notices of two that were made by two processes in the same moment may
-    /// have become one.
+    /// The same, looked for once after each opening: notices of two that were made by two processes in the same
+    /// moment may have become one.
     pub fn are_uncounted_and_several(&mut self, fifo: &Path) -> bool {
         !std::mem::replace(&mut self.counted, true) && opened_twice(&descendants(), fifo)
     }
 
-    /// Whether the command may close it again without having read. `fifo`: None: it has a pipe.
-    pub fn may_be_a_look(&mut self, fifo: Option<&Path>) -> bool {
-        // A reader of which nothing was told yet has just come.
-        let (Some(last), Some(fifo)) = (self.last, fifo) else { return self.told };
+    /// Whether the command may close it again without having read.
+    pub fn may_be_a_look(&mut self, fifo: &Path) -> bool {
+        // A reader has just come whose notice is still under way.
+        let Some(last) = self.last else { return self.told };
         let now = Instant::now();
         if self.waits {
             return false;
@@ -105,7 +107,7 @@ mod tests {
     /// A command that has opened its FIFO just before a pause may close it again just after.
     #[test]
     fn a_pause_is_no_time_to_close_it_again() {
-        let fifo = Some(Path::new("/nowhere/fifo"));
+        let fifo = Path::new("/nowhere/fifo");
         let mut openings = Openings::default();
         openings.notice(AddWatchFlags::IN_OPEN);
         let opened = openings.last.unwrap();

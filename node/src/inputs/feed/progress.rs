@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::protocol::event::WaitsFor;
+use crate::protocol::event::StreamWait;
 
-/// It is told no sooner after it was told before.
+/// The shortest time between two events.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// It stands when nothing was fed for so long.
+/// A stream without new bytes for this time stands.
 const STANDS: Duration = Duration::from_millis(800);
-/// That it moves again, and for whom it waits, is told no sooner.
+/// The shortest time before an event of a stream that stands, or moves again.
 const SOON: Duration = Duration::from_millis(250);
 
 /// How far a stream is.
@@ -17,15 +17,15 @@ const SOON: Duration = Duration::from_millis(250);
 pub struct State {
     pub bytes: u64,
     pub stalled: bool,
-    pub waits: Option<WaitsFor>,
+    pub waits: Option<StreamWait>,
 }
 
-/// What was told last.
+/// The last event of the progress.
 #[derive(Debug)]
 pub struct Progress {
     time: Instant,
     told: State,
-    /// Since when there are so many bytes.
+    /// The bytes, and the moment since when they are this many.
     since: (u64, Instant),
 }
 
@@ -34,8 +34,8 @@ impl Progress {
         Self { time: now, told: State { bytes: 0, stalled: false, waits: None }, since: (0, now) }
     }
 
-    /// What is to be told, if it is time for it, and another thing than before.
-    pub fn tell(&mut self, now: Instant, bytes: u64, waits: Option<WaitsFor>) -> Option<State> {
+    /// The state to report, if a report is due and the state has changed.
+    pub fn tell(&mut self, now: Instant, bytes: u64, waits: Option<StreamWait>) -> Option<State> {
         if bytes != self.since.0 {
             self.since = (bytes, now);
         }
@@ -65,19 +65,19 @@ mod tests {
         let mut tell =
             |milliseconds, bytes, waits| progress.tell(start + Duration::from_millis(milliseconds), bytes, Some(waits));
         let said = |bytes, stalled, waits| Some(State { bytes, stalled, waits: Some(waits) });
-        assert_eq!(tell(100, 1, WaitsFor::Reader), None);
-        assert_eq!(tell(900, 5, WaitsFor::Reader), None);
-        assert_eq!(tell(1000, 6, WaitsFor::Reader), said(6, false, WaitsFor::Reader));
-        assert_eq!(tell(1700, 7, WaitsFor::Reader), None);
-        assert_eq!(tell(2000, 7, WaitsFor::Producer), said(7, false, WaitsFor::Producer));
-        assert_eq!(tell(2400, 7, WaitsFor::Producer), None);
-        assert_eq!(tell(2500, 7, WaitsFor::Producer), said(7, true, WaitsFor::Producer));
-        assert_eq!(tell(2600, 7, WaitsFor::Reader), None);
-        assert_eq!(tell(2800, 7, WaitsFor::Reader), said(7, true, WaitsFor::Reader));
-        assert_eq!(tell(9000, 7, WaitsFor::Reader), None);
-        assert_eq!(tell(9100, 8, WaitsFor::Reader), said(8, false, WaitsFor::Reader));
-        assert_eq!(tell(9300, 9, WaitsFor::Reader), None);
-        assert_eq!(tell(9900, 9, WaitsFor::Reader), None);
-        assert_eq!(tell(10_100, 9, WaitsFor::Reader), said(9, true, WaitsFor::Reader));
+        assert_eq!(tell(100, 1, StreamWait::Reader), None);
+        assert_eq!(tell(900, 5, StreamWait::Reader), None);
+        assert_eq!(tell(1000, 6, StreamWait::Reader), said(6, false, StreamWait::Reader));
+        assert_eq!(tell(1700, 7, StreamWait::Reader), None);
+        assert_eq!(tell(2000, 7, StreamWait::Producer), said(7, false, StreamWait::Producer));
+        assert_eq!(tell(2400, 7, StreamWait::Producer), None);
+        assert_eq!(tell(2500, 7, StreamWait::Producer), said(7, true, StreamWait::Producer));
+        assert_eq!(tell(2600, 7, StreamWait::Reader), None);
+        assert_eq!(tell(2800, 7, StreamWait::Reader), said(7, true, StreamWait::Reader));
+        assert_eq!(tell(9000, 7, StreamWait::Reader), None);
+        assert_eq!(tell(9100, 8, StreamWait::Reader), said(8, false, StreamWait::Reader));
+        assert_eq!(tell(9300, 9, StreamWait::Reader), None);
+        assert_eq!(tell(9900, 9, StreamWait::Reader), None);
+        assert_eq!(tell(10_100, 9, StreamWait::Reader), said(9, true, StreamWait::Reader));
     }
 }

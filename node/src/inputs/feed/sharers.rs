@@ -1,4 +1,4 @@
-//! Whether somebody waits for bytes of a pipe.
+//! Finds whether a process waits for bytes of a pipe.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::processes::open_files::descriptors;
 use crate::processes::tree::Process;
 use crate::sys::file_id::file_id;
 
-/// What those do who read a pipe, of some processes.
+/// Finds what those of the processes do that read the pipe.
 pub fn doing(processes: &[Process], pipe: &impl AsFd) -> Doing {
     let Some(pipe) = file_id(format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd())) else { return Doing::Unseen };
     if !Path::new("/proc/self/syscall").exists() {
@@ -34,7 +34,8 @@ pub fn doing(processes: &[Process], pipe: &impl AsFd) -> Doing {
     doing
 }
 
-/// Whether a thread of a process waits for something to read, at one of some descriptors, or at others that cannot be seen.
+/// Whether a thread of a process waits for something to read, at one of some descriptors, or at others that cannot be
+/// seen.
 pub fn may_wait_for(pid: i32, held: &[i32]) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.flatten().any(|thread| match fs::read_to_string(thread.path().join("syscall")) {
@@ -43,7 +44,7 @@ pub fn may_wait_for(pid: i32, held: &[i32]) -> bool {
     })
 }
 
-/// What a thread does in the kernel, as proc(5) tells it; None: nothing, or it is about to go on.
+/// Parses what a thread does in the kernel, as proc(5) tells it. A thread outside a call gives None.
 fn parse_call(thread: u32, line: &str) -> Option<Call> {
     let mut words = line.split_ascii_whitespace();
     let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;

@@ -1,32 +1,32 @@
-//! Who has waited for whom, while a stream was fed.
+//! How long reader and bytes have waited for each other, while a stream was fed.
 //!
-//! A reader that has taken all that there is waits for more, or it works on what it has: that is seen only by looking at what
-//! its processes do. It is looked at sooner or later, and never for more than a small part of the time.
+//! A reader that has taken all bytes waits for more, or works on them. Only a look at its processes tells which. The
+//! looks take a small part of the time at most.
 
 use std::time::{Duration, Instant};
 
-use crate::protocol::event::WaitsFor;
+use crate::protocol::event::StreamWait;
 
 /// A reader that has taken all is looked at after so long, and then after twice the time each time.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(250);
-/// It is looked at less often where that would take more than one part of so many of the time.
+/// Looks are less frequent where they would take more than one part in `THRIFT` of the time.
 const THRIFT: u32 = 200;
 
-/// What a reader does that has taken all.
+/// The occupation of a reader that has taken all bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It waits for more.
+    /// The reader waits for more.
     Waits,
     Works,
-    /// It is not seen.
+    /// The reader cannot be seen.
     Unseen,
 }
 
 /// A time in which a reader had taken all that there was.
 #[derive(Debug)]
 struct Drought {
-    /// What it did when it was looked at last.
+    /// The occupation of the reader at the last look.
     doing: Option<Doing>,
     /// The time since then.
     open: Duration,
@@ -36,14 +36,14 @@ struct Drought {
 
 #[derive(Debug)]
 pub struct Stalls {
-    /// Until then it is known who has waited.
+    /// Until this moment the waiting is accounted for.
     since: Instant,
     /// The reader, for more bytes: it had taken all that there was.
     pub reader: Duration,
     /// Bytes, for the reader: it had not taken what it was given before.
     pub bytes: Duration,
     drought: Option<Drought>,
-    /// The last look has cost so much that there is none before.
+    /// The earliest moment of the next look, by the cost of the last one.
     rests: Instant,
 }
 
@@ -52,24 +52,27 @@ impl Stalls {
         Self { since: now, reader: Duration::ZERO, bytes: Duration::ZERO, drought: None, rests: now }
     }
 
-    /// Until now it was waited for somebody.
-    pub fn wait(&mut self, waits: Option<WaitsFor>, now: Instant) {
+    /// Accounts the time until now to the side that was waited for.
+    pub fn wait(&mut self, waits: Option<StreamWait>, now: Instant) {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.since, now));
-        if waits != Some(WaitsFor::Producer) {
+        if waits != Some(StreamWait::Producer) {
             self.end();
         }
         match waits {
-            Some(WaitsFor::Producer) => {
+            Some(StreamWait::Producer) => {
                 let due = now.checked_sub(passed).unwrap_or(now) + SOONEST;
                 let new = || Drought { doing: None, open: Duration::ZERO, due, pause: SOONEST };
                 self.drought.get_or_insert_with(new).open += passed;
             }
-            Some(WaitsFor::Reader) => self.bytes += passed,
-            Some(WaitsFor::Opening | WaitsFor::Rate) | None => {}
+            Some(StreamWait::Reader) => self.bytes += passed,
+            Some(StreamWait::Opening | StreamWait::Rate) | None => {}
         }
     }
 
-    /// It was fed until now; true: with something.
+    /// The stream was fed until now.
+    ///
+    /// # Arguments
+    /// * `something` - whether bytes were fed
     pub fn fed(&mut self, something: bool, now: Instant) {
         self.since = now;
         if something {
@@ -77,7 +80,7 @@ impl Stalls {
         }
     }
 
-    /// When to look what the reader does; None: that is known, or it has not taken all.
+    /// When to look at the reader. A reader that is known to wait, or has bytes left, needs no look.
     pub fn due(&self) -> Option<Instant> {
         let drought = self.drought.as_ref().filter(|drought| !matches!(drought.doing, Some(Doing::Waits)))?;
         Some(drought.due.max(self.rests))
@@ -123,7 +126,7 @@ mod tests {
             Self { now, stalls: Stalls::new(now) }
         }
 
-        fn pass(&mut self, milliseconds: u64, waits: WaitsFor) {
+        fn pass(&mut self, milliseconds: u64, waits: StreamWait) {
             self.now += Duration::from_millis(milliseconds);
             self.stalls.wait(Some(waits), self.now);
             self.stalls.fed(false, self.now);
@@ -145,16 +148,16 @@ mod tests {
     #[test]
     fn who_works_on_what_it_has_does_not_wait() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         assert_eq!(bench.due(), Some(0));
         bench.look(Doing::Works);
         assert_eq!(bench.due(), Some(20));
-        bench.pass(20, WaitsFor::Producer);
+        bench.pass(20, StreamWait::Producer);
         bench.look(Doing::Works);
-        bench.pass(40, WaitsFor::Producer);
+        bench.pass(40, StreamWait::Producer);
         bench.look(Doing::Waits);
         assert_eq!((bench.waited(), bench.due()), (20, None));
-        bench.pass(300, WaitsFor::Producer);
+        bench.pass(300, StreamWait::Producer);
         bench.stalls.fed(true, bench.now);
         assert_eq!(bench.waited(), 320);
     }
@@ -162,11 +165,11 @@ mod tests {
     #[test]
     fn who_is_not_seen_waits() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         bench.look(Doing::Unseen);
-        bench.pass(90, WaitsFor::Producer);
+        bench.pass(90, StreamWait::Producer);
         bench.look(Doing::Unseen);
-        bench.pass(5, WaitsFor::Producer);
+        bench.pass(5, StreamWait::Producer);
         bench.stalls.end();
         assert_eq!(bench.waited(), 105);
     }
@@ -175,26 +178,26 @@ mod tests {
     fn a_short_time_counts_without_a_look() {
         let mut bench = Bench::new();
         for _ in 0..10 {
-            bench.pass(4, WaitsFor::Producer);
+            bench.pass(4, StreamWait::Producer);
             bench.stalls.fed(true, bench.now);
             assert_eq!(bench.due(), None);
         }
-        bench.pass(7, WaitsFor::Reader);
-        bench.pass(7, WaitsFor::Rate);
+        bench.pass(7, StreamWait::Reader);
+        bench.pass(7, StreamWait::Rate);
         assert_eq!((bench.waited(), bench.stalls.bytes.as_millis()), (40, 7));
     }
 
     #[test]
     fn what_costs_much_is_done_seldom() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         bench.stalls.looked(Doing::Works, bench.now, Duration::from_millis(5));
         assert_eq!(bench.due(), Some(1000));
-        bench.pass(100, WaitsFor::Producer);
+        bench.pass(100, StreamWait::Producer);
         bench.stalls.fed(true, bench.now);
         // It was last seen at work: it waits for a half, as far as is known.
         assert_eq!(bench.waited(), 50);
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         assert_eq!(bench.due(), Some(890));
     }
 }

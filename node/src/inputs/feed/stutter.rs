@@ -1,11 +1,11 @@
-//! A file that is complete is fed as a slow producer would write it: in small, odd pieces at first, each when the one before
-//! was read. Who takes a short read for the end of the file is found out so. Pure.
+//! Feeds a complete file as a slow producer would write it: in small, odd pieces at first, each when the one before
+//! was read. A reader that takes a short read for the end of the file is found in this way.
 
 use std::time::{Duration, Instant};
 
 /// Bytes of each piece; then all that there is.
 const PIECES: [u64; 9] = [1, 1, 7, 4_095, 1, 511, 65_537, 3, 32_768];
-/// So long the reader finds nothing between two of them.
+/// Time between two pieces in which the reader finds nothing.
 const PAUSE: Duration = Duration::from_millis(8);
 /// How often is looked whether a piece was read.
 const LOOK: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ impl Stutter {
         Self { pieces: &PIECES, fed: 0, is_read: true, until: Instant::now() }
     }
 
-    /// How many bytes may be fed now; None: none before `until`.
+    /// Returns how many bytes may be fed now. Before `until` it returns None.
     ///
     /// # Arguments
     /// * `unread` - bytes that the reader was given, and has not taken

@@ -12,7 +12,7 @@ use crate::sys::pipe::is_fifo;
 pub struct Whole {
     /// Where it is made.
     part: PathBuf,
-    /// It is in the place.
+    /// The whole file has replaced the FIFO.
     pub there: bool,
 }
 

@@ -1,25 +1,18 @@
-//! What a job reads.
+//! The inputs of a job.
 
-use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
-
-use super::fields::{absolute_path, path, path_or_null, Kind};
-use super::limit::{Rate, StreamLimit};
-use crate::protocol::json::{bytes, optional_path, or_default};
+use super::limit::Rate;
+use crate::protocol::messages::{GatedInput, InputStream, Kind, Link, Mode, PartInput, Verify};
 use crate::protocol::part::Part;
-use crate::protocol::verify::Verify;
+use crate::protocol::values::Target;
 
 /// A byte stream into the command, or a part of a file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "InputFields")]
+#[derive(Clone, Debug)]
 pub struct Input {
     pub name: String,
-    /// What it is called where its limit changes, and where it is told what was fed of it.
+    /// The name of the stream in changed limits and in events.
     pub id: String,
     pub port: String,
     /// The file, as it is opened here; with a link, where the producer has it.
@@ -34,19 +27,19 @@ pub struct Input {
     pub verify: Verify,
     /// A file may be made in memory.
     pub memory: bool,
-    /// It is fed no faster at first.
+    /// The rate at the beginning.
     pub limit: Rate,
-    /// It is told when all that there was has been fed.
+    /// Whether `drained` and `fed` are told.
     pub phases: bool,
-    /// It is not declared to be streamable: where the command does more than read it in order, it gets the file.
+    /// Not declared streamable: a command that does more than read in order gets the file.
     pub net: bool,
-    /// Until so many bytes of it were read, calls do what they do with a pipe; only with `net`.
+    /// The number of bytes until which calls do what they do with a pipe. Only with `net`.
     pub pipe: u64,
-    /// It ends when it was closed after writing so often, and not only at the commit; then its bytes are still to be compared.
+    /// The stream ends after this many closes, before the commit. Then the bytes are still to be compared.
     pub closes: Option<NonZeroU32>,
-    /// The command gets at most so many bytes as a stream: the job starts again with a file that has more.
+    /// The most bytes of a stream. The job starts again with a larger file.
     pub most: Option<u64>,
-    /// A part comes from the machine where it was said; None: it is read here.
+    /// The machine from which a part comes. None stands for a file that is read here.
     pub home: Option<Home>,
 }
 
@@ -54,101 +47,38 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     pub link: Link,
-    /// Of the part, as the job there has said it.
+    /// The number of the part in the events of the job there.
     pub number: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputFields {
-    name: String,
-    #[serde(default)]
-    id: Option<String>,
-    port: String,
-    #[serde(default, deserialize_with = "path_or_null")]
-    path: Option<PathBuf>,
-    #[serde(default, deserialize_with = "path_or_null")]
-    named: Option<PathBuf>,
-    #[serde(default, deserialize_with = "or_default")]
-    lock: bool,
-    #[serde(default, deserialize_with = "optional_path")]
-    events: Option<PathBuf>,
-    link: Option<Link>,
-    part: Option<Part>,
-    number: Option<u64>,
-    target: Target,
-    verify: Option<Verify>,
-    memory: Option<bool>,
-    limit: Option<StreamLimit>,
-    #[serde(default, deserialize_with = "or_default")]
-    phases: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    net: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    pipe: u64,
-    #[serde(default, deserialize_with = "or_default")]
-    replay: bool,
-    closes: Option<NonZeroU32>,
-    most: Option<u64>,
-}
-
-impl TryFrom<InputFields> for Input {
+impl TryFrom<InputStream> for Input {
     type Error = &'static str;
 
-    fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, net, pipe, replay, closes, most, .. } = fields;
-        if events.is_none() && (named.is_some() || lock) {
-            return Err("\"named\" and \"lock\" go with \"events\"");
-        }
-        if events.is_none() && closes.is_some() {
-            return Err("\"closes\" goes with \"events\"");
-        }
-        if events.is_none() && net && !replay {
-            return Err("\"net\" goes with \"events\" or \"replay\"");
+    fn try_from(stream: InputStream) -> Result<Self, &'static str> {
+        let InputStream { name, id, port, path, named, lock, events, link, replay, target, .. } = stream;
+        let InputStream { verify, limit, phases, net, pipe, most, closes, .. } = stream;
+        if events.is_none() && (named.is_some() || lock || closes.is_some()) {
+            return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
         }
         if pipe > 0 && !net {
             return Err("\"pipe\" goes with \"net\"");
         }
-        if replay && (limit.is_some() || phases) {
-            return Err("\"limit\" and \"phases\" do not go with \"replay\"");
+        if replay && (limit.is_some() || phases || most.is_some()) {
+            return Err("\"limit\", \"phases\" and \"most\" do not go with \"replay\"");
         }
-        if most.is_some() && events.is_none() && link.is_none() {
-            return Err("\"most\" goes with \"events\" or \"link\"");
+        if matches!(target, Target::File(_)) {
+            return Err("target: \"file\" is for parts");
         }
-        if part.is_some() && (limit.is_some() || phases || id.is_some()) {
-            return Err("\"limit\", \"phases\" and \"id\" do not go with \"part\"");
-        }
-        let is_file = matches!(target, Target::File(_));
-        if part.is_none() && is_file {
-            return Err("target: \"file\" goes with \"part\"");
-        }
-        if memory.is_some() && !is_file {
-            return Err("\"memory\" goes with the target {\"file\": PATH}");
-        }
-        if part.is_some() && (path.is_some() || verify.is_some()) {
-            return Err("\"path\" and \"verify\" do not go with \"part\"");
-        }
-        let (access, home) = match (events, link, part, number) {
-            (None, None, None, None) if replay => (Access::Replay, None),
-            _ if replay => return Err("\"events\", \"link\" and \"part\" do not go with \"replay\""),
-            (Some(events), None, None, None) => (Access::Events(events), None),
-            (None, Some(link), None, None) => (Access::Link(link), None),
-            (None, None, Some(part), None) => (Access::Part(part), None),
-            (None, Some(link), Some(part), Some(number)) => (Access::Part(part), Some(Home { link, number })),
-            (.., Some(_)) => return Err("\"number\" goes with \"link\" and \"part\""),
-            _ => return Err(
-                "exactly one of \"events\", \"link\", \"part\" and \"replay\"; or \"link\", \"part\" and \"number\"",
-            ),
-        };
-        let path = match &access {
-            Access::Part(part) => part.file.clone(),
-            _ => path.ok_or("missing field `path`")?,
+        let access = match (events, link, replay) {
+            (Some(events), None, false) => Access::Events(events),
+            (None, Some(_), false) if net => return Err("\"net\" does not go with \"link\""),
+            (None, Some(link), false) => Access::Link(link),
+            (None, None, true) => Access::Replay,
+            _ => return Err("exactly one of \"events\", \"link\" and \"replay\""),
         };
         let named = named.unwrap_or_else(|| path.clone());
-        let (verify, memory, limit) =
-            (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
         let id = id.unwrap_or_else(|| name.clone());
+        let (limit, memory, home) = (limit.and_then(|limit| limit.rate), false, None);
         Ok(Self {
             name,
             id,
@@ -166,6 +96,42 @@ impl TryFrom<InputFields> for Input {
             pipe,
             closes,
             most,
+            home,
+        })
+    }
+}
+
+impl TryFrom<PartInput> for Input {
+    type Error = String;
+
+    fn try_from(PartInput { name, port, part, target, memory, link, number }: PartInput) -> Result<Self, String> {
+        let part = Part::try_from(part).map_err(|message| format!("part: {message}"))?;
+        let home = match (link, number) {
+            (None, None) => None,
+            (Some(link), Some(number)) => Some(Home { link, number }),
+            _ => return Err("\"link\" and \"number\" go together".into()),
+        };
+        if !memory && !matches!(target, Target::File(_)) {
+            return Err("\"memory\" goes with the target {\"file\": PATH}".into());
+        }
+        let (id, path, named) = (name.clone(), part.file.clone(), part.file.clone());
+        Ok(Self {
+            name,
+            id,
+            port,
+            path,
+            named,
+            lock: false,
+            access: Access::Part(part),
+            target,
+            verify: Verify::Full,
+            memory,
+            limit: None,
+            phases: false,
+            net: false,
+            pipe: 0,
+            closes: None,
+            most: None,
             home,
         })
     }
@@ -193,110 +159,7 @@ pub enum Access {
     Replay,
 }
 
-/// The `serve` of the machine where a producer runs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    pub address: SocketAddr,
-    /// The producer's job there.
-    #[serde(deserialize_with = "name_of_job")]
-    pub job: OsString,
-    /// The file of the certificate of the run.
-    #[serde(deserialize_with = "path")]
-    pub certificate: PathBuf,
-    /// Whether all that is said is inside TLS; else the handshake only.
-    #[serde(default, deserialize_with = "or_default")]
-    pub tls: bool,
-}
-
-/// Whether a job's directory can have this name, among those of the other jobs.
-pub fn is_name_of_job(name: &OsStr) -> bool {
-    Path::new(name).file_name() == Some(name)
-}
-
-/// Reads the name of a job's directory.
-pub fn name_of_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OsString, D::Error> {
-    let name: OsString = bytes::deserialize(deserializer)?;
-    if is_name_of_job(&name) {
-        Ok(name)
-    } else {
-        Err(D::Error::custom("has to be the name of a job"))
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Target {
-    Fifo(#[serde(deserialize_with = "path")] PathBuf),
-    #[serde(deserialize_with = "only_true")]
-    Stdin,
-    /// A regular file, which is there before the command.
-    File(#[serde(deserialize_with = "absolute_path")] PathBuf),
-}
-
-fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-    bool::deserialize(deserializer)?.then_some(()).ok_or_else(|| D::Error::custom("has to be true"))
-}
-
-/// A file with the first bytes of another one, of which the command gets to know what it would of that.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Excerpt {
-    pub name: String,
-    /// As the command finds it.
-    #[serde(deserialize_with = "absolute_path")]
-    pub path: PathBuf,
-    #[serde(deserialize_with = "absolute_path")]
-    pub of: PathBuf,
-}
-
-/// A file that the command cuts into parts, of which it says where they are.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Partition {
-    /// The output that the parts are.
-    pub port: String,
-    #[serde(deserialize_with = "absolute_path")]
-    pub of: PathBuf,
-    /// Where the command says it.
-    #[serde(deserialize_with = "absolute_path")]
-    pub file: PathBuf,
-    /// It is still written, and need not be there yet.
-    #[serde(default, deserialize_with = "or_default")]
-    pub grows: bool,
-}
-
-/// An input at which the command is held until it is committed.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Gate {
-    pub name: String,
-    pub port: String,
-    /// As it is opened here.
-    #[serde(deserialize_with = "path")]
-    pub path: PathBuf,
-    #[serde(default, deserialize_with = "path_or_null")]
-    named: Option<PathBuf>,
-    /// As that of an input.
-    #[serde(default, deserialize_with = "or_default")]
-    pub lock: bool,
-    #[serde(deserialize_with = "path")]
-    pub events: PathBuf,
-    #[serde(deserialize_with = "absolute_path")]
-    pub target: PathBuf,
-    /// A file or a directory.
-    pub kind: Kind,
-    mode: Option<Mode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Mode {
-    Update,
-    NoUpdate,
-}
-
-impl Gate {
+impl GatedInput {
     /// The path as the producer has it.
     pub fn named(&self) -> &Path {
         self.named.as_ref().unwrap_or(&self.path)
@@ -304,7 +167,7 @@ impl Gate {
 
     /// A listing of the directory delivers entries as they are committed.
     pub fn delivers(&self) -> bool {
-        self.mode == Some(Mode::NoUpdate)
+        self.mode == Mode::NoUpdate
     }
 
     pub(super) fn check(&self) -> Result<(), &'static str> {
@@ -315,13 +178,4 @@ impl Gate {
             _ => Ok(()),
         }
     }
-}
-
-/// An input file or directory of which is told how it is read.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Observed {
-    pub name: String,
-    #[serde(deserialize_with = "absolute_path")]
-    pub path: PathBuf,
 }

@@ -2,54 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer};
 
-use super::fields::absolute_path;
 use crate::protocol::json;
 
-/// Bytes per second; None: as many as can be.
+/// Bytes per second. None sets no limit.
 pub type Rate = Option<NonZeroU64>;
-
-/// The bytes that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    Read,
-    Write,
-    /// The larger of both.
-    Both,
-}
-
-/// How fast a byte stream is fed at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StreamLimit {
-    pub rate: Rate,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limit {
-    /// At first.
-    pub rate: Rate,
-    pub direction: Direction,
-    /// The storage, or a directory on it.
-    #[serde(deserialize_with = "absolute_path")]
-    pub path: PathBuf,
-    /// So many bytes it will move, as far as that is known.
-    pub expected: Option<u64>,
-}
 
 /// The limits of a job that are others than at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimits {
-    /// Of the job; None: that is as it was at first.
+    /// The rate of the job. None leaves the first rate.
     #[serde(default, deserialize_with = "told")]
     pub rate: Option<Rate>,
-    /// Of its byte streams, by what the input is called there.
+    /// The rates of the byte streams, by their `id`.
     #[serde(default)]
     pub inputs: BTreeMap<String, Rate>,
 }

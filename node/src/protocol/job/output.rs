@@ -1,18 +1,14 @@
-//! What a job writes, and which rules hold for it.
+//! The outputs of a job, and their rules.
 
 use std::fmt::{self, Display, Formatter};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
-use super::fields::{absolute_path, Kind};
-use crate::protocol::json::{or_default, ByteString};
+use crate::protocol::json::ByteString;
+use crate::protocol::messages::{Committed, Kind, OutputRule, WatchedOutput};
 use crate::protocol::pattern::Pattern;
 
 /// An output that is watched.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "OutputFields")]
+#[derive(Clone, Debug)]
 pub struct Output {
     pub port: String,
     pub root: PathBuf,
@@ -55,58 +51,16 @@ impl Display for Dependency {
     }
 }
 
-type Globs = Vec<ByteString<PathBuf>>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OutputFields {
-    port: String,
-    #[serde(deserialize_with = "absolute_path")]
-    root: PathBuf,
-    kind: Kind,
-    globs: Option<Globs>,
-    #[serde(default, deserialize_with = "or_default")]
-    rules: Vec<RuleFields>,
-    #[serde(default, deserialize_with = "or_default")]
-    phases: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    closes: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RuleFields {
-    #[serde(default, deserialize_with = "or_default")]
-    globs: Globs,
-    committed: Committed,
-    closes: Option<NonZeroU64>,
-    #[serde(default, deserialize_with = "or_default")]
-    file_deps: Globs,
-    n_files: Option<NonZeroU64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-enum Committed {
-    #[serde(rename = "on_termination")]
-    Termination,
-    #[serde(rename = "on_close")]
-    Close,
-    #[serde(rename = "on_file")]
-    File,
-    #[serde(rename = "on_n_files")]
-    NFiles,
-}
-
-impl TryFrom<OutputFields> for Output {
+impl TryFrom<WatchedOutput> for Output {
     type Error = String;
 
-    fn try_from(fields: OutputFields) -> Result<Self, String> {
-        let OutputFields { port, root, kind, globs: own, rules, phases, closes } = fields;
-        let mut globs = patterns(own.as_deref().unwrap_or_default(), &root)?;
+    fn try_from(output: WatchedOutput) -> Result<Self, String> {
+        let WatchedOutput { port, root, kind, globs: own, rules, phases, closes } = output;
+        let mut globs = patterns(&own, &root)?;
         let mut read = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
-            let mut rule = rule.read(&root).map_err(|message| format!("rules[{index}]: {message}"))?;
-            if own.is_none() {
+            let mut rule = rule_of(rule, &root).map_err(|message| format!("rules[{index}]: {message}"))?;
+            if own.is_empty() {
                 globs.extend(rule.globs.iter().cloned());
                 if kind == Kind::Directory {
                     // Without globs of its own, those of a directory's rules say where the directory is.
@@ -119,22 +73,18 @@ impl TryFrom<OutputFields> for Output {
     }
 }
 
-impl RuleFields {
-    fn read(&self, root: &Path) -> Result<Rule, String> {
-        let closes = self.closes.map_or(1, |closes| u32::try_from(closes.get()).unwrap_or(u32::MAX));
-        let commit = match self.committed {
-            Committed::Termination => Commit::Termination,
-            Committed::Close => Commit::Close(closes),
-            Committed::NFiles => Commit::NFiles(self.n_files.ok_or("nFiles: is missing with on_n_files")?.get()),
-            Committed::File if self.file_deps.is_empty() => {
-                return Err("fileDeps: at least one port or glob with on_file".into());
-            }
-            Committed::File => {
-                Commit::File(patterns(&self.file_deps, root)?.into_iter().map(Dependency::Glob).collect())
-            }
-        };
-        Ok(Rule { globs: patterns(&self.globs, root)?, commit })
-    }
+fn rule_of(rule: &OutputRule, root: &Path) -> Result<Rule, String> {
+    let closes = rule.closes.map_or(1, |closes| u32::try_from(closes.get()).unwrap_or(u32::MAX));
+    let commit = match rule.committed {
+        Committed::OnTermination => Commit::Termination,
+        Committed::OnClose => Commit::Close(closes),
+        Committed::OnNFiles => Commit::NFiles(rule.n_files.ok_or("n_files: is missing with on_n_files")?.get()),
+        Committed::OnFile if rule.file_deps.is_empty() => {
+            return Err("file_deps: at least one port or glob with on_file".into());
+        }
+        Committed::OnFile => Commit::File(patterns(&rule.file_deps, root)?.into_iter().map(Dependency::Glob).collect()),
+    };
+    Ok(Rule { globs: patterns(&rule.globs, root)?, commit })
 }
 
 fn patterns(globs: &[ByteString<PathBuf>], root: &Path) -> Result<Vec<Pattern>, String> {
@@ -165,7 +115,7 @@ impl Output {
         Some(self.rules.iter().position(holds))
     }
 
-    /// Whether `path` is among the `fileDeps` of a rule.
+    /// Whether `path` is among the `file_deps` of a rule.
     pub fn awaits(&self, path: &Path) -> bool {
         let Ok(relative) = path.strip_prefix(&self.root) else { return false };
         self.awaited_globs().any(|glob| glob.matches_anywhere(relative))
@@ -202,7 +152,7 @@ impl Output {
         self.rules.iter().any(|rule| rule.commit != Commit::Termination)
     }
 
-    /// Whether closes are told: where a rule needs them, or somebody wants to know.
+    /// Whether closes are told, because a rule or an observation needs them.
     pub fn tells_closes(&self) -> bool {
         self.tells_all || self.commits_early()
     }

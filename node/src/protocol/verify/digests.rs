@@ -12,7 +12,7 @@ use super::noted::{Difference, Noted};
 /// Blocks get longer with their position, so that of a file of a terabyte 16 MiB are kept.
 const SHORTEST: u64 = 4 << 10;
 const LONGEST: u64 = 1 << 20;
-/// So much is read at once: it stays in the cache of a core.
+/// Bytes that are read at once. They stay in the cache of a core.
 const PIECE: u64 = 128 << 10;
 
 #[derive(Default)]

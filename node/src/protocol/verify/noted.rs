@@ -1,4 +1,4 @@
-//! What is known of the bytes that were noted.
+//! The knowledge of bytes that were noted.
 
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -16,15 +16,15 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What is known of the first bytes of a file.
+/// The knowledge of the first bytes of a file.
 pub trait Noted: Debug + Send {
-    /// So many were noted.
+    /// The number of bytes that were noted.
     fn bytes(&self) -> u64;
 
     /// Notes the bytes of `file` up to `end` that follow those noted before.
     fn note(&mut self, file: &File, end: u64);
 
-    /// Of all that is compared: the same for the same bytes, however they were noted.
+    /// The digest of all that is compared. It is the same for the same bytes, however they were noted.
     fn digest(&self) -> u64;
 
     /// Where `file` has other bytes than those that were noted, as far as they are compared. Reads them.

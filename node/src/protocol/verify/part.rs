@@ -1,27 +1,18 @@
-//! What was noted of the first bytes of a file, as data: they are compared elsewhere, when the file is final.
+//! The first bytes of a file, as noted. They are compared elsewhere, when the file is final.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use serde::de::{Error, Unexpected};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::digests::{digest_range, Digests};
 use super::noted::Noted;
 use super::samples::Samples;
+use crate::protocol::messages::Verify;
+use crate::protocol::values::Digest;
 use crate::sys::remote_file;
-
-/// How much of a stream is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    #[default]
-    Full,
-    /// Evenly spread blocks of what is large.
-    Samples,
-}
 
 impl Verify {
     /// Nothing is noted yet.
@@ -37,21 +28,15 @@ impl Verify {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub bytes: u64,
-    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
-    pub digest: u64,
+    pub digest: Digest,
     pub verify: Verify,
-    /// They are all that it has.
+    /// Whether the file has no other bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
 
-/// Of all bytes of something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Digest(#[serde(serialize_with = "write_digest", deserialize_with = "read_digest")] u64);
-
 impl Digest {
-    /// Of some places in a file, each an offset and a length. Reads them.
+    /// The digest of some places in a file, each an offset and a length. Reads them.
     ///
     /// # Errors
     /// When they cannot be read, or the file is shorter.
@@ -73,18 +58,8 @@ impl Part {
         }
         let mut noted = self.verify.begin();
         noted.note(file, self.bytes);
-        Ok(noted.digest() == self.digest)
+        Ok(Digest(noted.digest()) == self.digest)
     }
-}
-
-fn write_digest<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{digest:016x}"))
-}
-
-fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let digits = String::deserialize(deserializer)?;
-    let bad = |_| D::Error::invalid_value(Unexpected::Str(&digits), &"hexadecimal digits");
-    u64::from_str_radix(&digits, 16).map_err(bad)
 }
 
 /// Exit codes of `sfio-node compare`.
@@ -92,7 +67,7 @@ const SAME: i32 = 0;
 const DIFFERENT: i32 = 1;
 const UNKNOWN: i32 = 2;
 
-/// `sfio-node compare`: whether the file `path` begins with the bytes of which `part` tells, in JSON.
+/// `sfio-node compare`: whether the file `path` begins with the bytes of `part`, a JSON text.
 pub fn compare(path: &Path, part: &str) -> i32 {
     let part: Part = match serde_json::from_str(part) {
         Ok(part) => part,
@@ -123,11 +98,11 @@ mod tests {
     use crate::protocol::verify::noted::note_in_pieces;
     use std::os::unix::fs::FileExt;
 
-    /// What is known of the first `bytes` of `file`, which were noted in pieces.
+    /// The first `bytes` of `file`, noted in pieces.
     fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
-        Part { bytes, digest: noted.digest(), verify, whole: false }
+        Part { bytes, digest: Digest(noted.digest()), verify, whole: false }
     }
 
     #[test]
@@ -147,14 +122,14 @@ mod tests {
         }
     }
 
-    /// Who notes it and who compares it may be two programs, of other compilers or for other processors.
+    /// The program that notes and the one that compares may have other compilers or processors.
     #[test]
     fn a_digest_is_the_same_in_every_build() {
         let file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..100_000).map(|position: u32| (position % 251) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
         for (verify, digest) in [(Verify::Full, 0xfcf7_1f2d_14af_6122), (Verify::Samples, 0x439c_0f8f_e1c5_2121)] {
-            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, digest, "{verify:?}");
+            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, Digest(digest), "{verify:?}");
         }
     }
 

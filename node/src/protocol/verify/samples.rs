@@ -1,5 +1,5 @@
-//! Digests of some blocks: all of them as long as a file is small, then evenly spread ones, and always its beginning,
-//! because what most programs write again is a header, or everything.
+//! Digests of some blocks: of all blocks of a small file, and of evenly spread ones of a large file. The beginning is
+//! always among them, because most programs write a header again, or everything.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::{xxh3_64, Xxh3Default};
 use super::noted::{Difference, Noted};
 
 const BLOCK: u64 = 16 << 10;
-/// When there are so many blocks, every second one is given up.
+/// The number of blocks at which every second one is given up.
 const LIMIT: usize = 256;
 
 /// Digests of bytes of a file, as they were when they were noted.

@@ -41,7 +41,7 @@ class Claim(Struct, frozen=True):
 
     @property
     def rule(self) -> tuple[object, ...]:
-        """What two claims on the same files must have in common."""
+        """The rule that two claims on the same files must have in common."""
         return self.committed, self.mode, frozenset(self.file_deps), self.n_files, self.home_node
 
     @property
@@ -55,9 +55,9 @@ FindDependency = Callable[[str], "tuple[str, ...] | str"]
 
 
 class Covered(Struct, frozen=True):
-    """What a path is of an output.
+    """The part of an output that a path means.
 
-    :ivar files: globs for the entries of a Directory or File[] that it means; none: all of it
+    :ivar files: globs for entries of a Directory or File[]. Empty: the path means all of the output
     """
 
     files: tuple[str, ...]
@@ -70,7 +70,7 @@ def covers(
     """How a path fits the files of an output.
 
     :param globs: those of the output, in each of the jobs that can be meant
-    :param is_directory: the path is one; None: not known
+    :param is_directory: whether the path is a directory. None: the path may be either
     :return: None if it does not fit
     """
     holds_entries = output.kind is OutputKind.DIRECTORY
@@ -95,7 +95,7 @@ def covers(
 def claim(
     file: CoordinatedFile, output: Output, covered: Covered, find: FindDependency, names: StepNames
 ) -> Claim | str:
-    """What a file of the configuration says of an output, or why hints cannot say that."""
+    """The claim of a file of the configuration about an output, or why hints cannot make it."""
     if output.kind is OutputKind.OTHER:
         return f"{output.name} is no File, File[] or Directory, so that no rule can hold for it"
     if not all(glob.strip() for glob in covered.files):

@@ -1,11 +1,14 @@
-"""Find where a coordination configuration of somebody else contradicts a workflow.
+"""Finds where a coordination configuration that was written by hand contradicts a workflow.
 
-Both are compared step by step: the instances of a scatter, and the applications of the file that
-:class:`~.matching.StepNames` finds to be one step, are that step. A path of the file means a
-path of the workflow if the same step writes it (or reads it, where the file names no writer) and their ends fit, globs
-in mind (:func:`~.matching.fit`): `chr*.txt`, `/scratch/chr22.txt` and
-`chromosome.individuals-*/chr22.txt` can be the same. Edges are looked for in all paths that fit; rules are compared
-with those of the longest common end only, as the most specific glob wins in CAPIO-CL.
+Both are compared step by step. The instances of a scatter, and the applications of the file that
+:class:`~.matching.StepNames` finds to be one step, are that step.
+
+A path of the file means a path of the workflow if the same step writes both, and their ends fit
+(:func:`~.matching.fit`). Where the file names no writer, the same step has to read both. So `chr*.txt`,
+`/scratch/chr22.txt` and `chromosome.individuals-*/chr22.txt` can be the same.
+
+Edges are looked for in all paths that fit. Rules are compared with those of the longest common end only, as the most
+specific glob wins in CAPIO-CL.
 """
 
 from __future__ import annotations
@@ -16,11 +19,19 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import is_pattern
 
 from .matching import Fit, PathIndex, Relation, StepNames, components, fit
-from .rule_differences import Severity, differences
+
+Severity = Literal["error", "warning"]
+RuleKind = Literal["committed", "mode", "fileDeps", "nFiles", "directory", "homeNode"]
+# Severity, kind, what the workflow says, what the file says, consequence.
+RuleDifference = tuple[Severity, RuleKind, str, str, str]
+
+_PARTIAL = "a reader could see partial data"
+_LATER = "readers wait longer than they must"
 
 Kind = Literal[
     "missing edge", "unknown edge", "unknown application", "missing file",
@@ -76,8 +87,8 @@ class _File(Struct, frozen=True):
 def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) -> tuple[Difference, ...]:
     """Compare the configuration in a file with that of the workflow.
 
-    :param workflow: what follows from the workflow and its hints
-    :param file: what somebody wrote
+    :param workflow: the configuration that follows from the workflow and its hints
+    :param file: the configuration that was written by hand
     :param steps: the paths of all steps of the workflow
     :return: each contradiction once, errors first; none if running with the file gives what the hints ask for
     """
@@ -145,7 +156,7 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
 
 
 class _Pairs(Struct, frozen=True):
-    """Which files of the workflow and of the file can be the same, seen from both."""
+    """The files of the workflow and of the file that can be the same, seen from both."""
 
     ours: Mapping[_File, Mapping[_File, Fit]]
     theirs: Mapping[_File, Mapping[_File, Fit]]
@@ -197,7 +208,7 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Dif
 
 
 def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Difference]:
-    # Who writes a file and who reads it can be said with different globs.
+    # The writers of a file and its readers can be named with different globs.
     writers = frozenset().union(*(other.producers for other in related))
     readers = frozenset().union(*(other.consumers for other in related))
     for producer, consumer in one.edges:
@@ -277,3 +288,73 @@ def _names(applications: Sequence[str]) -> str:
 def _inner(path: str) -> str:
     """A path of ours without the directory of the application, so that all instances say the same."""
     return "/".join(components(path)[1:]) or path
+
+
+def differences(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[RuleDifference]:
+    """Compare the rules for one file.
+
+    Later than the hints say is a warning; earlier, or by another rule so that it could be earlier, an error.
+    """
+    yield from _kind(workflow, file)
+    yield from _committed(workflow, file)
+    if workflow.mode != file.mode and workflow.consumers:
+        severity, consequence = _weighed(is_early=file.mode == "no_update")
+        yield severity, "mode", f"mode {workflow.mode}", f"mode {file.mode}", consequence
+    if workflow.home_node is not None and file.home_node is not None and workflow.home_node != file.home_node:
+        yield (
+            "warning", "homeNode", _home_node(workflow.home_node), _home_node(file.home_node),
+            "the data lies elsewhere than the hints ask for",
+        )  # fmt: skip
+
+
+def _kind(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[RuleDifference]:
+    # Without a streaming item the language does not say which of both a path is.
+    if workflow.is_directory != file.is_directory and (file.is_directory or not file.is_default):
+        wanted, written = (("file", "directory")[f.is_directory] for f in (workflow, file))
+        yield "error", "directory", wanted, written, "its rule does not hold as intended"
+
+
+def _committed(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[RuleDifference]:
+    if not workflow.consumers:
+        return
+    wanted, written = workflow.committed, file.committed
+    if wanted != written:
+        severity, consequence = _weighed(_is_earlier(written, wanted))
+        yield severity, "committed", f"committed {wanted}", f"committed {written}", consequence
+    elif wanted.kind == "on_n_files":
+        yield from _n_files(workflow.n_files, file.n_files)
+    elif wanted.kind == "on_file":
+        yield from _file_deps(workflow.file_deps, file.file_deps)
+
+
+def _weighed(is_early: bool, if_early: str = _PARTIAL) -> tuple[Severity, str]:
+    """How bad it is that readers get something earlier than the workflow says, or later, and what comes of it."""
+    return ("error", if_early) if is_early else ("warning", _LATER)
+
+
+def _is_earlier(written: CommitRule, wanted: CommitRule) -> bool:
+    """Whether a rule holds earlier than another one, or could."""
+    if wanted.kind == written.kind == "on_close":
+        return written.closes < wanted.closes
+    return written.kind != "on_termination"
+
+
+def _n_files(wanted: int | None, written: int | None) -> Iterator[RuleDifference]:
+    if wanted is None or wanted == written:
+        return
+    said = "no n_files" if written is None else f"n_files {written}"
+    severity, consequence = _weighed(written is None or written < wanted, "a reader could miss entries")
+    yield severity, "nFiles", f"nFiles {wanted}", said, consequence
+
+
+def _file_deps(wanted: tuple[str, ...], written: tuple[str, ...]) -> Iterator[RuleDifference]:
+    missing = [dep for dep in wanted if not any(fit(other, dep) for other in written)]
+    more = [dep for dep in written if not any(fit(dep, other) for other in wanted)]
+    if missing or more:
+        severity, consequence = _weighed(bool(missing))
+        said = f"file_deps {', '.join(written) or 'none'}"
+        yield severity, "fileDeps", f"fileDeps {', '.join(wanted)}", said, consequence
+
+
+def _home_node(home: HomeNode) -> str:
+    return f"home node {home.policy}" + (f" {home.application}" if home.application else "")

@@ -59,7 +59,7 @@ class StreamingItem(Model):
 
     @property
     def paths(self) -> Names:
-        """What it is about; may be names of groups."""
+        """The paths of the rule, or names of groups."""
         return self.name or self.dirname or ()
 
 
@@ -87,7 +87,7 @@ class ManualHomeNode(Model):
 
 
 class HomeNodePolicies(Model):
-    """Which node keeps which files."""
+    """The home nodes of files."""
 
     create: Names = Field((), description="a list of files or groups")
     hashing: Names = Field((), description="a list of files or groups")
@@ -95,7 +95,7 @@ class HomeNodePolicies(Model):
 
 
 class Storage(Model):
-    """Which files are kept in memory, and which in the file system."""
+    """The files that are kept in memory, and those in the file system."""
 
     memory: Names = Field((), description="a list of files or groups")
     fs: Names = Field((), description="a list of files or groups")

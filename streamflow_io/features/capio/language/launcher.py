@@ -95,10 +95,10 @@ def _directories(configuration: Configuration) -> dict[str, str]:
 
 
 def _as_capio_serves(configuration: Configuration, directories: dict[str, str]) -> Configuration:
-    """The configuration as CAPIO 1.0.0 does right what it says: `docs/capio-runtime.md`.
+    """The configuration in the form that CAPIO 1.0.0 serves rightly: see `docs/capio-runtime.md`.
 
-    Who asks for a file that is not there waits for it for ever, unless it writes it: so each application is said to
-    write all that is in its directory.
+    An application that asks for a file that does not exist waits for ever, unless it is a writer of that file. So each
+    application is named as a writer of all files in its directory.
     """
     files = {file.path: _as_served(file) for file in configuration.files}
     for path, app in directories.items():
@@ -122,6 +122,6 @@ def _as_served(file: CoordinatedFile) -> CoordinatedFile:
 
 
 def _quoted(path: str) -> str:
-    """As a pattern of `case`; of a directory only the `*` at its end is one."""
+    """The path as a pattern of `case`, in which only a `*` at the end is a wildcard."""
     name = path.removesuffix("*")
     return shlex.quote(name) + "*" * (name != path)

@@ -1,6 +1,6 @@
-"""Find the step that an application is, and the paths of two configurations that mean the same file.
+"""Finds the step of an application, and the paths of two configurations that mean the same file.
 
-A coordination configuration that somebody wrote by hand has names and directories of its own. An application is looked
+A coordination configuration that was written by hand has names and directories of its own. An application is looked
 up by :class:`StepNames`; a path is compared by its end with :func:`fit`, because only the end of it is the tool's.
 """
 
@@ -27,10 +27,11 @@ class StepNames:
     """The steps of a workflow, to be found by the name of an application.
 
     The first of these that fits exactly one step: its path, or its application name (`chromosome.individuals`; dots
-    and slashes are the same); the end of its path (`individuals` for `/chromosome/individuals`). If none does, the
-    number at the end is taken off, for it tells the instances of a group (`individuals-0.3`, `individuals_1`,
-    `individuals1`), and the rest is looked up likewise. So `decompress_1` is the step `/decompress_1` where there is
-    one, and an instance of `/decompress` where there is not.
+    and slashes are the same); the end of its path (`individuals` for `/chromosome/individuals`).
+
+    If none fits, the number at the end is taken off, and the rest is looked up likewise. The number tells the instances
+    of a group (`individuals-0.3`, `individuals_1`, `individuals1`). So `decompress_1` is the step `/decompress_1` if
+    that step exists, and otherwise an instance of `/decompress`.
     """
 
     def __init__(self, steps: Iterable[str]) -> None:
@@ -51,7 +52,7 @@ def _dotted(name: str) -> str:
 
 
 class Relation(Enum):
-    """What one path is to another."""
+    """The relation of one path to another."""
 
     SAME = "the same"
     ENTRY = "an entry of it"
@@ -166,7 +167,7 @@ def _meet(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _ends(component: str) -> tuple[str, str]:
-    """What a component begins and ends with, up to its first wildcard and from its last."""
+    """The beginning of a component, up to its first wildcard, and its end, from its last."""
     parts = _WILDCARD.split(component)
     return parts[0], parts[-1]
 

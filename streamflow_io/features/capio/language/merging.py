@@ -139,7 +139,7 @@ def _too_many(groups: Sequence[_Group]) -> bool:
 
 
 def _counted(whole: _Group, around: _Group) -> tuple[_Group, _Group]:
-    """A File[] whose directory is complete with so many files: its files are committed by their closes."""
+    """Give a File[] the rule of its directory, which is complete with a number of files."""
     counting = [claim for claim in around if claim.committed.kind == "on_n_files"]
     if not counting or len({claim.rule for claim in counting}) > 1:
         return whole, []
@@ -152,7 +152,7 @@ def _counted(whole: _Group, around: _Group) -> tuple[_Group, _Group]:
 def _with_all_entries(
     whole: _Group, entries: dict[tuple[object, ...], _Group]
 ) -> tuple[_Group, dict[tuple[object, ...], _Group]]:
-    """A Directory whose rule says also what holds for all its entries; the inverse of what `expansion.py` does."""
+    """Merge the rule for all entries of a Directory into the rule of the Directory: the inverse of `expansion.py`."""
     for rule, group in entries.items():
         first, entry = whole[0], group[0]
         if entry.files != _ALL_ENTRIES or entry.mode != "update" or entry.home_node != first.home_node:
@@ -169,7 +169,7 @@ def _with_all_entries(
 
 
 def _start(output: Output, claim: Claim, files: Sequence[str]) -> Start | None:
-    """When consumers start, of which a configuration says nothing. None: as the mode has it."""
+    """The start of consumers, about which a configuration says nothing. None: the mode decides."""
     if output.kind is OutputKind.DIRECTORY and not files and claim.committed == ON_CLOSE:
         return "producer"  # else the files would be had only when all are there
     replaced = (rule for rule in output.rules if rule.mode == claim.mode and set(rule.files) == set(files))

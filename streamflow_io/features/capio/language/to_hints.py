@@ -118,7 +118,7 @@ class _Annotator:
         self.unexpressed.append(Unexpressed(subject, reason))
 
     def _claims(self, file: CoordinatedFile) -> Iterator[Claim]:
-        """What a file of the configuration says of outputs."""
+        """The claims of a file of the configuration about outputs."""
         if file.excluded:
             self._tell(file.path, "exclude: hints coordinate only what they name; no rule is written for it")
             return
@@ -156,7 +156,7 @@ class _Annotator:
             self._tell(file.path, f"its home node is that of {home.application}, which is no step")
 
     def _claim(self, file: CoordinatedFile, output: Output, covered: Covered) -> Claim | str | None:
-        """What it says of one output; a text: why hints cannot say it; None: nothing."""
+        """The claim of a file about one output, or why hints cannot make it. None: the file claims nothing."""
         relation = covered.fit.relation
         if file.is_directory and relation is Relation.ENTRY and not file.is_default:
             return f"a directory in {output.name}: rules are for the output, or for files in it"
@@ -203,7 +203,7 @@ class _Annotator:
             covered = covers(file.path, output, globs, is_directory=file.is_directory or None)
             if covered is None or output in self.results or output.kind is OutputKind.OTHER:
                 continue
-            # A name says nothing of an output of which no name is known.
+            # A name says nothing about an output without a known name.
             if covered.fit.literal or any(
                 includes(components(file.path), components(glob)) for of_job in globs for glob in of_job
             ):

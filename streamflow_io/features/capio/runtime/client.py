@@ -1,4 +1,4 @@
-"""What has to be done with CAPIO's library loaded, because nobody else sees the files: a program of its own.
+"""A program that runs with CAPIO's library loaded, because no other process sees the files.
 
 It uses system calls, and nothing of Python that might look at files by itself. Every wait has an end: :data:`PATIENCE`.
 It runs as the application that writes the files: any other would be made to wait for what does not exist.
@@ -24,7 +24,7 @@ def make(directory: str) -> None:
 
 
 def wait(path: str) -> None:
-    """Wait until a file has bytes: CAPIO gives who reads it before that an end of file."""
+    """Wait until a file has bytes: before that, CAPIO gives a reader an end of file."""
     signal.alarm(0)
     while not _size(path):
         time.sleep(_INTERVAL)
@@ -72,7 +72,7 @@ def put(path: str, text: str) -> None:
 
 
 def _size(path: str) -> int | None:
-    """None if it does not exist; `access` would say that it does."""
+    """The size of a file. None: the file does not exist; `access` would say that it does."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:

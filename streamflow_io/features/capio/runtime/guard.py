@@ -21,12 +21,12 @@ _OPTIONS = ("-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
 class Guarded(Struct, frozen=True):
-    """What programs may do with CAPIO's files.
+    """The rights of programs on CAPIO's files.
 
-    :ivar reports: the file in which they say what they did
-    :ivar own: the directory in which they may write
-    :ivar beside: the directory of the file system for which that stands
-    :ivar inputs: what they may read
+    :ivar reports: the file in which programs report what they did
+    :ivar own: the directory in which programs may write
+    :ivar beside: the directory of the file system for which `own` stands
+    :ivar inputs: the files that programs may read
     """
 
     reports: Path
@@ -70,7 +70,7 @@ class Guard:
             raise CapioError(f"the guard in front of CAPIO cannot be built: {said[-500:]}") from None
 
     def environment(self, guarded: Guarded) -> dict[str, str]:
-        """What the guard is told, by names of variables."""
+        """The variables by which the guard knows the rights of programs."""
         return {
             "SFIO_CAPIO_REPORTS": str(guarded.reports),
             "SFIO_CAPIO_KEY": f"{self._key:x}",

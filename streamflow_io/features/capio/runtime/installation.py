@@ -32,7 +32,7 @@ class Installation(Struct, frozen=True):
 
     @property
     def preloaded(self) -> tuple[Path, ...]:
-        """What is loaded into programs: the library, and what it needs and, as CAPIO installs it, does not find."""
+        """The libraries that are loaded into programs: CAPIO's, and the one that CAPIO's needs and would not find."""
         needed = sorted(self.library.parent.glob(f"{_NEEDED}.[0-9]*"), key=lambda path: len(path.name))
         return (self.library, *needed[:1])
 

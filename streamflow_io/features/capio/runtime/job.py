@@ -7,19 +7,18 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, OpenedEvent
+from streamflow_io.runtime.protocol import CarriedEvent, Event, ExitEvent, JobSpec, OpenedEvent
 
-from .activity import wait_until_idle
 from .guard import Guarded
 from .installation import CapioError
-from .readings import Readings
 from .reports import Reading, Reports, parse_reports, reading_obstacle, reports_obstacle
 from .server import CapioServer, Collected, client_command
 from .supported import COMMIT_CLOSES, HeldOutputs
@@ -29,9 +28,9 @@ from .supported import COMMIT_CLOSES, HeldOutputs
 _IDLE_SECONDS = 14.0
 _LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
-# When what feeds a program fails, or is killed, the program is, too, while it still waits: it must not have an end of
-# file. $0 is a file for its number. What the shell itself says, as of a process that was killed, nobody hears: the
-# errors of a job may go where its standard output goes.
+# When the process that feeds a program fails, or is killed, the program is killed, too, while it still waits: it must
+# not have an end of file. $0 is a file for its number. Messages of the shell itself are dropped, because the errors of
+# a job may go where its standard output goes.
 _FEED = """
 exec 9>&2 2> /dev/null
 { %(feeding)s 2>&9 9>&- || { until read pid < "$0"; do :; done; kill -KILL "$pid"; }; } |
@@ -44,7 +43,7 @@ class UnfitProgramError(CapioError):
 
 
 class CapioUser(Protocol):
-    """Who decides what still uses CAPIO in a run."""
+    """Decides which jobs still use CAPIO in a run."""
 
     def give_up(self, reason: str) -> None:
         """Do not use CAPIO again in this run; one warning says why."""
@@ -53,21 +52,21 @@ class CapioUser(Protocol):
         """Do not use CAPIO again for the jobs of a step; one warning says why."""
 
     def probe(self, server: CapioServer, application: str) -> None:
-        """Ask a server soon whether it still answers; if not, it is ended, and what uses it was in vain."""
+        """Ask a server soon whether it still answers; if not, the server is ended, and its jobs were in vain."""
 
 
 class CapioJob(NodeJob):
     """A job that writes into CAPIO, reads from it, or both.
 
-    Its last event is told when all that CAPIO holds of it is in its output directory. If CAPIO fails, it is ended, and
-    was in vain.
+    Its last event comes when all of its files that CAPIO holds are in its output directory. If CAPIO fails, the job is
+    ended, and was in vain.
 
-    Guarantee: when it has succeeded, each file that it has written is what its program has written, with its mode, and
-    each that it has read was read as its writer wrote it, byte by byte.
+    Guarantee: when the job has succeeded, each file that it has written has the bytes and the mode that its program
+    gave it. Each file that it has read was read as its writer wrote it, byte by byte.
 
-    :param user: told of what fails
+    :param user: is told of failures
     :param directory: in CAPIO, where its command is started, if it writes there
-    :param outputs: what it writes there
+    :param outputs: the files that it writes there
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class CapioJob(NodeJob):
         return PurePosixPath(self._directory, path)
 
     def sees(self, path: PurePosixPath) -> bool:
-        # Who asks has the command read it there: it is to be asked of no other.
+        # The command of the caller reads the file there: no other runtime is to be asked for it.
         if path.is_relative_to(self._server.directory):
             self._seen[path] = None
             return True
@@ -162,7 +161,7 @@ class CapioJob(NodeJob):
         """Tell of the end, when what CAPIO holds is in the output directory."""
         try:
             if not event.success:
-                # A server may wait for ever for who was killed.
+                # A server may wait for ever for a process that was killed.
                 self._capio.probe(self._server, self._application)
             if self._failure is None:
                 self._checking = asyncio.create_task(self._check(event.success))
@@ -194,7 +193,7 @@ class CapioJob(NodeJob):
         names = [str(path.relative_to(self._server.directory)) for path in self._seen]
         if (why := reports_obstacle(reports, names)) is not None:
             raise UnfitProgramError(why)
-        # What is read is final when all have succeeded who write it. If one has not, this job starts again, too.
+        # A file that is read is final when all its writers have succeeded. If one has not, this job starts again, too.
         if reports.read and self.waiting is not None and not await self.waiting():
             return
         for reading in reports.read:
@@ -207,7 +206,7 @@ class CapioJob(NodeJob):
     async def _compare_reading(self, reading: Reading) -> None:
         written = self._server.collected.get(reading.path)
         if written is None:
-            raise UnfitProgramError(f"a program has read {reading.path}, and nobody knows what is in it")
+            raise UnfitProgramError(f"a program has read {reading.path}, and its right content is not known")
         content = written.content
         if 0 < reading.content.count < content.count:
             content = await asyncio.to_thread(self._server.guard.content, written.copy, reading.content.count)
@@ -241,7 +240,7 @@ class CapioJob(NodeJob):
                 self._server.collected[path] = Collected(copy, content)
 
     async def _until_it_fails(self, watch: Awaitable[None]) -> None:
-        """End the job when that is told of which it is of no use any more."""
+        """End the job when a watch fails: the job is of no use then."""
         try:
             await watch
         except NodeRuntimeError as error:
@@ -281,3 +280,144 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
+
+
+_READ_SECONDS = 0.2
+# The guard adds whole lines.
+_READS = ("opens ", "read ")
+
+
+class Readings:
+    """Follows the reports of a job.
+
+    :param reports: the file with them, which may not be there yet
+    :param tell: is told of each file that is opened
+    """
+
+    def __init__(self, job: str, reports: Path, tell: Callable[[CarriedEvent], None]) -> None:
+        self._job = job
+        self._reports = reports
+        self._tell = tell
+        self._offset = 0
+        # By path, when it was opened, and closed, as often as it was.
+        self._opened: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._closed: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    async def follow(self, directory: Path) -> None:
+        """Look again and again, until this is cancelled.
+
+        :param directory: `CAPIO_DIR`, below which the paths of reports are
+        """
+        while True:
+            for path in await asyncio.to_thread(self._look):
+                opened = self._opened[path][-1]
+                self._tell(CarriedEvent(job=self._job, time=opened, path=str(directory / path), first=opened))
+            await asyncio.sleep(_READ_SECONDS)
+
+    def ended(self, reading: Reading, directory: Path) -> CarriedEvent:
+        """The event of a reading that was compared, once for each."""
+        now = time.time()
+        first, last = (times[reading.path] for times in (self._opened, self._closed))
+        return CarriedEvent(
+            job=self._job,
+            time=now,
+            path=str(directory / reading.path),
+            bytes=reading.content.count,
+            first=first.popleft() if first else now,
+            last=last.popleft() if last else now,
+        )
+
+    def _look(self) -> list[str]:
+        """Read what was added.
+
+        :return: what was opened
+        """
+        try:
+            with self._reports.open("rb") as file:
+                file.seek(self._offset)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        lines = added[: added.rfind(b"\n") + 1]
+        self._offset += len(lines)
+        now, found = time.time(), []
+        for line in lines.decode(errors="replace").splitlines():
+            if line.startswith(_READS):
+                path = line.split(" ", 1 if line.startswith("opens ") else 4)[-1]
+                (self._opened if line.startswith("opens ") else self._closed)[path].append(now)
+                found += [path] if line.startswith("opens ") else []
+        return found
+
+
+# Threads of a language's runtime wake up now and then, and may write a line, also when its program waits for ever.
+# The limits are shares of one processor, and bytes per second. A program that waits for a slow disk reads more.
+_IDLE_SHARE = 0.01
+_IDLE_BYTES = 32 * 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Activity(NamedTuple):
+    """The work of processes since they began.
+
+    :ivar ticks: their processor time, in ticks of the kernel
+    :ivar transferred: bytes that they have read and written
+    """
+
+    processes: frozenset[int]
+    ticks: int
+    transferred: int
+
+
+async def wait_until_idle(pid: Callable[[], int | None], seconds: float, interval: float) -> None:
+    """Return when the processes below one have done nothing for a while; where there are none, never.
+
+    Sees it no later than two intervals after that while.
+
+    :param pid: gives the process, None as long as there is none
+    :param seconds: how long
+    :param interval: seconds from one look to the next
+    """
+    last: Activity | None = None
+    idle = 0.0
+    while idle < seconds:
+        await asyncio.sleep(interval)
+        root = pid()
+        now = None if root is None else await asyncio.to_thread(activity_below, root)
+        idle = idle + interval if last is not None and now is not None and is_idle(last, now, interval) else 0.0
+        last = now
+
+
+def is_idle(before: Activity, now: Activity, seconds: float) -> bool:
+    """Whether processes have done nothing in some seconds."""
+    return (
+        now.processes == before.processes != frozenset()
+        and now.ticks - before.ticks <= max(1, round(_IDLE_SHARE * _TICKS * seconds))
+        and now.transferred - before.transferred <= _IDLE_BYTES * seconds
+    )
+
+
+def activity_below(root: int) -> Activity:
+    """The work of the processes below one."""
+    parents: dict[int, int] = {}
+    times: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            times[int(entry.name)] = sum(map(int, fields[11:15]))
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    found.discard(root)
+    return Activity(frozenset(found), sum(times[pid] for pid in found), sum(map(_transferred, found)))
+
+
+def _transferred(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0  # It has ended, or is another user's.
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:")))

@@ -28,7 +28,7 @@ class Reading(Struct, frozen=True):
 
 
 class Reports(Struct):
-    """What all programs of one job have reported.
+    """The reports of all programs of one job.
 
     :ivar armed: programs that were started with the guard
     :ivar starts: programs that took the place of another one
@@ -47,7 +47,7 @@ class Reports(Struct):
 
     @property
     def contents(self) -> dict[str, Content]:
-        """What was written, by path."""
+        """The content of the files that were written, by path."""
         return dict(self.written)
 
 
@@ -86,11 +86,11 @@ def _add(reports: Reports, words: list[str]) -> None:
 
 
 def reports_obstacle(reports: Reports, inputs: Collection[str]) -> str | None:
-    """Why it is not known that a job that has succeeded did with CAPIO what it would have done without; None: it is.
+    """Why a job that has succeeded may have done something else than without CAPIO. None: nothing speaks for that.
 
-    What was read and written has to be compared all the same.
+    The files that were read and written have to be compared all the same.
 
-    :param inputs: the files that it was to read from CAPIO
+    :param inputs: the files that the job was to read from CAPIO
     """
     if reports.unfit is not None:
         return f"CAPIO cannot do what its program does: {reports.unfit}"
@@ -109,10 +109,10 @@ def reports_obstacle(reports: Reports, inputs: Collection[str]) -> str | None:
 
 
 def reading_obstacle(reading: Reading, size: int, digest: int | None) -> str | None:
-    """Why a program did not read the first bytes of a file, or all of it; None: it did.
+    """Why a program did not read the first bytes of a file, or all of it. None: the program did.
 
     :param size: of the file
-    :param digest: of as many of its first bytes as were read; None: it has not as many
+    :param digest: of as many of its first bytes as were read. None: the file is shorter
     """
     if reading.content.count > size or (reading.at_end and reading.content.count < size):
         return f"a program has read {reading.content.count} bytes of {reading.path}, which has {size}"

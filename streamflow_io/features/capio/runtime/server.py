@@ -1,8 +1,8 @@
 """CAPIO's server, started and supervised as a job of the embedded runtime, and CAPIO's library.
 
 One server per run. It lives under `sfio-node exec`, as all jobs do, and so ends with the driver, however that ends.
-What it has in shared memory is removed by the shell around it, by :meth:`CapioServer.close`, and, if somebody killed
-all of these, by the next run (:func:`remove_leftovers`).
+Its shared memory is removed by the shell around it, and by :meth:`CapioServer.close`. If all of these were killed, the
+next run removes it (:func:`remove_leftovers`).
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def server_name() -> str:
 
 
 def _namespace() -> str:
-    """That of the numbers of processes: containers may share the memory, and number their processes by themselves."""
+    """The namespace of process numbers: containers may share the memory, and number their processes by themselves."""
     return f"{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
 
 
 def remove_leftovers() -> None:
     """Remove from shared memory what is left of runs that were killed with all that was to clean up after them.
 
-    A server whose names are removed ends, with exit code 1. So those of another namespace of processes stay: nobody
-    here knows whether their run is over.
+    A server whose names are removed ends, with exit code 1. So names of another namespace of processes stay: it is not
+    known here whether their run is over.
     """
     for entry in _SHARED_MEMORY.glob(f"*{_PREFIX}-*"):
         match = _NAME.search(entry.name)
@@ -92,7 +92,7 @@ def remove_leftovers() -> None:
 
 
 def _remove_snapshots() -> None:
-    """Remove what programs of this user have left that were killed while they became others: it is of use to nobody."""
+    """Remove snapshots of this user's programs that were killed during an `exec`. No program needs such a snapshot."""
     for entry in _SHARED_MEMORY.glob("capio_snapshot_*"):
         match = _SNAPSHOT.match(entry.name)
         with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ class CapioServer:
     async def start(cls, installation: Installation, runtime: EmbeddedRuntime, configure: Configure) -> CapioServer:
         """Start a server, and wait until it says that it is ready. One that ends before that is started once more.
 
-        :raises CapioError: if it does not start in time; with the end of what it said
+        :raises CapioError: if the server does not start in time; with the end of its output
         """
         try:
             return await cls._start(installation, runtime, configure)
@@ -190,7 +190,7 @@ class CapioServer:
 
         The library is loaded into the command itself, and what it starts, but into nothing before it.
 
-        :param guarded: what the command may do; None: it is one of ours
+        :param guarded: the rights of the command. None: the command is ours, and needs no guard
         """
         environment, libraries = self._environment(), self.installation.preloaded
         if guarded is not None:
@@ -256,7 +256,7 @@ class CapioServer:
         return job
 
     async def finish_client(self, job: NodeJob, what: str, seconds: float | None = _CLIENT_SECONDS) -> None:
-        """Wait for the end of what was started.
+        """Wait for the end of a client that was started.
 
         :raises CapioError: if it does not end well, and in time
         """

@@ -1,8 +1,8 @@
 """Decide which stream edges CAPIO serves, and why the embedded node runtime serves the others.
 
-What CAPIO (the 1.4 line of CAPIO-CL) does not do is known from its sources; `docs/capio-runtime.md` has the table. Two
-of its properties decide most: a file exists in the memory of `capio_server` only, so that nobody without its library
-sees it; and a reader of a file is told sizes before the file is committed.
+The limits of CAPIO (the 1.4 line of CAPIO-CL) are known from its sources; `docs/capio-runtime.md` has the table. Two
+of its properties decide most. A file exists in the memory of `capio_server` only, so that a process without its library
+does not see it. And a reader of a file is told sizes before the file is committed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CapioStep(Struct, frozen=True):
 
 
 class HeldOutputs(Struct, frozen=True):
-    """What CAPIO holds of a job until its end.
+    """The files of a job that CAPIO holds until the end of the job.
 
     :ivar streamed: the outputs that others read from CAPIO, by port: their names
     :ivar files: the names of all files that may be outputs of the job
@@ -81,7 +81,7 @@ class CapioMapping(Struct, frozen=True):
     steps: Mapping[str, CapioStep] = field(default_factory=dict)
 
     def held(self, path: str, evaluate: Callable[[str], Sequence[str]]) -> HeldOutputs | None:
-        """What CAPIO holds of a job; None: nothing, the step writes nothing into it, or this job cannot.
+        """The files of a job that CAPIO holds. None: the step writes nothing into CAPIO, or this job cannot.
 
         :param path: of the step
         :param evaluate: gives the globs of an output of the job, relative to its output directory
@@ -102,10 +102,10 @@ class CapioMapping(Struct, frozen=True):
 
 
 def map_to_capio(edges: Iterable[StreamEdge], steps: Mapping[str, CapioStep]) -> CapioMapping:
-    """Decide for each edge that is delivered early who serves it.
+    """Decide for each edge that is delivered early whether CAPIO serves it.
 
-    :param edges: all stream edges; those that are delivered at termination need nobody, and are in neither part
-    :param steps: what is to be known of the steps, by path
+    :param edges: all stream edges; those that are delivered at termination are in neither part
+    :param steps: facts about the steps, by path
     """
     early = [edge for edge in edges if edge.delivery is not Delivery.TERMINATION]
     refused = {edge: reason for edge in early if (reason := _obstacle(edge, steps)) is not None}
@@ -122,7 +122,7 @@ def map_to_capio(edges: Iterable[StreamEdge], steps: Mapping[str, CapioStep]) ->
 
 
 def capio_configuration(name: str, directory: str, mapping: CapioMapping) -> Configuration:
-    """What `capio_server` is told. Each job has a directory of its own below that of its run.
+    """The configuration of `capio_server`. Each job has a directory of its own below that of its run.
 
     The end of a file is ours to tell: a failed job ends, and closes its files, as one that succeeded. So no file is
     committed before :data:`COMMIT_CLOSES` closes, whatever its rule, and its bytes are readable as they are written.
@@ -152,7 +152,7 @@ def held_files(directory: str, application: str, readers: Iterable[str]) -> Coor
 def job_directory(application: str, number: object) -> str:
     """The directory of one attempt of a job, relative to that of the run.
 
-    :param number: of the attempt, among all of the run: a retry finds nothing of what was there before
+    :param number: of the attempt, among all of the run: a retry finds no file of an earlier attempt
     """
     return f"{application}-{number}"
 

@@ -102,5 +102,5 @@ async def _check_reports(server: CapioServer, written: Path, read: Path, copy: P
 
 
 def _reported(path: Path) -> Reports:
-    """What programs have reported; nothing if there is no report."""
+    """The reports of programs, which are empty if there is no file."""
     return parse_reports(path.read_text(encoding="utf-8") if path.exists() else "")

@@ -22,7 +22,7 @@ _MOST_SHOWN = 20
 
 
 class CheckResult(Struct, frozen=True):
-    """What is wrong with a schedule."""
+    """The problems of a schedule."""
 
     file: Path
     schedule: Schedule

@@ -15,16 +15,12 @@ from streamflow_io.commands.console import say
 from streamflow_io.commands.output import write_output
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, published, read_set
-from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Pattern, Schedule, figures
+from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Schedule, figures
 from streamflow_io.features.schedules.persched import LARGEST_FACTOR, STEP, Sweep, persched
 from streamflow_io.features.schedules.schedule_file import schedule_text, schedule_to_json
-from streamflow_io.features.schedules.search import SolverMissingError, search
 from streamflow_io.hints.errors import HintErrors
 
 from .table import show_figures
-
-# A pattern, what has found it, and what that was told.
-Found = tuple[Pattern, str, dict[str, float | str]]
 
 
 class ComputeResult(Struct, frozen=True):
@@ -50,27 +46,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--goal",
         choices=("efficiency", "dilation"),
         default="efficiency",
-        help="efficiency: nodes compute as much as possible (default); dilation: the slowest is slowed down least",
+        help="efficiency (default): nodes compute as much as possible; dilation: the slowest application "
+        "is slowed down least",
     )
     parser.add_argument(
         "--seconds",
         type=_positive,
         default=10.0,
         metavar="S",
-        help="of CPU time to look for a better one (default: 10)",
+        help="the CPU time of the search (default: 10)",
     )
     parser.add_argument(
         "--least-period",
         type=_positive,
         metavar="S",
-        help="the shortest period that is tried (default: the longest instance of an application)",
+        help="the shortest period (default: the longest instance)",
     )
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="PerSched as published, for as long as it takes; of a paper's set with the least period of its authors",
+        help="search without a limit of time; for a paper's set, with its authors' least period",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write the schedule")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the schedule into this file")
 
 
 def _positive(text: str) -> float:
@@ -85,10 +82,18 @@ def run(arguments: argparse.Namespace) -> ComputeResult:
     applications = read_set(arguments.set)
     begin = time.process_time()
     least = arguments.least_period or _least_period(applications, arguments)
-    found = _paper(applications, least, arguments) if arguments.paper else _planned(applications, least, arguments)
-    pattern, name, parameters = found
-    made = Algorithm(name, {"leastPeriod": least, **parameters}, time.process_time() - begin)
-    schedule = Schedule(applications, arguments.goal, pattern, figures(applications, pattern), made)
+    until = math.inf if arguments.paper else begin + arguments.seconds
+    found = persched(applications, Sweep(least), arguments.goal, lambda: time.process_time() < until)
+    ended = time.process_time()
+    if found is None and ended >= until:
+        message = f"nothing was found in {arguments.seconds:g} s of CPU time"
+        raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
+    if found is None:
+        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
+        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
+    parameters = {"leastPeriod": least, "largestFactor": LARGEST_FACTOR, "step": STEP}
+    made = Algorithm("persched", parameters, ended - begin)
+    schedule = Schedule(applications, arguments.goal, found, figures(applications, found), made)
     if problems := check(schedule):
         raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
     if arguments.output is not None:
@@ -101,24 +106,3 @@ def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -
     if arguments.paper and number is not None:
         return published(number).least_period
     return max(applications.durations)
-
-
-def _paper(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
-    found = persched(applications, Sweep(least), arguments.goal)
-    if found is None:
-        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
-        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
-    return found, "persched", {"largestFactor": LARGEST_FACTOR, "step": STEP}
-
-
-def _planned(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
-    try:
-        found = search(applications, arguments.goal, arguments.seconds, least)
-    except SolverMissingError:
-        message = "highspy makes schedules better, and it is not installed"
-        allowed = "pip install 'streamflow-io[schedules]'; or --paper, which needs no highspy"
-        raise HintErrors.one("streamflow-io schedule compute", "highspy", message, allowed) from None
-    if found is None:
-        message = f"nothing was found in {arguments.seconds:g} s of CPU time"
-        raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
-    return found.pattern, found.algorithm, {"seconds": arguments.seconds, "mostInstances": found.most_instances}

@@ -105,14 +105,14 @@ class ForecastResult(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
-    parser.add_argument("--curve", metavar="CURVE", help=f"how fast the storage is with several jobs: {CURVE_ALLOWED}")
+    parser.add_argument("--curve", metavar="CURVE", help=f"the speed of the storage with several jobs: {CURVE_ALLOWED}")
     parser.add_argument(
         "--way",
         choices=_OPTIONS,
         default="due",
         metavar="WAY",
-        help="how they share the storage: by the shared ledger (due, default); with a ledger each (own), or an equal "
-        "part of the bandwidth each (by-hand); for comparison also turns, burst, paced",
+        help="how the runs share the storage: with one ledger (due, default), with a ledger for each "
+        "(own), or with equal parts of the bandwidth (by-hand). For comparison: turns, burst, paced",
     )
 
 

@@ -59,7 +59,7 @@ class ProfileResult(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="SET", type=Path, help="where to write the set file")
+    parser.add_argument("-o", "--output", metavar="SET", type=Path, help="write the set into this file")
 
 
 def run(arguments: argparse.Namespace) -> ProfileResult:

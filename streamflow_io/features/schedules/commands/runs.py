@@ -41,10 +41,13 @@ class ProfiledRuns(Struct, frozen=True):
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN... and --storage."""
     parser.add_argument(
-        "run", metavar="RUN", nargs="+", help="name of a run, `last`, or path of telemetry; twice: two such runs"
+        "run",
+        metavar="RUN",
+        nargs="+",
+        help="the name of a run, `last`, or the path of telemetry; a run that is given twice counts as two runs",
     )
     parser.add_argument(
-        "--storage", metavar="NAME", help="the storage (default: that on which the first run has moved most)"
+        "--storage", metavar="NAME", help="the storage (default: the one with the most data of the first run)"
     )
 
 
@@ -86,7 +89,7 @@ def seen_curve(runs: Iterable[ProfiledRun], curve: StorageCurve) -> StorageCurve
 
 
 def _profiles(file: Path, storage: str | None) -> list[Profile | NotPeriodic]:
-    """Those on a storage, or all.
+    """The profiles of a run, on one storage or on all.
 
     :raises HintErrors: if the run has no such storage
     """

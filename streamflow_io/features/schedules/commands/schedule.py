@@ -14,11 +14,11 @@ from streamflow_io.commands.console import Command, CommandResult
 # What each does; its module has the same name, and is imported when needed.
 _ACTIONS = {
     "compute": "make a schedule for a set of applications",
-    "check": "look whether a schedule can be kept, and whether what it says of itself is true",
+    "check": "check that a schedule can be kept, and that its figures are true",
     "show": "draw a schedule",
-    "simulate": "play policies, and a schedule's slots: who may transfer, and what comes of it",
+    "simulate": "simulate policies and the slots of a schedule, and compare the results",
     "profile": "find the periodic bursts of runs: a set file with an application for each",
-    "forecast": "foretell how runs that use one storage would slow down each other",
+    "forecast": "forecast how much runs on one storage slow each other down",
 }
 
 

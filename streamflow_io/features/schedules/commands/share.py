@@ -1,4 +1,4 @@
-"""What `storage share` makes for runs that follow schedules."""
+"""Options of `storage share` for runs that follow schedules."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ class ScheduleOptions(ShareOptions):
             "--holds",
             choices=("off", "auto"),
             default="off",
-            help="auto: runs with periodic bursts follow a schedule where that pays (default: off)",
+            help="auto: runs with periodic bursts follow a schedule if the schedule is faster (default: off)",
         )
         parser.add_argument(
-            "--curve", metavar="CURVE", help=f"with --holds auto: how fast it is with several jobs: {CURVE_ALLOWED}"
+            "--curve",
+            metavar="CURVE",
+            help=f"with --holds auto: the speed of the storage with several jobs: {CURVE_ALLOWED}",
         )
 
     def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:

@@ -79,7 +79,9 @@ def _cut(name: str, width: int) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a schedule file")
-    parser.add_argument("-o", "--output", metavar="PAGE.html", type=Path, help="draw it into an HTML file, too")
+    parser.add_argument(
+        "-o", "--output", metavar="PAGE.html", type=Path, help="draw the schedule into an HTML file, too"
+    )
 
 
 def run(arguments: argparse.Namespace) -> ShowResult:

@@ -1,4 +1,4 @@
-"""`streamflow-io schedule simulate`: what comes of policies that say who may transfer, and of a schedule's slots."""
+"""`streamflow-io schedule simulate`: the outcome of transfer policies, and of the slots of a schedule."""
 
 from __future__ import annotations
 
@@ -116,29 +116,32 @@ class SimulationResult(Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("set", metavar="SET|FILE", help=f"{SET_ALLOWED}; or a schedule file: then also `slots`")
+    parser.add_argument(
+        "set", metavar="SET|FILE", help=f"{SET_ALLOWED}; or a schedule file, which also allows the policy `slots`"
+    )
     parser.add_argument(
         "--policy",
         action="append",
         metavar="NAME",
-        help=f"only this one; may be given several times: {POLICY_ALLOWED}",
+        help=f"play only this policy; the option may be given several times: {POLICY_ALLOWED}",
     )
     parser.add_argument(
         "--noise",
         type=_noise,
         default=0.0,
         metavar="CV",
-        help="standard deviation of works, divided by their mean; lognormal (default: 0)",
+        help="the standard deviation of works, divided by their mean; works are lognormal (default: 0)",
     )
     parser.add_argument(
-        "--seeds", type=_count, default=3, metavar="N", help="with noise: seeds 1 to N, and their means (default: 3)"
+        "--seeds", type=_count, default=3, metavar="N", help="with noise: the means of seeds 1 to N (default: 3)"
     )
     parser.add_argument(
         "--instances",
         type=_count,
         default=_INSTANCES,
         metavar="N",
-        help=f"about so many computes of all applications together, at least 20 of each (default: {_INSTANCES})",
+        help=f"the approximate number of computes of all applications together, at least 20 of each "
+        f"(default: {_INSTANCES})",
     )
 
 
@@ -180,7 +183,7 @@ def _read(name: str) -> tuple[ApplicationSet, Pattern | None]:
 
 
 def _is_schedule(path: Path) -> bool:
-    """A set is not below `set`; what cannot be read is for who reads a set to say."""
+    """Whether a file is a schedule, which has its set below `set`. The reader of sets reports unreadable files."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What is said of a schedule in the terminal."""
+"""The tables of a schedule in the terminal."""
 
 from __future__ import annotations
 

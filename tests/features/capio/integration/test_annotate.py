@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streamflow_io.commands.plan import plan_workflow
-from streamflow_io.commands.validate import validate
-from streamflow_io.engine.plan import Plan
-from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
-from streamflow_io.features.capio.loading import load_capio_cl
-from streamflow_io.graph.capio_cl.language import write_capio_cl
-from streamflow_io.hints.models import AnnotationsFile, StreamingRule
-from streamflow_io.hints.yaml_files import parse, plain, read_annotations
-from tests.coordination_support import (
+from lab.coordination import (
     Document,
     Run,
     app,
@@ -28,8 +19,16 @@ from tests.coordination_support import (
     variants_file,
     write,
 )
-from tests.cwl import found, tool, workflow
-from tests.template_support import WORKFLOWS
+from lab.cwl import found, streamflow_file, tool, versioned, workflow
+from lab.templates import WORKFLOWS
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.commands.validate import validate
+from streamflow_io.engine.plan import Plan
+from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
+from streamflow_io.features.capio.loading import load_capio_cl
+from streamflow_io.graph.capio_cl.language import write_capio_cl
+from streamflow_io.hints.models import AnnotationsFile, StreamingRule
+from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 
 CWL = {
     "genomes": WORKFLOWS / "1000genome" / "main.cwl",
@@ -38,7 +37,7 @@ CWL = {
 }
 
 
-def streamflow_file(name: str, place: Path, **config: object) -> Path:
+def template_file(name: str, place: Path, **config: object) -> Path:
     if name == "variants":
         return variants_file(place, **config)
     return genomes_file(place, CWL[name].name, **config)
@@ -57,11 +56,11 @@ def annotations(plan: Plan, document: Document, place: Path) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["genomes", "directories", "variants"])
 def test_what_we_generate_leads_back(name: str, tmp_path: Path) -> None:
-    plan = plan_workflow(streamflow_file(name, tmp_path), None)
+    plan = plan_workflow(template_file(name, tmp_path), None)
     document = dict(write_capio_cl(plan.configuration, "1.0"))
     file = annotations(plan, document, tmp_path)
     assert validate(str(CWL[name]), None, str(file)).ok
-    again = plan_workflow(streamflow_file(name, tmp_path, annotations=str(file)), None)
+    again = plan_workflow(template_file(name, tmp_path, annotations=str(file)), None)
     assert [edge.fallback for edge in again.graph.edges] == [edge.fallback for edge in plan.graph.edges]
     assert again.configuration == plan.configuration
 
@@ -69,10 +68,10 @@ def test_what_we_generate_leads_back(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "document"), [("genomes", genomes()), ("variants", variants())])
 def test_a_file_by_hand(name: str, document: Document, tmp_path: Path) -> None:
-    plan = plan_workflow(streamflow_file(name, tmp_path), None)
+    plan = plan_workflow(template_file(name, tmp_path), None)
     file = annotations(plan, document, tmp_path)
     assert "Not expressed" not in file.read_text()
-    again = plan_workflow(streamflow_file(name, tmp_path, annotations=str(file)), None)
+    again = plan_workflow(template_file(name, tmp_path, annotations=str(file)), None)
     assert again.configuration == plan.configuration
 
 
@@ -81,13 +80,9 @@ def test_inputs_become_streamable(tmp_path: Path) -> None:
     make = tool("echo 1 > made.txt", {}, {"made": found("made.txt")})
     use = tool('cat "$data" > used.txt', {"data": "File"}, {"used": found("used.txt")})
     steps = {"make": {"run": make, "in": {}}, "use": {"run": use, "in": {"data": "make/made"}}}
-    cwl = write(tmp_path / "w.cwl", {"cwlVersion": "v1.2", **workflow({}, steps, {"used": "use/used"})})
+    cwl = write(tmp_path / "w.cwl", versioned(workflow({}, steps, {"used": "use/used"})))
     settings = write(tmp_path / "job.json", {"trace": "t"})
-    streamflow: dict[str, Any] = {
-        "version": "v1.0",
-        "workflows": {"w": {"type": "cwl", "config": {"file": cwl.name, "settings": settings.name}}},
-        "scheduling": {"scheduler": {"type": "io-aware", "config": {}}},
-    }
+    streamflow = streamflow_file(cwl.name, settings.name, name="w", io={})
     plan = plan_workflow(write(tmp_path / "streamflow.yml", streamflow), None)
     document = {
         "name": "w",

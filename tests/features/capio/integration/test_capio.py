@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
+from lab.node import wait_for
+from lab.processes import of_processes
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.features.capio.stand_in.support import install
-from tests.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
-from tests.node_support import wait_for
-from tests.processes import of_processes
 
 CAPIO = {"runtime": "capio"}
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-# No shells: CAPIO does not serve them. What `note` notes is as in those of `tests.cwl`.
+# No shells: CAPIO does not serve them. What `note` notes is as in those of `lab.cwl`.
 PYTHON = """
 import os, sys, time
 def note(*words):
@@ -120,7 +121,7 @@ DOES = "CAPIO cannot do what its program does:"
 
 
 def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Bench) -> None:
-    """What else CAPIO cannot do is in `test_guard.py`."""
+    """Other things that CAPIO cannot do are in `test_guard.py`."""
     script = 'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n'
     _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
     why = f"{DOES} it opens a-1/out.txt a second time"
@@ -129,6 +130,7 @@ def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Benc
     assert (lost["without"], lost["reason"]) == ("CAPIO", why)
 
 
+@pytest.mark.long
 def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench) -> None:
     """A FIFO would give the reader another answer, and the reader would succeed with that."""
     script = "path = os.environ['file']\nprint(os.path.getsize(path), open(path).read())\n"
@@ -138,6 +140,7 @@ def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Benc
     assert left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_other_bytes_are_seen_before_anything_made_of_them_is_delivered(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +161,7 @@ def test_the_plan_says_what_capio_serves(bench: Bench) -> None:
     assert "CAPIO counts the closes of readers, too" in next(iter(mapping.refused.values()))
 
 
+@pytest.mark.long
 def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
     """`b` writes into CAPIO itself, `c` reads only the beginning, `d` has as standard input what `b` writes."""
     through = program(
@@ -211,6 +215,7 @@ def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
     """A program that is given the path of the output directory writes beside CAPIO; `c` reads an empty file."""
     script = LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + "open('empty.txt', 'w')\n" + END
@@ -242,6 +247,7 @@ if tries == 2:
     assert left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     deadly = bench.directory / "deadly"
     monkeypatch.setenv("CAPIO_STAND_IN", f"dies={deadly}")
@@ -277,6 +283,7 @@ if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
 """
 
 
+@pytest.mark.long
 def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +330,7 @@ def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) ->
     assert edge["capio"].startswith("CAPIO tells the size of a file")
 
 
-# So much that CAPIO's library, which gathers what is written, passes it on.
+# Enough bytes that CAPIO's library, which gathers writes, passes them on.
 BIG = LINES.replace("flush=True)", "flush=True)\n        out.write(('x' * 99 + '\\n') * 10_000)")
 BIG_READ = READ.replace("    note", "    if line[0] == 'l': note")
 
@@ -399,7 +406,7 @@ def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("real")
 def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_capio(bench: Bench) -> None:
-    """It finds no file."""
+    """The reader finds no file."""
     script = "os.execve('/bin/cat', ['cat', os.environ['file']], {})"
     _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
     assert "CAPIO is not used any more for the jobs of /b, they run without it: " in ours.log
@@ -418,7 +425,7 @@ MORE = """
 @pytest.mark.usefixtures("real")
 @pytest.mark.timeout(240)
 def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench) -> None:
-    """The server answers nobody any more: that is seen in 20 s."""
+    """The server answers no client any more: the run sees that in 20 s."""
     document = pipeline(producer(lines("b", script=BIG).replace(END, MORE + END)), reader("b", BIG_READ))
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)

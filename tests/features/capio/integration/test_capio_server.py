@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from lab.installed_capio import SHARED, left_in_shared_memory
 from streamflow_io.features.capio.runtime import server as capio_server
-from streamflow_io.features.capio.runtime.activity import wait_until_idle
 from streamflow_io.features.capio.runtime.installation import CapioError, Installation, find_capio
+from streamflow_io.features.capio.runtime.job import wait_until_idle
 from streamflow_io.features.capio.runtime.runtime import CapioRuntime
 from streamflow_io.features.capio.runtime.server import CapioServer, remove_leftovers
 from streamflow_io.features.capio.runtime.supported import CapioMapping, capio_configuration
 from streamflow_io.features.capio.runtime.trial import check_capio
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from tests.features.capio.stand_in.support import install
-from tests.installed_capio import SHARED, left_in_shared_memory
 
 MAPPING = CapioMapping((), {})
 CONFIGURE = partial(capio_configuration, mapping=MAPPING)

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streamflow_io.commands.plan import plan_workflow
-from streamflow_io.engine.plan import Plan
-from streamflow_io.features.capio.coordination import check
-from streamflow_io.features.capio.language.comparison import compare
-from streamflow_io.features.capio.loading import load_capio_cl
-from streamflow_io.graph.capio_cl.language import write_capio_cl
-from streamflow_io.hints.errors import HintErrors
-from tests.coordination_support import (
+from lab.coordination import (
     Document,
     Run,
     app,
@@ -30,6 +23,13 @@ from tests.coordination_support import (
     variants_file,
     write,
 )
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.engine.plan import Plan
+from streamflow_io.features.capio.coordination import check
+from streamflow_io.features.capio.language.comparison import compare
+from streamflow_io.features.capio.loading import load_capio_cl
+from streamflow_io.graph.capio_cl.language import write_capio_cl
+from streamflow_io.hints.errors import HintErrors
 
 
 class Plans(dict[str, Plan]):

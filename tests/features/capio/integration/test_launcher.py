@@ -14,10 +14,11 @@ from typing import IO
 
 import pytest
 
+from lab.cwl import found, streaming, tool, workflow
+from lab.installed_capio import use_installed_capio
+from lab.node import wait_for
+from lab.runs import Bench
 from streamflow_io.cli import main
-from tests.cwl import Bench, found, streaming, tool, workflow
-from tests.installed_capio import use_installed_capio
-from tests.node_support import wait_for
 
 LINES = 5000
 WRITE = f"""

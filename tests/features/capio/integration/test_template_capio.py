@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from lab import forked
+from lab.coordination import genomes_file, variants_file
+from lab.installed_capio import left_in_shared_memory, use_installed_capio
+from lab.templates import BIN, WORKFLOWS, Template, contents
 from streamflow_io.commands.plan import plan_file
-from tests import forked
-from tests.coordination_support import genomes_file, variants_file
-from tests.installed_capio import left_in_shared_memory, use_installed_capio
-from tests.template_support import BIN, WORKFLOWS, Template, contents
 
 TOOLS = ("bwa", "samtools", "bcftools")
 SERVED = {
@@ -47,7 +47,7 @@ def test_capio_serves_each_edge_of_1000_genomes_that_streams(tmp_path: Path) -> 
 
 
 def test_capio_serves_no_edge_of_variant_calling(tmp_path: Path) -> None:
-    """Its steps write standard outputs, and most run a program that hangs under CAPIO."""
+    """The steps write standard outputs, and most run a program that hangs under CAPIO."""
     (mapping,) = plan_file(variants_file(tmp_path, runtime="capio")).forecasts["capio"].values()
     assert not mapping.served
     assert len(mapping.refused) == 8

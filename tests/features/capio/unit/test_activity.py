@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from streamflow_io.features.capio.runtime.activity import Activity, is_idle
+from streamflow_io.features.capio.runtime.job import Activity, is_idle
 
 SECOND = os.sysconf("SC_CLK_TCK")
 BEFORE = Activity(frozenset([1, 2]), 100 * SECOND, 1000)

@@ -246,7 +246,7 @@ def test_rules_are_valid_together_whatever_the_file_says(given: list[Coordinated
 @example([file("out/*.tsv"), file("out/a.tsv")])
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
-    """What has a rule of its own, and is written by a step, becomes a rule or is told of."""
+    """An application with a rule of its own, whose files a step writes, becomes a rule or is reported."""
     annotation = annotated(*given)
     expressed = {origin for each in annotation.rules.values() for rule in each for origin in rule.origins}
     told = " ".join(f"{each.subject} {each.reason}" for each in annotation.unexpressed)

@@ -145,7 +145,7 @@ def test_the_configuration_is_the_same_again(
 
 
 def meaning(rules: dict[str, tuple[StreamingRule, ...]]) -> dict[str, set[tuple[object, ...]]]:
-    """What rules say, without those that say nothing new."""
+    """The meaning of rules, without those that say nothing new."""
     found: dict[str, set[tuple[object, ...]]] = {}
     for port, given_rules in rules.items():
         whole = next(rule for rule in given_rules if not rule.files)

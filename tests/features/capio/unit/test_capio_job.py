@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.fakes import FakeRuntime, until
 from streamflow_io.features.capio.runtime.installation import CapioError
 from streamflow_io.features.capio.runtime.job import CapioJob
 from streamflow_io.features.capio.runtime.reports import Content
@@ -15,13 +16,12 @@ from streamflow_io.features.capio.runtime.server import Collected
 from streamflow_io.features.capio.runtime.supported import HeldOutputs
 from streamflow_io.runtime.node_runtime import AttemptLostError, Waiting
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
-from tests.streaming_fakes import FakeRuntime, until
 
 DIRECTORY = Path("/capio/a-1")
 
 
 class Guard:
-    """Whose digests of files are what the test says."""
+    """A guard with the digests that the test names."""
 
     def __init__(self) -> None:
         self.contents: dict[Path, Content] = {}
@@ -182,7 +182,7 @@ async def test_a_job_that_fails_may_have_failed_for_capio() -> None:
 
 
 def report(job: CapioJob, text: str) -> None:
-    """What the guard has reported of its programs."""
+    """The reports of the guard about its programs."""
     reports = Path(job.directory, "capio-reports")
     reports.parent.mkdir(parents=True, exist_ok=True)
     reports.write_text(text)

@@ -1,4 +1,4 @@
-"""Which edges CAPIO serves."""
+"""Edges that CAPIO serves."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_step_that_is_not_for_capio(steps: dict[str, CapioStep], why: str | No
 
 
 def test_jobs_are_of_one_runtime() -> None:
-    """What comes from the same jobs has one runtime, and so have others through them, to the end."""
+    """Outputs of the same jobs have one runtime, and so have others through them, to the end."""
     two = replace(ONE, outputs={"out": CapioOutput("o"), "gated": CapioOutput("g")})
     streamed, gated = edge(), edge(port="gated", delivery=Delivery.GATE, mode="update", start="producer")
     other = edge("/c", "/b")

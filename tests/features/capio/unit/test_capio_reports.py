@@ -1,4 +1,4 @@
-"""What the guard in front of CAPIO reports of a job, and what is wrong with it."""
+"""Reports of the guard in front of CAPIO about a job, and mistakes in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordination configuration that somebody wrote against that of the workflow: one mistake of each kind, and none."""
+"""A coordination configuration that a user wrote, against that of the workflow: one mistake of each kind, and none."""
 
 from __future__ import annotations
 

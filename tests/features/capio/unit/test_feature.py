@@ -1,4 +1,4 @@
-"""What the core is told of the feature."""
+"""Facts that the core is told of the feature."""
 
 from __future__ import annotations
 

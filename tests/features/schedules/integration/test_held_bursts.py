@@ -108,7 +108,7 @@ def test_bursts_wait_for_their_slots(make: Callable[..., Run]) -> None:
 
 
 def test_who_comes_ends_the_schedule(make: Callable[..., Run]) -> None:
-    """It has no profile yet: what is held goes on at once."""
+    """The new run has no profile yet: held bursts go on at once."""
     start = time.time() + 3_600.0
     one, other = make("one", start), make("other", start)
     for run in (one, other, one, other):

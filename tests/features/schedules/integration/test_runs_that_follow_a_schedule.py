@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.forked import Driver
+from lab.runs import Bench, kill_group
 from streamflow_io.features.schedules.burst_profile import BurstProfile, profile_of
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.followed import are_steady, digest
@@ -26,8 +29,6 @@ from streamflow_io.features.schedules.schedule_file import schedule_to_json
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
-from tests.cwl import Bench, Document, found, kill_group, tool, workflow
-from tests.forked import Driver
 
 MOST = 16.0
 _CLOCK = """
@@ -44,7 +45,9 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 
 def bursts(count: int, jobs: int, storage_bw: float, seconds: float, work: float) -> Document:
-    """Computes and saves by turns; a burst has so many jobs at once, each with its storageBW for so many seconds."""
+    """A workflow that computes and saves by turns; a burst has some jobs at once, each with its storageBW for some
+    seconds.
+    """
     small = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
     size = round(storage_bw * seconds * 1e6)
     compute = tool(
@@ -84,7 +87,7 @@ def write(bench: Bench, directory: SharedDirectory, document: Document) -> Path:
 
 
 def entries(directory: SharedDirectory) -> dict[str, Entry]:
-    """Of the runs that are there, by their names in schedules."""
+    """The entries of the runs that are there, by their names in schedules."""
     texts = {file.stem: file.read_text() for file in (directory.path / "runs").iterdir()}
     # One that is being made is empty.
     return {name: Entry.model_validate_json(text) for name, text in texts.items() if text}
@@ -127,14 +130,14 @@ def start(bench: Bench, path: Path, **environment: str) -> Driver:
 
 
 def records(path: Path, *events: str) -> list[Document]:
-    """What the run of a StreamFlow file has recorded."""
+    """The records of the run of a StreamFlow file."""
     files = (path.parent / "data").rglob("telemetry.jsonl")
     found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [record for record in found if record["event"] in events]
 
 
 def held_bursts(path: Path) -> list[tuple[float, float, float]]:
-    """Of each burst that was held back: when it began, until when it was to wait, and when its first job started."""
+    """The beginning, the end of the wait, and the start of the first job, of each burst that was held back."""
     admitted = [record["time"] for record in records(path, "admitted")]
     return [
         (hold["time"], hold["until"], min((time for time in admitted if time > hold["time"]), default=inf))
@@ -150,7 +153,7 @@ def wait_for_holds(paths: Sequence[Path], bursts: int, seconds: float = 40) -> N
 
 
 def schedule_state(directory: SharedDirectory, seconds: float = 20) -> ScheduleState:
-    """What a run says of its schedule, as soon as one does."""
+    """The state of a schedule, as soon as a run has one."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for entry in entries(directory).values():
@@ -177,7 +180,7 @@ class Pair(NamedTuple):
 
 @contextmanager
 def two_runs(bench: Bench, directory: SharedDirectory, count: int, **environment: str) -> Iterator[Pair]:
-    """Two runs that are to follow a schedule, one of which has more environment.
+    """Two runs that are to follow a schedule; one of them has more environment.
 
     :param count: of their bursts
     """
@@ -210,7 +213,7 @@ def started(
 
 
 def plain_results(bench: Bench, count: int) -> Any:
-    """What plain StreamFlow makes of the same: how long something takes is no part of it."""
+    """The results of plain StreamFlow for the same workflow, without the time that anything takes."""
     document = bursts(count, 1, 8.0, 0.0, 0.0)
     return bench.run(document, parts(document), io=False).results
 
@@ -235,7 +238,7 @@ def test_two_runs_begin_their_bursts_at_their_slots(bench: Bench, directory: Sha
 
 @pytest.mark.long
 def test_a_run_that_is_killed_ends_the_schedule(bench: Bench, directory: SharedDirectory) -> None:
-    """As all others do who go."""
+    """Any run that goes ends it."""
     with two_runs(bench, directory, 20) as (paths, processes):
         schedule = give_schedule(directory, steady(directory, 2))
         wait_for_holds(paths, 2)
@@ -253,7 +256,7 @@ def test_a_run_that_is_killed_ends_the_schedule(bench: Bench, directory: SharedD
 
 @pytest.mark.long
 def test_runs_whose_clocks_differ_follow_no_schedule(bench: Bench, directory: SharedDirectory, tmp_path: Path) -> None:
-    """By 5 s: due dates hold, nobody waits for long, and results are the same."""
+    """The clocks differ by 5 s: due dates hold, no run waits for long, and results are the same."""
     with two_runs(bench, directory, 12, LD_PRELOAD=str(clock(tmp_path, 5))) as (paths, processes):
         give_schedule(directory, steady(directory, 2))
         state = schedule_state(directory)

@@ -59,7 +59,7 @@ def test_profiles_become_a_set_that_is_scheduled_and_simulated(
 
 
 def test_a_forecast_is_what_the_runs_were_like(capsys: pytest.CaptureFixture[str]) -> None:
-    """These four ran at once for 90, 91, 109 and 110 s, each with a ledger of its own."""
+    """Four runs took at once 90, 91, 109 and 110 s, each with a ledger of its own."""
     four = ["congested-small", "congested-small", "congested-large", "congested-large"]
     found = printed(capsys, "forecast", *four, "--curve", CURVE, "--way", "own")
     together = found["scenarios"][0]

@@ -21,7 +21,7 @@ REQUEST = LeaseRequest({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 class MadePlans:
-    """Plans that somebody makes when they are asked for."""
+    """Plans that are made when they are asked for."""
 
     def __init__(self, is_followed: bool = True) -> None:
         self.made: list[str] = []

@@ -19,7 +19,7 @@ REQUEST = LeaseRequest({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 class NoPlans:
-    """The plans of a directory in which nobody makes one."""
+    """The plans of a directory in which no run makes one."""
 
     def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> None: ...
     def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None: ...

@@ -68,7 +68,7 @@ amounts = st.integers(1, 20)
 def test_of_the_others_only_what_they_hold_counts_for_the_first(
     entries: list[tuple[int, int, int]], bandwidth: int
 ) -> None:
-    """That is how the simulation asks `decide`."""
+    """The simulation asks `decide` in that way."""
     tenants = [
         Tenant(f"{index}", {"write": held}, {"write": wanted}, due, index)
         for index, (wanted, held, due) in enumerate(entries)
@@ -80,7 +80,7 @@ def test_of_the_others_only_what_they_hold_counts_for_the_first(
 
 
 def random_set(seed: int, demand: float) -> list[PeriodicRun]:
-    """2 to 8 runs with bursts of 1 to 16 jobs of 2 to 16 MB, which would use so much of the storage together."""
+    """2 to 8 runs with bursts of 1 to 16 jobs of 2 to 16 MB, which would use this share of the storage together."""
     chance = random.Random(seed)
     shapes = [(chance.randint(1, 16), chance.uniform(2, 16)) for _ in range(chance.randint(2, 8))]
     weights = [chance.uniform(0.3, 1.7) for _ in shapes]

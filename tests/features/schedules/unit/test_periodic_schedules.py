@@ -84,14 +84,8 @@ def test_goals() -> None:
 
 def test_a_sweep_ends_when_it_is_told() -> None:
     asked = iter([True] * 60)
-    assert persched(SMALL, Sweep(8.0), go_on=lambda _: next(asked, False)) is not None
-    assert persched(SMALL, Sweep(8.0), go_on=lambda _: False) is None
-
-
-def test_large_patterns_are_left_out() -> None:
-    periods = list(Sweep(8, most_instances=12).periods(SMALL))
-    assert 1 < len(periods) < len(list(Sweep(8).periods(SMALL)))
-    assert sum(SMALL.fair_rates()) * periods[-1] <= 12
+    assert persched(SMALL, Sweep(8.0), go_on=lambda: next(asked, False)) is not None
+    assert persched(SMALL, Sweep(8.0), go_on=lambda: False) is None
 
 
 def _scaled(transfers: list[list[float]], part: float) -> None:

@@ -12,11 +12,11 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
+from lab.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 from streamflow_io.features.schedules.profile import NotPeriodic, Profile, profiles
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, LeaseRecord, Record, RunRecord, StepRecord, record_decoder
-from tests.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 
 RECORDED = Path(__file__).with_name("recorded")
 
@@ -43,9 +43,10 @@ def reason(history: History) -> str:
     [
         # An unrolled chain: sleep 2, then a job of 8 MB, eight times.
         ("chain", 8, 1, 8, 2),
-        # Bursts of 16 jobs of 4 MB, of which 4 move at once; the works are 4 s.
+        # Bursts of 16 jobs of 4 MB, four move at once; the works are 4 s.
         ("bursts-of-16", 5, 16, 64, 4),
-        # Two runs of 12 times 2 s and 8 MB, and two of 5 times 6 s and 16 jobs of 4 MB, all at once on one slow disk.
+        # Two runs of 12 times 2 s and 8 MB, and two of 5 times 6 s and 16 jobs of 4 MB. All are at once on one slow
+        # disk.
         ("congested-small", 12, 1, 8, 2),
         ("congested-large", 5, 16, 64, 6),
     ],
@@ -66,7 +67,7 @@ def test_the_iterations_of_a_loop_whose_bursts_overlap_with_the_next() -> None:
     assert (profile.bursts, profile.jobs, profile.compact) == (10, 8, False)
     updates = [job.submitted for job in history.jobs if job.step == "/iteration/update"]
     period = median(later - earlier for earlier, later in pairwise(filter(None, updates)))
-    assert profile.work + profile.io_seconds == pytest.approx(period, rel=0.20)  # its iterations differ so much
+    assert profile.work + profile.io_seconds == pytest.approx(period, rel=0.20)  # its iterations differ by this factor
     assert 0.05 < profile.error < 0.15
 
 
@@ -152,7 +153,7 @@ def test_works_that_are_next_to_nothing_are_regular_whatever_they_are() -> None:
 
 
 def test_how_fast_the_storage_was_by_the_number_of_jobs() -> None:
-    """Four at a time, 2 s each, of which 0.1 s compute; the last is alone, for less than a fifth of the time."""
+    """Four at a time, 2 s each, with 0.1 s of compute; the last is alone, for less than a fifth of the time."""
     jobs = [
         job(f"/save/0.{index}.{element}", begin, begin, begin + 2, 8, usage(begin, begin + 2, written))
         for index in range(4)

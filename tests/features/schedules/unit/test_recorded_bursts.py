@@ -1,4 +1,4 @@
-"""What a run says of its bursts while it runs."""
+"""Facts that a run records about its bursts while it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DISK, TAPE = (StorageConfig(name=name, path=f"/{name}", write=100) for name in (
 
 
 def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs: int, measured: bool = False) -> None:
-    """Jobs that have 10 MB/s each, one after the other for 2 s, of which they move for 1.5 s."""
+    """Jobs with 10 MB/s each, one after the other for 2 s; each moves for 1.5 s."""
     step = f"/save-{storage}-{number}"
     bursts.told(StepRecord(time=BEGIN, step=step, io_task=True, storage_bw="10", direction="write"))
     for job in range(jobs):
@@ -34,7 +34,7 @@ def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs:
 
 
 def usage(started: float, ended: float) -> JobUsage:
-    """Of a job that writes 15 MB."""
+    """The usage of a job that writes 15 MB."""
     counts = {"bytes_read": 0, "storage_bytes_read": 0, "storage_bytes_written": 15_000_000}
     return JobUsage(started=started, ended=ended, bytes_written=15_000_000, cpu_seconds=0, **counts)
 

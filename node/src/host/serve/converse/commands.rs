@@ -11,41 +11,28 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use serde::Serialize;
 
 use crate::host::serve::inherited::Inherited;
 use crate::host::serve::output::Output;
 use crate::protocol::json::{self, ByteString};
+use crate::protocol::messages::{PrintedEvent, ReturnedEvent};
 use crate::sys::exit::{CANNOT_RUN, NOT_FOUND};
 
-/// So much of what a command prints is told at once.
+/// The most output of a command in one event.
 const AT_ONCE: usize = 1 << 16;
-/// So much may wait in a pipe when its command has ended: what comes later is of processes that it has left behind.
+/// Bytes that may wait in a pipe when its command has ended. Later bytes are of processes that the command has left
+/// behind.
 const LAST_WORDS: usize = 1 << 20;
-
-/// What is told of a command; `docs/node-protocol.md` has the fields.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "lowercase")]
-enum Told<'a> {
-    Printed { job: ByteString<&'a OsStr>, text: ByteString<&'a OsStr> },
-    Returned { job: ByteString<&'a OsStr>, code: i32 },
-}
-
-impl Told<'_> {
-    fn line(&self) -> String {
-        json::write(self) + "\n"
-    }
-}
 
 #[derive(Debug)]
 struct Running {
     id: OsString,
     shell: Child,
-    /// What it prints, on either stream; None: nobody has it open for writing.
+    /// The pipe with the output of the command, on either stream. Present until no process has it open for writing.
     printed: Option<File>,
 }
 
-/// Those that run.
+/// The commands that run.
 #[derive(Debug)]
 pub struct Commands {
     running: Vec<Running>,
@@ -83,7 +70,7 @@ impl Commands {
         Ok((shell.spawn()?, printed.into()))
     }
 
-    /// What is readable when there is something to tell.
+    /// Descriptors that become readable when there is something to tell.
     pub fn news(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let printed = self.running.iter().filter_map(|running| running.printed.as_ref());
         std::iter::once(self.ended.as_fd()).chain(printed.map(AsFd::as_fd))
@@ -105,7 +92,7 @@ impl Commands {
 }
 
 impl Running {
-    /// Tells what it has printed; what does not fit into so many bytes waits.
+    /// Passes on at most `most` bytes of output. The rest waits in the pipe.
     fn hand_on(&mut self, most: usize, output: &mut Output) {
         let mut buffer = vec![0; AT_ONCE];
         let mut told = 0;
@@ -130,14 +117,15 @@ pub fn refuse(id: &OsStr, why: &str, code: i32, output: &mut Output) {
 }
 
 fn returned(id: &OsStr, code: i32, output: &mut Output) {
-    output.print(&Told::Returned { job: ByteString(id), code }.line());
+    output.print(&(json::write(&ReturnedEvent { job: ByteString(id), code }) + "\n"));
 }
 
 fn print(id: &OsStr, text: &[u8], output: &mut Output) {
-    output.print(&Told::Printed { job: ByteString(id), text: ByteString(OsStr::from_bytes(text)) }.line());
+    let text = ByteString(OsStr::from_bytes(text));
+    output.print(&(json::write(&PrintedEvent { job: ByteString(id), text }) + "\n"));
 }
 
-/// As a shell would say it.
+/// The exit code, as a shell gives it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Lines out of bytes that come in pieces.
 
 /// The longest line, without its newline.
-pub const LONGEST: usize = 4 << 20;
+pub const LONGEST: usize = 32 << 20;
 
 /// Gives each complete line once; a torn one is held until its newline comes.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What the driver has asked for, done in the directory of the jobs.
+//! Does the requests of the driver in the directory of the jobs.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! What the driver asks for, one JSON object a line.
+//! The requests of the driver, one JSON object a line.
 
 use std::ffi::OsString;
 

@@ -1,0 +1,88 @@
+"""Small file systems that can be filled up."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+# As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
+_REAL_SIZE = 16 * 2**30
+_BLOCK = bytes(2**16)
+
+
+def can_loop(directory: Path) -> bool:
+    """Whether this user may have a disk that is a file."""
+    if any(shutil.which(name) is None for name in ("mount", "mkfs.ext4", "fsfreeze")):
+        return False
+    try:
+        with real_disk(directory, []):
+            return True
+    except subprocess.CalledProcessError:
+        return False
+
+
+def can_mount(directory: Path) -> bool:
+    """Whether this user may have a small disk to fill."""
+    if shutil.which("mount") is None:
+        return False
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", directory], capture_output=True, check=False)
+    if mounted.returncode == 0:
+        subprocess.run(["umount", directory], check=True)
+    return mounted.returncode == 0
+
+
+@contextlib.contextmanager
+def small_disk(directory: Path, left: list[str], size: int) -> Iterator[None]:
+    """A file system of its own at a directory, in memory.
+
+    :param size: bytes
+    :param left: is told when something still uses it in the end
+    """
+    with _mounted(directory, left, "-t", "tmpfs", "-o", f"size={size}", "none"):
+        yield
+
+
+@contextlib.contextmanager
+def real_disk(directory: Path, left: list[str]) -> Iterator[None]:
+    """Do as :func:`small_disk` with a file beside the directory; such a file system can get stuck."""
+    image = directory.with_name(f"{directory.name}.image")
+    with image.open("wb") as file:
+        file.truncate(_REAL_SIZE)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    with _mounted(directory, left, "-o", "loop", str(image)):
+        (directory / "lost+found").rmdir()
+        yield
+    image.unlink()
+
+
+@contextlib.contextmanager
+def _mounted(directory: Path, left: list[str], *what: str) -> Iterator[None]:
+    subprocess.run(["mount", *what, directory], check=True)
+    try:
+        yield
+    finally:
+        if subprocess.run(["umount", directory], capture_output=True, check=False).returncode != 0:
+            left.append(f"something uses {directory}")
+            subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def fill(file: Path) -> None:
+    """Leave no byte free on the file system of a file, by making the file large."""
+    with file.open("wb", buffering=0) as filler:
+        for block in (_BLOCK, b"x"):
+            try:
+                while True:
+                    filler.write(block)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+
+def mounts() -> Iterator[Path]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        # Spaces and the like are escaped as in C.
+        yield Path(line.split()[4].encode().decode("unicode_escape"))

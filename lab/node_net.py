@@ -1,0 +1,111 @@
+"""Commands under the reader net of sfio-node, and the same commands with the file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.node import Job, Node, job_text, output
+
+#: Writes standard input to a file, the second half when it is told to: by a file.
+_GROW = """
+import os, sys, time
+path, go = sys.argv[1:]
+data = sys.stdin.buffer.read()
+with open(path, "wb", 0) as file:
+    file.write(data[:len(data) // 2])
+    while not os.path.exists(go): time.sleep(0.002)
+    file.write(data[len(data) // 2:])
+"""
+#: After this number of seconds a command counts as waiting for the second half.
+SETTLING = 0.4
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command has ended that was given a stream.
+
+    :ivar held: the first call that a stream could not serve; empty: none
+    :ivar said: what it has written to its standard error
+    """
+
+    code: int
+    out: bytes
+    held: str
+    reason: object
+    said: str
+    job: Job
+
+
+def native(command: Sequence[str], data: bytes, place: Path, stdin: bool = False) -> tuple[int, bytes]:
+    """Runs a command in a directory in which the file ``f`` is whole; returns its exit code, and what it prints."""
+    place.mkdir()
+    (place / "f").write_bytes(data)
+    with open(place / "f" if stdin else os.devnull, "rb") as source:
+        done = subprocess.run(command, cwd=place, stdin=source, capture_output=True, timeout=30)
+    return done.returncode, done.stdout
+
+
+class Growing:
+    """The file of a producer, with its first half."""
+
+    def __init__(self, runtime: Node, data: bytes, name: str = "p") -> None:
+        self.runtime, self.name = runtime, name
+        self.path, self.go = runtime.base / "out" / name / "f", runtime.base / f"go-{name}"
+        self.path.parent.mkdir()
+        words: list[str | bytes | Path] = [sys.executable, "-ISc", _GROW, self.path, self.go]
+        outputs = [output(self.path.parent, self.path.name, "on_close")]
+        self.producer = runtime.start(name, words, outputs=outputs, stdin=subprocess.PIPE)
+        assert self.producer.process.stdin is not None
+        self.producer.process.stdin.write(data)
+        self.producer.process.stdin.close()
+
+    def input(self, target: Path | None, name: str = "in", pipe: int | None = None) -> dict[str, object]:
+        """An entry of ``inputs``, under the net; up to ``pipe`` bytes it is a pipe."""
+        stream = {**self.runtime.stream(self.producer, self.path, target, name), "net": True}
+        return stream if pipe is None else {**stream, "pipe": pipe}
+
+    def finish(self) -> None:
+        self.go.touch()
+
+
+def start(
+    runtime: Node,
+    command: Sequence[str],
+    growing: Growing,
+    stdin: bool = False,
+    pipe: int | None = None,
+    **options: object,
+) -> Job:
+    """Starts a command that finds the stream as ``f``, or at its standard input; it prints to ``printed``."""
+    place = runtime.base / "in"
+    streams = [growing.input(None if stdin else place / "f", pipe=pipe)]
+    printed, said = str(runtime.base / "printed"), str(runtime.base / "said")
+    spec = job_text("c", streams, command={"stdout": printed, "stderr": said})
+    return runtime.start("c", ["env", f"--chdir={place}", *command], job=spec, **options)  # type: ignore[arg-type]
+
+
+def run(
+    runtime: Node,
+    command: Sequence[str],
+    data: bytes,
+    stdin: bool = False,
+    pipe: int | None = None,
+    **options: object,
+) -> Ran:
+    """Runs a command while the file grows."""
+    growing = Growing(runtime, data)
+    job = start(runtime, command, growing, stdin, pipe, **options)
+    deadline = time.monotonic() + SETTLING
+    while time.monotonic() < deadline and not job.named("held") and job.process.poll() is None:
+        time.sleep(0.005)
+    growing.finish()
+    code = job.wait(30)
+    held = "".join(str(event["call"]) for event in job.named("held"))
+    printed = (runtime.base / "printed").read_bytes()
+    return Ran(code, printed, held, job.exit()["reason"], (runtime.base / "said").read_text(errors="replace"), job)

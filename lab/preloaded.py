@@ -1,0 +1,77 @@
+"""The modules that are imported before our programs are forked: see `lab/forked.py`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from cwl_utils.parser import cwl_v1_2
+from pydantic import BaseModel, TypeAdapter
+
+import streamflow_io
+from lab import javascript
+
+_TOOL: Final = {"class": "CommandLineTool", "baseCommand": "true", "inputs": {}, "outputs": {"out": "stdout"}}
+_STEP: Final = {"run": _TOOL, "in": {}, "out": ["out"]}
+_OUTPUTS: Final = {"out": {"type": "File", "outputSource": "step/out"}}
+_WORKFLOW: Final = {
+    "cwlVersion": "v1.2", "class": "Workflow", "inputs": {}, "steps": {"step": _STEP}, "outputs": _OUTPUTS
+}  # fmt: skip
+
+
+def _build_models() -> None:
+    """Build each model of pydantic whose class leaves that to its first use."""
+    kinds = [BaseModel]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        if kind.__module__.startswith("streamflow_io."):
+            kind.model_rebuild()
+    for module in [module for name, module in sys.modules.items() if name.startswith("streamflow_io.")]:
+        for adapter in vars(module).values():
+            if isinstance(adapter, TypeAdapter):
+                adapter.rebuild()
+
+
+def _use() -> None:
+    """Use once what every run uses first: regular expressions are compiled then, functions optimized."""
+    from cwl_utils.parser import load_document_by_uri
+    from cwl_utils.parser.utils import static_checker
+    from streamflow.config.validator import SfValidator
+
+    _build_models()
+    with TemporaryDirectory() as place:
+        (cwl := Path(place, "main.cwl")).write_text(json.dumps(_WORKFLOW))
+        (file := Path(place, "streamflow.yml")).write_text(
+            json.dumps({"version": "v1.0", "workflows": {"main": {"type": "cwl", "config": {"file": cwl.name}}}})
+        )
+        SfValidator().validate_file(str(file))
+        static_checker(load_document_by_uri(str(cwl)))
+
+
+for _name in (
+    "streamflow.main",
+    "streamflow.cwl.main",
+    "streamflow.cwl.translator",
+    "cwl_utils.parser.cwl_v1_2",
+    "cwltool.main",
+    # What these import when they run.
+    "filelock",
+    "rdflib.plugins.serializers.turtle",
+    "rdflib.plugins.stores.memory",
+    *(module.name for module in walk_packages(streamflow_io.__path__, "streamflow_io.")),
+):
+    import_module(_name)
+# For the types of its steps, cwl-utils copies each with its loading options, which stay as they are.
+cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
+_use()
+javascript.prepare()
+# What is never written to is shared by all that are forked. They end before there is much garbage.
+gc.collect()
+gc.freeze()
+gc.set_threshold(20_000, 50, 100)

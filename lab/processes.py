@@ -1,0 +1,36 @@
+"""Facts of the system about all processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+
+def of_processes(*files: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Read files in `/proc`, of each process that is there and lets us read them.
+
+    Many tests ask for it at their end, when many processes run for other tests: no more is done than must be.
+    """
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            yield int(name), [_content(f"/proc/{name}/{file}") for file in files]
+
+
+def find_processes(file: str, pattern: re.Pattern[bytes]) -> list[int]:
+    """List the processes with a file whose content matches a regular expression."""
+    return [pid for pid, (content,) in of_processes(file) if pattern.search(content)]
+
+
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended, though it may not have been waited for."""
+    try:
+        return _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return True
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,69 @@
+"""Makes the page of the telemetry records, from their JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streamflow_io.records.schema import record_schema
+
+Schema = Mapping[str, Any]
+
+#: Fields that the head of the page explains.
+_COMMON = ("time", "event", "job", "step", "location")
+_HEAD = """# Telemetry records
+
+This page is for you if your program reads the telemetry file of a run. [Telemetry and report](telemetry.md#where-it-is)
+says where the file is.
+
+Each line of the file is one JSON object. `event` names its kind. `time` is in seconds since the epoch, as all points in
+time are; durations are in seconds. Bandwidths are in MB/s (10^6 bytes per second). `step` is the path of a step.
+`job` is that path and the tag of StreamFlow. `location` is where the job runs.
+
+A field without a value is left out. Ignore fields that you do not know, and a last line without an end. A job that is
+repeated has all its records again, from `submitted` on. [The schema](../streamflow_io/records/telemetry.schema.json) of
+a line is generated from the code, as this page is.
+"""
+
+
+def page() -> str:
+    """The page of all records and their fields."""
+    definitions = record_schema()["$defs"]
+    records = {each["properties"]["event"]["const"]: each for each in definitions.values() if _is_record(each)}
+    objects = {name: each for name, each in definitions.items() if "properties" in each and not _is_record(each)}
+    sections = {**{f"`{event}`": each for event, each in sorted(records.items())}, **objects}
+    return _HEAD + "".join("\n".join(_section(title, each, definitions)) for title, each in sections.items())
+
+
+def _is_record(definition: Schema) -> bool:
+    return "event" in definition.get("properties", ())
+
+
+def _section(title: str, definition: Schema, definitions: Mapping[str, Schema]) -> Iterator[str]:
+    yield from ("", f"## {title}", "")
+    yield " ".join(definition["description"].split("\n\n")[0].split())
+    fields = {name: field for name, field in definition["properties"].items() if name not in _COMMON}
+    if fields:
+        yield from ("", "| field | value | meaning |", "|---|---|---|")
+        for name, field in fields.items():
+            yield f"| `{name}` | {_value(field, definitions)} | {field.get('description', '')} |"
+    yield ""
+
+
+def _value(field: Schema, definitions: Mapping[str, Schema]) -> str:
+    """The type of a field, or the values that it may have."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return name if "properties" in definitions[name] else _value(definitions[name], definitions)
+    if "anyOf" in field:
+        options = ", ".join(_value(option, definitions) for option in field["anyOf"])
+        return ", ".join(dict.fromkeys(options.split(", ")))
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "const" in field:
+        return f"`{field['const']}`"
+    if field["type"] == "array":
+        return f"list of {_value(field['items'], definitions)}"
+    if field["type"] == "object":
+        return f"mapping to {_value(field['additionalProperties'], definitions)}"
+    return str(field["type"])

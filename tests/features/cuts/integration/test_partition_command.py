@@ -1,0 +1,145 @@
+"""`streamflow-io partition`, and what `learned` shows of verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cwl import Document, found, workflow
+from lab.runs import Bench
+from lab.splits import LINES, count, job, written
+from streamflow_io.cli import main
+
+RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
+STEP = "/split"
+
+
+@pytest.fixture(autouse=True)
+def _data(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))
+
+
+def document(rule: Document = RULE) -> Document:
+    run = {
+        "class": "CommandLineTool",
+        "baseCommand": ["split", "-a", "2", "--numeric-suffixes=1", "--additional-suffix=.txt"],
+        "arguments": [{"valueFrom": "chunk-", "position": 5}],
+        "hints": [{"class": "sfio:ReadSession", "rules": [rule]}],
+        "inputs": {
+            "reads": {"type": "File", "inputBinding": {"position": 3}},
+            "each": {"type": "int", "inputBinding": {"prefix": "-l", "position": 1}},
+        },
+        "outputs": {"chunks": found("chunk-*.txt", "File[]")},
+    }
+    whole = workflow(
+        {"reads": "File", "each": "int"},
+        {
+            "split": {"run": run, "in": {"reads": "reads", "each": "each"}},
+            "count": {"run": count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+        },
+        {"counted": "count/counted"},
+    )
+    del whole["steps"]["split"]["in"]["trace"]
+    return whole
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
+    assert main([*map(str, arguments), "--json"]) == code
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert result["ok"] is (code == 0)
+    return result
+
+
+def test_parts_are_listed(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(document(), job(tmp_path), io=True)
+    (split,) = ask(capsys, "partition", path, "--step", STEP)["splits"]
+    assert (split["job"], split["port"], split["real"]) == ("/split/0", "/split/chunks", None)
+    assert split["of"] == str(tmp_path / "reads.txt")
+    text, parts = "".join(LINES), split["parts"]
+    assert [part["name"] for part in parts] == [f"chunk-{number:02}.txt" for number in range(1, 4)]
+    assert "".join(text[offset : offset + length] for p in parts for offset, length in p["extents"]) == text
+    assert sum(part["size"] for part in parts) == len(text)
+    assert split["verified"] is None
+    assert main(["partition", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "/split/0: /split/chunks: 3 parts of " in shown
+    assert "chunk-03.txt" in shown
+
+
+def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = job(tmp_path)
+    path = bench.write(document(), values, io=True)
+    (split,) = ask(capsys, "partition", path, "--verify")["splits"]
+    assert split["verified"] is True
+    bench.run_both(document(), values)
+    assert written(bench) == []
+    assert ask(capsys, "plan", path)["workflows"]["main"]["partitions"][0]["trial"] is None
+    other = bench.write(document(), {**values, "each": 13}, io=True)
+    (partition,) = ask(capsys, "plan", other)["workflows"]["main"]["partitions"]
+    assert partition["trial"].startswith("not verified yet")
+    (known,) = ask(capsys, "learned", "list")["splits"]
+    assert (known["step"], known["verified"], known["parts"]) == (STEP, True, 3)
+    assert known["rule"] == RULE
+    assert ask(capsys, "learned", "show", known["key"][:7])["key"] == known["key"]
+    for arguments, text in [(["list"], "verified: 3 parts"), (["show", known["key"]], "other inputs:")]:
+        assert main(["learned", *arguments]) == 0
+        assert text in capsys.readouterr().out
+    (forgotten,) = ask(capsys, "learned", "forget", "--step", STEP)["forgotten"]
+    assert forgotten == known
+    bench.run_both(document(), values)
+    assert len(written(bench)) == 3
+
+
+@pytest.mark.long
+def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(document(), job(tmp_path, each=13), io=True)
+    (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
+    assert split["difference"] == "chunk-01.txt: the split has written 143 bytes, the rule gives 158"
+    assert ask(capsys, "learned", "list")["splits"][0]["difference"] == split["difference"]
+    assert main(["partition", str(path), "--verify"]) == 1
+    assert f"Refuted: {split['difference']}" in capsys.readouterr().out
+    assert main(["learned", "forget", "--all"]) == 0
+    assert "/split, refuted: chunk-01.txt" in capsys.readouterr().out
+
+
+def test_against_a_directory(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The comparison is not remembered, for the writer of the directory is unknown."""
+    path = bench.write(document(), job(tmp_path), io=True)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(3):
+        (parts / f"chunk-{number + 1:02}.txt").write_text("".join(LINES[14 * number : 14 * number + 14]))
+    assert ask(capsys, "partition", path, "--against", parts)["splits"][0]["verified"] is True
+    (parts / "chunk-04.txt").touch()
+    (split,) = ask(capsys, "partition", path, "--against", parts, code=1)["splits"]
+    assert split["difference"] == "chunk-04.txt: the rule does not give it"
+    assert ask(capsys, "learned", "list")["splits"] == []
+
+
+def test_what_is_not_known(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = document()
+    make = {"class": "CommandLineTool", "baseCommand": ["cat"], "stdout": "made.txt"}
+    make |= {"inputs": {"reads": {"type": "File", "inputBinding": {}}}, "outputs": {"made": "stdout"}}
+    made["steps"]["make"] = {"run": make, "in": {"reads": "reads"}, "out": ["made"]}
+    made["steps"]["split"]["in"]["reads"] = "make/made"
+    path = bench.write(made, job(tmp_path), io=True)
+    (split,) = ask(capsys, "partition", path, code=1)["splits"]
+    assert split["problem"] == "its input reads is known at run time only"
+    plain = document({"port": "chunks", "of": "reads"})
+    path = bench.write(plain, job(tmp_path), io=True)
+    (error,) = ask(capsys, "partition", path, code=1)["errors"]
+    assert error["message"] == "no cuts are declared"
+    path = bench.write(document(), job(tmp_path), io=True)
+    (error,) = ask(capsys, "partition", path, "--step", "/join", code=1)["errors"]
+    assert "/split" in error["allowed"]
+
+
+@pytest.mark.long
+def test_a_tool_that_fails(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(document(), job(tmp_path, each=-1), io=True)
+    (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
+    assert "invalid number of lines" in split["problem"]
+    assert ask(capsys, "learned", "list")["splits"] == []

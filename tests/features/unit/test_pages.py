@@ -1,0 +1,102 @@
+"""The pages, and the codes of messages, are those of the core with all features: these tests need all of them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from ruamel.yaml import YAML
+
+from scripts import reference
+from scripts.pages import blocks
+from streamflow_io.cli import parser_of
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.models import PREFIX, Hint
+from streamflow_io.messages import Code
+from tests.unit import test_named_modules as modules
+from tests.unit.test_messages import in_python, in_rust
+from tests.unit.test_pages import DOCS, PAGES, REPOSITORY, named
+from tests.unit.test_quoted_messages import OF_OTHERS, QUOTED, is_printed, words_quoted
+
+
+@pytest.mark.parametrize(("page", "file"), sorted(set(modules.named())))
+def test_a_file_that_a_page_names_is_there(page: str, file: str) -> None:
+    where = next(each for each in modules.PAGES if each.name == page)
+    assert modules.found(file, where)
+
+
+@pytest.mark.parametrize(("page", "directory"), sorted(set(modules.directories())))
+def test_a_directory_that_a_page_names_is_there(page: str, directory: str) -> None:
+    assert (REPOSITORY / directory).is_dir()
+
+
+@pytest.mark.parametrize(("page", "message"), QUOTED)
+def test_the_program_prints_what_is_quoted(page: str, message: str) -> None:
+    assert message in OF_OTHERS or is_printed(words_quoted(message))
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_pages_that_follow_from_the_code_are_up_to_date(page: str) -> None:
+    assert (DOCS / page).read_text() == reference.PAGES[page](), "python -m scripts.reference"
+
+
+def mappings(value: object) -> Iterator[dict[str, Any]]:
+    """All mappings in nested data."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from mappings(inner)
+
+
+def test_hints_and_configs_of_examples_are_allowed() -> None:
+    hints, configs = 0, 0
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            if block.language != "yaml":
+                continue
+            for each in mappings(list(YAML(typ="safe").load_all(block.text))):
+                if str(each.get("class")).startswith(PREFIX):
+                    TypeAdapter(Hint).validate_python(each)
+                    hints += 1
+                elif each.get("type") == "io-aware":
+                    SchedulerConfig.model_validate(each["config"])
+                    configs += 1
+    assert hints > 10
+    assert configs > 10
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Page and command line."""
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            if block.language in ("sh", "console"):
+                for line in block.text.replace("\\\n", " ").splitlines():
+                    if match := re.match(r"(?:\$ |sudo )?(streamflow-io .*)", line):
+                        yield named(page), match[1]
+
+
+def test_commands_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
+        raise ValueError(message)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+    found = sorted(set(commands()))
+    assert len(found) > 50
+    for page, line in found:
+        words = shlex.split(re.split(r" (?:[|>&;]|\|\|) ", line)[0], comments=True)[1:]
+        try:
+            with contextlib.suppress(SystemExit):  # --help, --version
+                parser_of(words)[0].parse_args(words)
+        except ValueError as error:
+            pytest.fail(f"{page}: {line}: {error}")
+
+
+def test_each_code_is_used_and_no_other() -> None:
+    used = {Code[name].value for _, name in in_python()} | in_rust()
+    assert used == {code.value for code in Code}
