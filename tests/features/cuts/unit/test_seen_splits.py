@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.telemetry import BEGIN, job, usage
+from lab.telemetry import BEGIN, job, record_of, usage
 from streamflow_io.features.cuts.planning import DeclaredCuts
 from streamflow_io.features.cuts.seen_splits import PartNames, PossibleSplit, names_of_parts, possible_splits
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
@@ -20,8 +20,6 @@ from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
-from lab.telemetry import BEGIN, job, record_of, usage
 from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservationSpec, ObservedInput, OutputRule, WatchedOutput
 
 
