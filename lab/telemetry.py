@@ -5,8 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
-from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
+from msgspec import Struct, convert
+
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, EndStatus, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import (
     ChoiceRecord,
     EndRecord,
@@ -17,7 +20,10 @@ from streamflow_io.records.records import (
     RunStorage,
     StepRecord,
 )
+from streamflow_io.records.writer import to_json
 from streamflow_io.runtime.usage import JobUsage
+
+R = TypeVar("R", bound=Struct)
 
 BEGIN = 1_700_000_000.0
 BANDWIDTH = 64.0
@@ -25,6 +31,12 @@ BYTES = 20_000_000
 LOCATION = "local/node"
 STORAGE = RunStorage(name="scratch", path="/scratch", scope="shared", write=BANDWIDTH)
 SSD = RunStorage(name="ssd", path="/local", scope="node", write=20.0, read=25.0)
+
+
+def record_of(kind: type[R], /, **fields: Any) -> R:
+    """A record from the names of its fields, with each value as JSON has the value."""
+    names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    return convert({names[name]: value for name, value in fields.items()}, kind)
 
 
 def io_seconds(concurrency: int) -> float:
@@ -43,7 +55,7 @@ def learning_run(name: str = "auto", jobs: int = 60, io_task: bool = True) -> It
         yield StepRecord(time=BEGIN, step="/log", io_task=True, storage_bw="16")
     records = list(_compute(jobs))
     if io_task:
-        ready = [record.time - BEGIN for record in records if record.event == "ended"]
+        ready = [record.time - BEGIN for record in records if isinstance(record, EndedRecord)]
         records += _checkpoints(ready)
         records += _static(ready[::10])
     records.sort(key=lambda record: record.time)
@@ -58,7 +70,7 @@ def job(
     ended: float,
     constraint: float | None = None,
     usage: JobUsage | None = None,
-    status: str = "completed",
+    status: EndStatus = "completed",
     storage: RunStorage = STORAGE,
     queue: bool = False,
 ) -> list[Record]:
@@ -70,7 +82,7 @@ def job(
         SubmittedRecord(time=BEGIN + submitted, **of),
         AdmittedRecord(time=BEGIN + started, **of, **admitted),
         StartedRecord(time=BEGIN + started, location=LOCATION, queue=queue, **of),
-        EndedRecord.model_validate({"time": BEGIN + ended, **of, "status": status, "usage": usage}),
+        EndedRecord(time=BEGIN + ended, **of, status=status, usage=usage),
     ]
 
 
@@ -127,7 +139,7 @@ def saving_run(name: str = "saving", channels: int = 4, phases: int = 6) -> Iter
 def write(path: Path, records: Iterable[Record]) -> Path:
     """Write a telemetry file without the writer."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{record.model_dump_json(by_alias=True)}\n" for record in records), encoding="utf-8")
+    path.write_bytes(b"".join(to_json(record) + b"\n" for record in records))
     return path
 
 
@@ -183,7 +195,7 @@ def _static(ready: Iterable[float]) -> Iterator[Record]:
 
 
 def _choice(time: float, constraint: float, reason: str, outstanding: int) -> ChoiceRecord:
-    return ChoiceRecord.model_validate(
+    return convert(
         {
             "time": BEGIN + time,
             "step": "/checkpoint",
@@ -191,5 +203,6 @@ def _choice(time: float, constraint: float, reason: str, outstanding: int) -> Ch
             "constraint": constraint,
             "reason": reason,
             "outstanding": outstanding,
-        }
+        },
+        ChoiceRecord,
     )

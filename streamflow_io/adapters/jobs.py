@@ -158,8 +158,20 @@ def usage_of(exit_event: ExitEvent) -> JobUsage | None:
     if exit_event.started is None or exit_event.ended is None:
         return None
     used = exit_event.usage
-    spent = {"started": exit_event.started, "ended": exit_event.ended, "cpuSeconds": used.user + used.system}
-    return JobUsage.model_validate({**dict(used), **spent})
+    return JobUsage(
+        started=exit_event.started,
+        ended=exit_event.ended,
+        bytes_read=used.rchar,
+        bytes_written=used.wchar,
+        storage_bytes_read=used.read_bytes,
+        storage_bytes_written=used.write_bytes,
+        cpu_seconds=used.user + used.system,
+        io_seconds=used.io,
+        held_seconds=used.held,
+        paused_seconds=used.paused,
+        pauses=used.pauses,
+        bytes_ahead=used.ahead,
+    )
 
 
 class Listener:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
@@ -72,7 +72,9 @@ class Logs(Struct, frozen=True):
         told: dict[str, Any] = {"job": job.job, "step": job.step, "tag": job.tag, "status": job.status}
         told |= {"code": job.code, "attempts": []}
         for command in job.commands:
-            attempt = command.model_dump(by_alias=True, exclude={"event", "job", "step"})
+            attempt = to_builtins(command)
+            for name in ("event", "job", "step"):
+                del attempt[name]
             if not self.is_list:
                 attempt["text"] = _text(self.directory, command)
             told["attempts"].append(attempt)

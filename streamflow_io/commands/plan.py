@@ -15,7 +15,7 @@ from typing import Any
 import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -90,7 +90,7 @@ class WorkflowPlans(Struct, frozen=True):
                         for path, step in plan.graph.steps.items()
                     },
                     "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.graph.edges],
-                    "possible": [one.model_dump(mode="json") for one in plan.graph.possible],
+                    "possible": [to_builtins(asdict(one)) for one in plan.graph.possible],
                     "proofs": [asdict(one) for one in prospects(plan)],
                     "partitions": [asdict(partition) for partition in plan.parts.partitions],
                     "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],

@@ -7,14 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import HistoryReader
-from streamflow_io.records.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus
+from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus, StepRecord
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter
-from streamflow_io.report.analysis.verdict import ending_lines, matters_at_the_end
 
 if TYPE_CHECKING:
     from .display import Display
+
+# The records that the messages at the end need. Most records are of other classes.
+_KEPT = (
+    RunRecord,
+    StepRecord,
+    EdgeRecord,
+    SubmittedRecord,
+    StartedRecord,
+    EndedRecord,
+    ReadingRecord,
+    StreamedRecord,
+    CommittedRecord,
+    FallbackRecord,
+    EndRecord,
+)
 
 
 class RunTelemetry:
@@ -46,7 +62,7 @@ class RunTelemetry:
                 self._display = Display(record.name)
                 self._display.told(record)
             self._reader = HistoryReader(record.name, record)
-        elif self._reader is not None and matters_at_the_end(record):
+        elif self._reader is not None and isinstance(record, _KEPT):
             self._reader.told(record)
 
     def keep(self, name: str, content: bytes) -> None:
@@ -71,6 +87,9 @@ class RunTelemetry:
             self._display.close()
         self._latest.close()
         self._writer.close()
+        # The start of a run is faster without the modules of reports.
+        from streamflow_io.report.analysis.verdict import ending_lines
+
         return ending_lines(self._reader.history)
 
     def _located(self) -> Path:

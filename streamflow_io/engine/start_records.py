@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import convert
+from msgspec.structs import asdict
 from streamflow.core.workflow import Step, Workflow
 from streamflow.workflow.step import ExecuteStep
 
@@ -65,7 +67,7 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
         time=now,
         name=plan.workflow.name,
         workflow=plan.file,
-        storages=tuple(RunStorage(**storage.model_dump()) for storage in config.storages),
+        storages=tuple(convert(storage, RunStorage, from_attributes=True) for storage in config.storages),
         io_executors=config.io_executors,
         streaming=config.streaming,
         oversubscribe=config.oversubscribe,
@@ -92,4 +94,4 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
             capio=plan.service.runtime_edges.get(edge),
         )
     for route in plan.graph.possible:
-        yield RouteRecord(time=now, **vars(route))
+        yield RouteRecord(time=now, **asdict(route))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Annotated
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
@@ -17,23 +18,28 @@ from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 
 
-class PossibleRoute(BaseModel):
+class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     """A way from an output to an input, as far as it is known before a run."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
-    output: str = Field(description="an output, as /step/port")
-    input: str = Field(description="an input, as /step/port")
+    output: Annotated[str, Meta(description="an output, as /step/port")]
+    input: Annotated[str, Meta(description="an input, as /step/port")]
     kind: OutputKind
-    standard_output: bool = Field(False, description="the output is the standard output of the command")
-    through: tuple[HopKind, ...] = Field((), description="the hops between both")
-    delivery: Delivery = Field(description="the delivery in this run")
-    by_element: bool = Field(
-        False, description="with a commit rule, a list is delivered to a scatter element by element"
+    standard_output: Annotated[bool, Meta(description="the output is the standard output of the command")] = False
+    through: Annotated[tuple[HopKind, ...], Meta(description="the hops between both")] = ()
+    delivery: Annotated[Delivery, Meta(description="the delivery in this run")]
+    by_element: Annotated[
+        bool, Meta(description="with a commit rule, a list is delivered to a scatter element by element")
+    ] = False
+    not_at_commit: Annotated[
+        str | None, Meta(description="why the output cannot be delivered before its job ends, if so")
+    ] = None
+    not_at_gate: Annotated[str | None, Meta(description="why the reader cannot start with the producer, if so")] = None
+    not_streamed: Annotated[str | None, Meta(description="why the output cannot be read before its commit, if so")] = (
+        None
     )
-    not_at_commit: str | None = Field(None, description="why the output cannot be delivered before its job ends, if so")
-    not_at_gate: str | None = Field(None, description="why the reader cannot start with the producer, if so")
-    not_streamed: str | None = Field(None, description="why the output cannot be read before its commit, if so")
-    not_parts: str | None = Field(None, description="why the files must be written if they are parts of an input")
+    not_parts: Annotated[
+        str | None, Meta(description="why the files must be written if they are parts of an input")
+    ] = None
 
 
 def possible_routes(

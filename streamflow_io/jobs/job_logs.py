@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.utils import get_job_step_name
@@ -118,8 +119,8 @@ class JobLogs:
             self._kept += len(output.kept)
             file = log_file(record.job, attempt)
             self._keep(file, output.kept)
-        of = {"attempt": attempt, "file": file, "bytes": output.size, "cut": None if file is None else output.cut}
-        self._record(record.model_copy(update=of))
+        cut = None if file is None else output.cut
+        self._record(replace(record, attempt=attempt, file=file, bytes=output.size, cut=cut))
         # Only the last lines are kept in memory.
         lines = last_lines(output.kept[-TAIL:].decode(errors="replace"))
         self._last[record.job] = LastWords(record.code, lines, record.stream)
@@ -237,7 +238,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
             path = posixpath.join(workdir or "", stderr)
             written = await self._logs.read(self.connector, location, path, removes=is_ours)
             output = written if written.size else printed
-        return self._logs.command_ended(record.model_copy(update={"time": time.time(), "code": code}), output)
+        return self._logs.command_ended(replace(record, time=time.time(), code=code), output)
 
 
 def _read_here(path: Path, removes: bool) -> KeptOutput:

@@ -110,8 +110,10 @@ class Reach(Listener):
         output = None if source is None else posixpath.join(get_job_step_name(source[0]), source[1])
         if (found := (step, output, reason)) not in self._recorded:
             self._recorded.add(found)
-            fallback = {"job": job.name, "step": step, "output": output, "reason": reason, "without": without}
-            self._record(FallbackRecord(time=time.time(), **fallback))
+            now = time.time()
+            self._record(
+                FallbackRecord(time=now, job=job.name, step=step, output=output, reason=reason, without=without)
+            )
 
     def event(self, job: JobState, event: Event) -> None:
         """Record that a command asks for its whole input, and so does not read the stream."""

@@ -127,7 +127,7 @@ class JobRecorder(Listener):
         self.lacks(job, None)
 
     def running(self, job: JobState) -> None:
-        if job.hints is None:
+        if job.hints is None or job.started is None:
             return
         where, queue = node_name(job.location), self._has_queue(job.location)
         waits = job.drop(Waits)
@@ -182,7 +182,7 @@ class JobRecorder(Listener):
         self._progress.job_ended(job)
         usage = job.usage if job.status is Status.COMPLETED else None
         self._early.ended(job, None if usage is None else usage.ended)
-        if job.hints is None:
+        if job.hints is None or job.ended is None:
             return
         self._record_files(job, usage)
         status = _STATUSES.get(cast(Status, job.status), "failed")

@@ -6,17 +6,20 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+import msgspec
 from msgspec import Struct
-from pydantic import ValidationError
 
 from streamflow_io.hints.errors import HintErrors
 
-from .records import RECORD, VERSION, ProgressRecord, Record, RunRecord
+from .records import VERSION, ProgressRecord, Record, RunRecord, record_decoder
 from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
+
+_MISSING = re.compile("missing required field `(.*)`")
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -49,12 +52,13 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
     :raises HintErrors: if the line holds something else; names the line
     """
     try:
-        return RECORD.validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "line"
+        return record_decoder().decode(line)
+    except (ValueError, RecursionError) as error:
+        # The message of msgspec ends in the path of the field, or of the object without the field.
+        what, _, place = str(error).partition(" - at `$")
+        field = ".".join(name for name in (place.strip(".`"), *_MISSING.findall(what)) if name) or "line"
         allowed = f"a record of a telemetry file, version {VERSION}"
-        raise HintErrors.one(path, field, first["msg"], allowed, line=number) from None
+        raise HintErrors.one(path, field, what, allowed, line=number) from None
 
 
 #: `ended`: without an error, as far as is known. `killed`: no process writes the records any more, and the last one is
@@ -86,7 +90,7 @@ def list_runs(most: int | None = None) -> list[RunSummary]:
     for name in run_names():
         if most is not None and len(found) == most:
             break
-        with contextlib.suppress(OSError, ValidationError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             if (summary := _summary(name)) is not None:
                 found.append(summary)
     return found
@@ -94,7 +98,7 @@ def list_runs(most: int | None = None) -> list[RunSummary]:
 
 def _summary(name: str) -> RunSummary | None:
     with (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
-        first = RECORD.validate_json(file.readline())
+        first = record_decoder().decode(file.readline())
         if not isinstance(first, RunRecord):
             return None
         seconds = max(0.0, os.fstat(file.fileno()).st_mtime - first.time)
@@ -131,9 +135,9 @@ def last_seconds(telemetry: Path) -> float | None:
 
     :param telemetry: the telemetry file of a run, which is not compared with itself
     """
-    with contextlib.suppress(OSError, ValidationError, StopIteration):
+    with contextlib.suppress(OSError, ValueError, RecursionError, StopIteration):
         with telemetry.open("rb") as file:
-            own = RECORD.validate_json(file.readline())
+            own = record_decoder().decode(file.readline())
         if isinstance(own, RunRecord):
             return next(_seconds_of_others(own))
     return None
@@ -152,6 +156,6 @@ def _seconds_of_others(own: RunRecord) -> Iterator[float]:
 def read_latest(path: Path) -> ProgressRecord | None:
     """Read the latest progress of a run. None: no progress can be read."""
     try:
-        return ProgressRecord.model_validate_json(path.read_bytes())
-    except (OSError, ValueError):
+        return msgspec.json.decode(path.read_bytes(), type=ProgressRecord)
+    except (OSError, ValueError, RecursionError):
         return None

@@ -1,15 +1,16 @@
 """The records of a run: one JSON object per line of its telemetry file.
 
 Times are seconds since the epoch, bandwidths MB/s (10^6 bytes per second). `docs/telemetry.md` describes the file, and
-the JSON Schema of a line is generated from these models.
+the JSON Schema of a line is generated from these Structs.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct, field
+from msgspec.json import Decoder
 
 from streamflow_io.hints.models import Direction, Way
 from streamflow_io.hints.reasons import EndRule, RateReason, RequestKind, StreamReason, StreamWait
@@ -46,10 +47,9 @@ from .jobs import (
 VERSION: Literal[1] = 1
 
 
-class RunStorage(BaseModel):
+class RunStorage(Struct, frozen=True):
     """A storage of the StreamFlow file."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
     name: str
     path: str
     scope: Literal["shared", "node"]
@@ -58,160 +58,155 @@ class RunStorage(BaseModel):
     deployment: str | None = None
 
 
-class RunRecord(BaseRecord):
+class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     """The start of a run; always the first record."""
 
-    event: Literal["run"] = "run"
     version: Literal[1] = VERSION
-    name: str = Field(description="the name of the run")
-    workflow: str = Field(description="the CWL file")
+    name: Annotated[str, Meta(description="the name of the run")]
+    workflow: Annotated[str, Meta(description="the CWL file")]
     storages: tuple[RunStorage, ...] = ()
-    io_executors: int | None = Field(None, description="as configured")
-    streaming: str | None = Field(None, description="as configured")
-    oversubscribe: str | None = Field(None, description="as configured")
-    steps: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict,
-        description="each step that runs jobs, with the steps whose results it gets",
-    )
+    io_executors: Annotated[int | None, Meta(description="as configured")] = None
+    streaming: Annotated[str | None, Meta(description="as configured")] = None
+    oversubscribe: Annotated[str | None, Meta(description="as configured")] = None
+    steps: Annotated[
+        dict[str, tuple[str, ...]], Meta(description="each step that runs jobs, with the steps whose results it gets")
+    ] = field(default_factory=dict)
 
 
-class StepRecord(BaseRecord):
+class StepRecord(BaseRecord, frozen=True, tag="step"):
     """The hints of a step with IOTask or StorageBandwidth."""
 
-    event: Literal["step"] = "step"
     step: str
     io_task: bool
-    storage_bw: str | None = Field(None, alias="storageBW", description="as written")
+    storage_bw: Annotated[str | None, Meta(description="as written")] = field(name="storageBW", default=None)
     direction: Direction = "write"
 
 
-class LeaseRecord(BaseRecord):
+class LeaseRecord(BaseRecord, frozen=True, tag="lease"):
     """A change of this run's share of a storage that other runs use, too."""
 
-    event: Literal["lease"] = "lease"
     storage: str
     direction: Way
-    held: float = Field(description="MB/s that this run holds")
-    used: float = Field(description="MB/s that the jobs of this run use")
-    others: float = Field(description="MB/s that other runs hold, as far as this run knows")
-    wanted: float = Field(description="MB/s that the first waiting job needs in addition")
+    held: Annotated[float, Meta(description="MB/s that this run holds")]
+    used: Annotated[float, Meta(description="MB/s that the jobs of this run use")]
+    others: Annotated[float, Meta(description="MB/s that other runs hold, as far as this run knows")]
+    wanted: Annotated[float, Meta(description="MB/s that the first waiting job needs in addition")]
 
 
-class HeldRecord(BaseRecord):
+class HeldRecord(BaseRecord, frozen=True, tag="held"):
     """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
 
-    event: Literal["held"] = "held"
     storage: str
-    slot: float = Field(description="when the burst is due by the schedule")
-    until: float = Field(description="the latest time until which the burst is held back")
+    slot: Annotated[float, Meta(description="when the burst is due by the schedule")]
+    until: Annotated[float, Meta(description="the latest time until which the burst is held back")]
 
 
-class StreamProgress(BaseModel):
+class StreamProgress(Struct, frozen=True, rename="camel", kw_only=True):
     """The progress of a byte stream that goes on."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    job: str = Field(description="that reads")
-    input: str | None = Field(None, description="as /step/port; none: not known")
-    output: str = Field(description="as /step/port")
-    source: str = Field(description="the job that writes")
-    bytes: int = Field(description="that the job was given")
-    rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
-    since: float = Field(description="since when it moves, or stands")
-    waits: StreamWait | None = Field(None, description="what the stream waited for, when it was last looked at")
+    job: Annotated[str, Meta(description="that reads")]
+    input: Annotated[str | None, Meta(description="as /step/port; none: not known")] = None
+    output: Annotated[str, Meta(description="as /step/port")]
+    source: Annotated[str, Meta(description="the job that writes")]
+    bytes: Annotated[int, Meta(description="that the job was given")]
+    rate: Annotated[float | None, Meta(description="bytes per second, now; 0: it stands; none: not known yet")] = None
+    since: Annotated[float, Meta(description="since when it moves, or stands")]
+    waits: Annotated[StreamWait | None, Meta(description="what the stream waited for, when it was last looked at")] = (
+        None
+    )
 
 
-class ProgressRecord(BaseRecord):
+class ProgressRecord(BaseRecord, frozen=True, tag="progress"):
     """The progress of a run, as far as no other record has it.
 
     The record is not part of the telemetry file: a file beside it holds the latest one.
     """
 
-    event: Literal["progress"] = "progress"
     streams: tuple[StreamProgress, ...] = ()
-    more: int = Field(0, description="the number of streams that are left out")
-    waiting: dict[str, dict[WaitingCause, int]] = Field(
-        default_factory=dict, description="by step and what they wait for, how many jobs"
-    )
+    more: Annotated[int, Meta(description="the number of streams that are left out")] = 0
+    waiting: Annotated[
+        dict[str, dict[WaitingCause, int]], Meta(description="by step and what they wait for, how many jobs")
+    ] = field(default_factory=dict)
 
 
-class RequestRecord(JobRecord):
+class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     """Data that moved, and when a job first waited for the data.
 
     An I/O task or a byte stream moved the data, or a compute job wrote the data. Requests are recorded when both facts
     are known, in no order.
     """
 
-    event: Literal["request"] = "request"
-    channel: str = Field(description="the source of such requests, one after the other")
-    phase: int = Field(description="the number of the request in its channel, from 0")
-    kind: RequestKind = Field(
-        "task", description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"
-    )
+    channel: Annotated[str, Meta(description="the source of such requests, one after the other")]
+    phase: Annotated[int, Meta(description="the number of the request in its channel, from 0")]
+    kind: Annotated[
+        RequestKind,
+        Meta(description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"),
+    ] = "task"
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: float = Field(description="when the input of the job was there; of a burst, when its first byte was there")
-    started: float = Field(description="when the command started; of a burst, when it was ready")
-    ended: float = Field(description="when the command ended, or the reader had the burst")
-    required: float = Field(description="the required end: when a job first waits for the data")
-    rule: EndRule = Field(description="the reason for the required end")
-    limit: float | None = Field(None, description="MB/s that were allowed at the start; none: no limit")
-    estimate: bool = Field(False, description="true: `ready` or `required` is an estimate")
+    ready: Annotated[
+        float, Meta(description="when the input of the job was there; of a burst, when its first byte was there")
+    ]
+    started: Annotated[float, Meta(description="when the command started; of a burst, when it was ready")]
+    ended: Annotated[float, Meta(description="when the command ended, or the reader had the burst")]
+    required: Annotated[float, Meta(description="the required end: when a job first waits for the data")]
+    rule: Annotated[EndRule, Meta(description="the reason for the required end")]
+    limit: Annotated[float | None, Meta(description="MB/s that were allowed at the start; none: no limit")] = None
+    estimate: Annotated[bool, Meta(description="true: `ready` or `required` is an estimate")] = False
 
 
-class RateRecord(JobRecord):
+class RateRecord(JobRecord, frozen=True, tag="rate", kw_only=True):
     """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
-    event: Literal["rate"] = "rate"
-    input: str | None = Field(None, description="the input that the stream feeds; none: the job is an I/O task")
-    rate: float | None = Field(None, description="MB/s; none: no limit")
-    reason: RateReason | StreamReason = Field(description="the reason; see docs/required-bandwidth.md")
+    input: Annotated[str | None, Meta(description="the input that the stream feeds; none: the job is an I/O task")] = (
+        None
+    )
+    rate: Annotated[float | None, Meta(description="MB/s; none: no limit")] = None
+    reason: Annotated[RateReason | StreamReason, Meta(description="the reason; see docs/required-bandwidth.md")]
 
 
-class EpochRecord(BaseRecord):
+class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
     """The end of an epoch of learning."""
 
-    event: Literal["epoch"] = "epoch"
     step: str
     storage: str
     location: str
-    number: int = Field(description="the number of the epoch, from 1 each time that the step learns")
-    constraint: float = Field(description="storageBW of a job")
-    concurrency: int = Field(description="the number of jobs at once")
-    jobs: int = Field(description="the number of jobs in the mean")
-    mean_seconds: float | None = Field(None, description="the mean time of a job; none: no job succeeded")
-    registered: bool = Field(description="whether the result counts")
-    started: float = Field(description="when the epoch started")
+    number: Annotated[int, Meta(description="the number of the epoch, from 1 each time that the step learns")]
+    constraint: Annotated[float, Meta(description="storageBW of a job")]
+    concurrency: Annotated[int, Meta(description="the number of jobs at once")]
+    jobs: Annotated[int, Meta(description="the number of jobs in the mean")]
+    mean_seconds: Annotated[float | None, Meta(description="the mean time of a job; none: no job succeeded")] = None
+    registered: Annotated[bool, Meta(description="whether the result counts")]
+    started: Annotated[float, Meta(description="when the epoch started")]
 
 
-class ChoiceRecord(BaseRecord):
+class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
     """A new constraint of a step's jobs, from now on."""
 
-    event: Literal["choice"] = "choice"
     step: str
     storage: str
-    constraint: float = Field(description="storageBW of a job")
+    constraint: Annotated[float, Meta(description="storageBW of a job")]
     reason: Literal[
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
-    outstanding: int = Field(description="jobs of the step that wait or run")
-    estimates: dict[str, float] = Field(
-        default_factory=dict, description="seconds that all of these would take, by registered constraint"
-    )
+    outstanding: Annotated[int, Meta(description="jobs of the step that wait or run")]
+    estimates: Annotated[
+        dict[str, float], Meta(description="seconds that all of these would take, by registered constraint")
+    ] = field(default_factory=dict)
 
 
 #: How a run has ended.
 RunStatus = Literal["completed", "failed", "cancelled"]
 
 
-class EndRecord(BaseRecord):
+class EndRecord(BaseRecord, frozen=True, tag="end"):
     """The end of a run; the last record of a run that was not killed."""
 
-    event: Literal["end"] = "end"
-    status: RunStatus | None = Field(None, description="none: not known")
+    status: Annotated[RunStatus | None, Meta(description="none: not known")] = None
 
 
-Record = Annotated[
+Record = (
     RunRecord
     | StepRecord
     | SubmittedRecord
@@ -241,7 +236,11 @@ Record = Annotated[
     | ArrivedRecord
     | ConsumedRecord
     | SessionEndRecord
-    | EndRecord,
-    Field(discriminator="event"),
-]
-RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=ConfigDict(defer_build=True))
+    | EndRecord
+)
+
+
+@cache
+def record_decoder() -> Decoder[Record]:
+    """Return the decoder of a line. The decoder is built when first used: most runs only write records."""
+    return Decoder(Record)

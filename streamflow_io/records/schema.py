@@ -9,16 +9,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from streamflow_io.hints.schemas import DRAFT, tidy
 
-from .records import RECORD
+from .records import Record
 
 SCHEMA_FILE = Path(__file__).with_name("telemetry.schema.json")
 
 
 def record_schema() -> dict[str, Any]:
     """Return the JSON Schema of one record."""
-    return {"$schema": DRAFT, "title": "Record", **tidy(RECORD.json_schema(by_alias=True))}
+    return {"$schema": DRAFT, "title": "Record", **tidy(msgspec.json.schema(Record, ref_template="#/$defs/{name}"))}
 
 
 def schema_text() -> str:

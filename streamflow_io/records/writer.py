@@ -5,17 +5,20 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
+import msgspec
 from streamflow.log_handler import logger
 from typing_extensions import Self
 
 from streamflow_io.files import stranger
 from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.values import readable
 
 from .records import ProgressRecord, Record
 from .runs import lock
@@ -23,6 +26,40 @@ from .runs import lock
 # A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
 _CLOSE_TIMEOUT = 10.0
+# The first field of each object has a value, so a field without one follows a comma.
+_WITHOUT_VALUE = re.compile(rb',"\w+":null')
+
+
+def to_json(record: Record | ProgressRecord) -> bytes:
+    """Return the JSON of a record. A field without a value is left out, and text that is not UTF-8 is made readable.
+
+    :raises ValueError: if the record has no JSON
+    """
+    try:
+        line = _ENCODER.encode(record)
+    except UnicodeEncodeError:
+        line = _ENCODER.encode(_readable(msgspec.to_builtins(record, enc_hook=_builtin)))
+    # In JSON, a quote after a comma and before a letter begins a text. So no text of a record is changed.
+    return _WITHOUT_VALUE.sub(b"", line)
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(each) for each in value]
+    return readable(value) if isinstance(value, str) else value
+
+
+def _builtin(value: object) -> object:
+    """Return the text or number of an instance of a subclass, as parsers of YAML make it."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise ValueError(f"{type(value).__name__} has no JSON")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 
 
 class TelemetryWriter:
@@ -112,13 +149,13 @@ class TelemetryWriter:
                 batch.append(self._records.get_nowait())
         except Empty:
             pass
-        lines = ""
+        lines = bytearray()
         for record in batch:
             if isinstance(record, tuple):
                 self._write_file(*record)
             elif record is not None:
-                lines += record.model_dump_json(by_alias=True, exclude_none=True) + "\n"
-        file.write(lines.encode())
+                lines += to_json(record) + b"\n"
+        file.write(lines)
         file.flush()
         return batch[-1] is not None
 
@@ -184,7 +221,7 @@ class LatestWriter:
             path, latest = self._locate(), self._latest
             if path is not None and latest is not None:
                 with contextlib.suppress(OSError):
-                    _replace(path, latest.model_dump_json(by_alias=True, exclude_none=True).encode())
+                    _replace(path, to_json(latest))
         if (path := self._locate()) is not None:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct
 
 from streamflow_io.hints.models import Direction
 
 
-def _measured(recorded: str, told: str, description: str, default: object = ...) -> Any:
-    """A field whose name in a record differs from its name in `sfio-node`; both names are read."""
-    return Field(default, validation_alias=AliasChoices(recorded, told), description=description)
-
-
-class JobUsage(BaseModel):
+class JobUsage(Struct, frozen=True, rename="camel"):
     """The resources that a job's process tree used, as the node runtime measured them."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    started: float = Field(description="when the command started, by the clock of its node")
-    ended: float = Field(description="when the command ended, by the clock of its node")
-    bytes_read: int = _measured("bytesRead", "rchar", "by system calls")
-    bytes_written: int = _measured("bytesWritten", "wchar", "by system calls")
-    storage_bytes_read: int = _measured("storageBytesRead", "read_bytes", "from storage, as the kernel accounts them")
-    storage_bytes_written: int = _measured(
-        "storageBytesWritten", "write_bytes", "to storage, as the kernel accounts them"
+    started: Annotated[float, Meta(description="when the command started, by the clock of its node")]
+    ended: Annotated[float, Meta(description="when the command ended, by the clock of its node")]
+    bytes_read: Annotated[int, Meta(description="by system calls")]
+    bytes_written: Annotated[int, Meta(description="by system calls")]
+    storage_bytes_read: Annotated[int, Meta(description="from storage, as the kernel accounts them")]
+    storage_bytes_written: Annotated[int, Meta(description="to storage, as the kernel accounts them")]
+    cpu_seconds: Annotated[float, Meta(description="CPU time of all processes")]
+    io_seconds: Annotated[float | None, Meta(description="seconds in which one of its threads waited for a device")] = (
+        None
     )
-    cpu_seconds: float = Field(description="CPU time of all processes")
-    io_seconds: float | None = _measured(
-        "ioSeconds", "io", "seconds in which one of its threads waited for a device", None
+    held_seconds: Annotated[float | None, Meta(description="seconds in which one of its calls waited at the gate")] = (
+        None
     )
-    held_seconds: float | None = _measured(
-        "heldSeconds", "held", "seconds in which one of its calls waited at the gate", None
-    )
-    paused_seconds: float | None = _measured(
-        "pausedSeconds", "paused", "seconds in which the job was paused by a limit", None
-    )
-    pauses: int | None = Field(None, description="the number of pauses")
-    bytes_ahead: int | None = _measured(
-        "bytesAhead", "ahead", "the most bytes that the job had moved ahead of its limit", None
+    paused_seconds: Annotated[float | None, Meta(description="seconds in which the job was paused by a limit")] = None
+    pauses: Annotated[int | None, Meta(description="the number of pauses")] = None
+    bytes_ahead: Annotated[int | None, Meta(description="the most bytes that the job had moved ahead of its limit")] = (
+        None
     )
 
     def moved(self, direction: Direction) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec.structs import asdict
 from streamflow.log_handler import logger
 
 from streamflow_io.records.jobs import AdmittedRecord
@@ -31,14 +30,38 @@ class AdmissionLog:
     def admitted(self, grant: Grant, now: float) -> None:
         """Record that a job may start."""
         storage = grant.placement.storage.name if grant.placement.storage is not None else None
-        self._record(AdmittedRecord(**asdict(grant), time=now, location=grant.locations[0], storage=storage))
+        self._record(
+            AdmittedRecord(
+                time=now,
+                job=grant.job,
+                step=grant.step,
+                location=grant.locations[0],
+                storage=storage,
+                constraint=grant.constraint,
+                allocated=grant.allocated,
+                running=grant.running,
+            )
+        )
 
     def told(self, learning: LearningEvent, now: float) -> None:
         """Record, log and remember an event of a learner."""
         step, storage, event = learning.step, learning.subject.storage.name, learning.event
         if isinstance(event, EpochEnded):
-            facts = {**asdict(event), "location": event.location or ""}
-            self._record(EpochRecord(**facts, time=now, step=step, storage=storage))
+            self._record(
+                EpochRecord(
+                    time=now,
+                    step=step,
+                    storage=storage,
+                    location=event.location or "",
+                    number=event.number,
+                    constraint=event.constraint,
+                    concurrency=event.concurrency,
+                    jobs=event.jobs,
+                    mean_seconds=event.mean_seconds,
+                    registered=event.registered,
+                    started=event.started,
+                )
+            )
             if event.uneven and step not in self._uneven:
                 self._uneven.add(step)
                 logger.info(f"The jobs of {step} differ in size: their times are compared per byte")
@@ -47,8 +70,16 @@ class AdmissionLog:
                 self._remembered.learned(learning)
             return
         estimates = {f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()}
-        facts = {**asdict(event), "estimates": estimates}
-        self._record(ChoiceRecord(**facts, time=now, step=step, storage=storage))
+        choice = ChoiceRecord(
+            time=now,
+            step=step,
+            storage=storage,
+            constraint=event.constraint,
+            reason=event.reason,
+            outstanding=event.outstanding,
+            estimates=estimates,
+        )
+        self._record(choice)
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
             logger.info(f"{_what(learning)}: {event.constraint:g} MB/s ({event.reason})")
         if event.reason == "too few jobs":

@@ -14,6 +14,7 @@ from rich.text import Text
 from lab.telemetry import learning_run
 from streamflow_io.cli import COMMANDS, main, parser_of
 from streamflow_io.commands.console import SafeConsole, say, table
+from streamflow_io.records.writer import to_json
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli"]
 TOOL = """\
@@ -56,7 +57,7 @@ ACTIONS = {
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "tool.cwl").write_text(TOOL)
     (tmp_path / "streamflow.yml").write_text(STREAMFLOW_FILE)
-    lines = (record.model_dump_json(by_alias=True, exclude_none=True) for record in learning_run())
+    lines = (to_json(record).decode() for record in learning_run())
     (tmp_path / "telemetry.jsonl").write_text("\n".join(lines))
     return tmp_path
 

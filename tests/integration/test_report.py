@@ -13,7 +13,9 @@ import pytest
 
 from lab import forked
 from lab.telemetry import learning_run, write
+from streamflow_io.records.jobs import SubmittedRecord
 from streamflow_io.records.reader import read_records
+from streamflow_io.records.records import RunRecord
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -133,7 +135,7 @@ def test_a_killed_process_leaves_a_file_that_can_be_read(tmp_path: Path) -> None
         process.send_signal(signal.SIGKILL)
         process.wait()
     records = list(read_records(file))
-    assert [record.job for record in records if record.event == "submitted"] == [
+    assert [record.job for record in records if isinstance(record, SubmittedRecord)] == [
         f"/a/0.{index}" for index in range(len(records) - 1)
     ]
 
@@ -141,4 +143,4 @@ def test_a_killed_process_leaves_a_file_that_can_be_read(tmp_path: Path) -> None
 def test_a_process_that_forgets_to_close_loses_nothing(tmp_path: Path) -> None:
     file = tmp_path / "telemetry.jsonl"
     subprocess.run((sys.executable, "-c", WRITING, str(file), "exit"), cwd=REPOSITORY, check=True, timeout=60)
-    assert [record.event for record in read_records(file)] == ["run"]
+    assert [type(record) for record in read_records(file)] == [RunRecord]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 
 from lab.browser import CHROMIUM, opened
 from lab.cwl import Document, found, streamable, tool, workflow
@@ -104,7 +105,7 @@ async def test_the_next_run_takes_the_place_of_one_that_is_over(runs: Path) -> N
         assert (await told("night", "failed"))["stateText"] == "has FAILED"
         writers = [stack.enter_context(TelemetryWriter(lambda file=file: file)) for file in (other, second)]
         for writer in writers:
-            writer.write(begin.model_copy(update={"time": time.time()}))
+            writer.write(replace(begin, time=time.time()))
             writer.write(SubmittedRecord(time=time.time(), job="/a/0", step="/a"))
         while (facts := await told("night-2", "running"))["steps"][0]["waiting"] == 0:
             pass

@@ -22,6 +22,7 @@ from benchmarks.workflows import TOOL
 from lab.loop_device import LoopDeviceError, limited_disk
 from streamflow_io.records.records import ChoiceRecord, RunRecord
 from streamflow_io.records.runs import TELEMETRY_FILE
+from streamflow_io.records.writer import to_json
 
 SIZE = 500_000
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -194,6 +195,6 @@ def test_whether_limits_were_remembered_is_read_from_the_telemetry(
     choice = ChoiceRecord(time=1, step="/s", storage="disk", constraint=4, reason=reason, outstanding=1)
     lines = (RunRecord(time=0, name="r", workflow="w"), choice)
     (directory := tmp_path / "runs" / "r").mkdir(parents=True)
-    (directory / TELEMETRY_FILE).write_text("".join(f"{line.model_dump_json(by_alias=True)}\n" for line in lines))
+    (directory / TELEMETRY_FILE).write_text("".join(f"{to_json(line).decode()}\n" for line in lines))
     assert is_remembered(tmp_path) is remembered
     assert not is_remembered(directory / "nothing")

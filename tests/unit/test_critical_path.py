@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
+from msgspec.structs import replace
 
 from lab.telemetry import BEGIN, job, usage
 from streamflow_io.graph.io_graph import Delivery
@@ -108,12 +110,12 @@ def test_a_reader_that_waits_for_bytes_is_not_on_it_while_its_producer_is() -> N
 
 def test_the_gate_and_a_commit() -> None:
     facts = {"output": "/a/out", "files": 1, "bytes": 5, "first": BEGIN + 3, "last": BEGIN + 3, "ended": BEGIN + 9}
-    committed = CommittedRecord.model_validate({"time": BEGIN + 8.9, "job": "/a/0", "step": "/a", **facts})
+    committed = convert({"time": BEGIN + 8.9, "job": "/a/0", "step": "/a", **facts}, CommittedRecord)
     gated = [
         edge("/a/out", "/b/in", Delivery.GATE),
         *job("/a/0", 0, 0, 9),
         committed,
-        *job("/b/0", 0, 0, 10, usage=usage(0, 10).model_copy(update={"held_seconds": 2.0})),
+        *job("/b/0", 0, 0, 10, usage=replace(usage(0, 10), held_seconds=2.0)),
         reading("/b/0", "/a/out", "/a/0", 0, "gate"),
     ]
     assert spans(history(*gated)) == [("ran", "/a/0", 3), ("tail", "/b/0", 7)]
@@ -235,11 +237,11 @@ def test_what_to_do_next() -> None:
 def test_who_waits_for_cores_is_told_what_helps(cpu: float, oversubscribe: str, words: str) -> None:
     records = [*job("/a/0", 0, 0, 3, usage=usage(0, 3)), *job("/x/0", 0, 3, 6, usage=usage(3, 6))]
     found = history(*records)
-    found.run = found.run.model_copy(update={"oversubscribe": oversubscribe})
+    found.run = replace(found.run, oversubscribe=oversubscribe)
     for each in found.jobs:
         each.cores = 1.0
         assert each.usage is not None
-        each.usage = each.usage.model_copy(update={"cpu_seconds": cpu})
+        each.usage = replace(each.usage, cpu_seconds=cpu)
     found.jobs[1].waited = {"cores": 3.0}
     some = advice(found, critical_path(found), [])
     assert some[0].text.startswith(words) or words in some[0].text
@@ -253,7 +255,7 @@ def test_where_the_cores_are_busy_nothing_that_overlaps_is_advised(cores: float 
     for each in found.jobs:
         each.location_cores = cores
         assert each.usage is not None
-        each.usage = each.usage.model_copy(update={"cpu_seconds": 4.9})
+        each.usage = replace(each.usage, cpu_seconds=4.9)
     some = advice(found, critical_path(found), [])
     assert any(one.text.startswith("More cores, or less to compute") for one in some) is told
     assert any("observe: true" in one.text for one in some) is not told
@@ -263,5 +265,5 @@ def test_where_the_cores_are_busy_nothing_that_overlaps_is_advised(cores: float 
 
 def test_a_run_that_finds_out_by_itself_is_not_told_to() -> None:
     found = history(*CHAIN)
-    found.run = found.run.model_copy(update={"streaming": "auto"})
+    found.run = replace(found.run, streaming="auto")
     assert not any("streaming: auto" in one.text for one in advice(found, critical_path(found), []))

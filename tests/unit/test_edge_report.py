@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from msgspec import convert
+from msgspec.structs import replace
 from rich.console import Console
 
 from lab.telemetry import BEGIN, job
@@ -53,7 +55,7 @@ def test_what_has_streamed() -> None:
 def test_what_nobody_knew_of_when_the_run_began() -> None:
     facts = {"time": BEGIN, "job": "/b/0", "step": "/b", "output": "/a/out", "sources": ("/a/0",)}
     readings = [
-        ReadingRecord.model_validate({**facts, "input": name, "delivery": delivery})
+        convert({**facts, "input": name, "delivery": delivery}, ReadingRecord)
         for name, delivery in (("/b/in", "stream"), ("/b/in", "stream"), ("/b/other", "gate"))
     ]
     assert rows(*readings, streamed("/b/0", 1_000_000)) == [
@@ -81,10 +83,10 @@ def test_what_capio_has_carried() -> None:
         edge(capio="served"),
         edge("/c/in", capio="served"),
         edge("/d/in", capio=why),
-        streamed("/b/0", 1_000_000).model_copy(update={"capio": True, "input": "/b/in"}),
-        streamed("/c/0", 1_000_000).model_copy(update={"capio": True, "input": "/c/in"}),
-        streamed("/c/1", 1_000_000).model_copy(update={"input": "/c/in"}),
-        fallback("/c/1", "it seeks", None).model_copy(update={"without": "CAPIO"}),
+        replace(streamed("/b/0", 1_000_000), capio=True, input="/b/in"),
+        replace(streamed("/c/0", 1_000_000), capio=True, input="/c/in"),
+        replace(streamed("/c/1", 1_000_000), input="/c/in"),
+        replace(fallback("/c/1", "it seeks", None), without="CAPIO"),
     )
     assert [row[-1] for row in found] == [
         "by CAPIO",
@@ -100,14 +102,12 @@ def ended(job: str, at: float) -> EndedRecord:
 def test_how_much_earlier() -> None:
     times = [("/b/0", "/b/in", "/a/0", 2.0, 1.0), ("/b/1", "/b/in", "/a/1", 3.0, 2.0), ("/b/1", "/b/x", "/a/1", 9.0, 0)]
     streams = [
-        streamed(job, 1_000_000).model_copy(
-            update={"input": port, "source": source, "first": BEGIN + first, "waited": waited}
-        )
+        replace(streamed(job, 1_000_000), input=port, source=source, first=BEGIN + first, waited=waited)
         for job, port, source, first, waited in times
     ]
     facts = {"output": "/a/out", "files": 1, "bytes": 5, "last": BEGIN, "ended": BEGIN}
     commits = [
-        CommittedRecord.model_validate({"time": BEGIN, "job": job, "step": "/a", "first": BEGIN - early, **facts})
+        convert({"time": BEGIN, "job": job, "step": "/a", "first": BEGIN - early, **facts}, CommittedRecord)
         for job, early in (("/a/0", 1.0), ("/a/1", 4.0))
     ]
     found = rows(edge(), edge("/c/in", Delivery.COMMIT), *streams, *commits, ended("/a/0", 12.0), ended("/a/1", 23.0))
@@ -115,7 +115,7 @@ def test_how_much_earlier() -> None:
 
 
 def test_a_job_that_had_ended_before_it_was_read() -> None:
-    late = streamed("/b/0", 1).model_copy(update={"source": "/a/0", "first": BEGIN + 9.0})
+    late = replace(streamed("/b/0", 1), source="/a/0", first=BEGIN + 9.0)
     assert rows(edge(), late, ended("/a/0", 2.0))[0][4] == "0"
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
-from streamflow_io.records.jobs import BaseRecord, EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
@@ -49,7 +51,7 @@ def held(records: list[Record], seconds: float) -> list[Record]:
     last = records[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None
-    return [*records[:-1], last.model_copy(update={"usage": last.usage.model_copy(update={"held_seconds": seconds})})]
+    return [*records[:-1], replace(last, usage=replace(last.usage, held_seconds=seconds))]
 
 
 def edge(output: str, target: str | None, delivery: Delivery = Delivery.STREAM, why: str | None = None) -> EdgeRecord:
@@ -81,7 +83,7 @@ def history(
     status: Any = "completed",
     steps: dict[str, tuple[str, ...]] = STEPS,
 ) -> History:
-    flat = [one for each in records for one in ([each] if isinstance(each, BaseRecord) else each)]
+    flat = [one for each in records for one in ([each] if isinstance(each, Struct) else each)]
     flat.sort(key=lambda record: record.time)
     first = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps=steps)
     return read_history("run", [first, *flat, EndRecord(time=BEGIN + end, status=status)])
@@ -125,7 +127,7 @@ def test_who_had_to_start_again_has_saved_nothing() -> None:
     last = rest[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None
-    again = last.model_copy(update={"usage": last.usage.model_copy(update={"started": BEGIN + 7})})
+    again = replace(last, usage=replace(last.usage, started=BEGIN + 7))
     run = (
         edge("/a/out", "/b/in"),
         job("/a/0", 0, 0, 7),

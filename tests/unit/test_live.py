@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from lab.telemetry import BEGIN, STORAGE, learning_run
@@ -24,7 +25,7 @@ from streamflow_io.records.records import (
     StreamProgress,
 )
 from streamflow_io.records.runs import PROGRESS_FILE
-from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+from streamflow_io.records.writer import LatestWriter, TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
@@ -166,7 +167,7 @@ def test_the_same_in_a_line() -> None:
 def test_many_steps_and_streams_and_long_names_fit(height: int) -> None:
     many = {f"/a-{'very-' * 12}long-name-{number}": () for number in range(40)}
     live = LiveRun("x" * 200)
-    live.told(RUN.model_copy(update={"steps": many}))
+    live.told(replace(RUN, steps=many))
     live.told(started(f"{list(many)[30]}/0")[1])
     live.told(ProgressRecord(time=BEGIN, streams=(stream(1.0),) * 40, more=7))
     lines = shown(live.view(BEGIN + 1), height, 80).splitlines()
@@ -198,7 +199,7 @@ def test_a_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
 
 def test_a_run_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "telemetry.jsonl"
-    file.write_text(RUN.model_dump_json(by_alias=True) + '\n{"event": "sub')
+    file.write_text(to_json(RUN).decode() + '\n{"event": "sub')
     (tmp_path / PROGRESS_FILE).write_text("nonsense")
     following = FollowedRun(file, LiveRun("night"))
     following.look()

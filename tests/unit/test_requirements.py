@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 from rich.console import Console
 
 from lab.telemetry import BEGIN, job, learning_run, saving_run, usage, write
@@ -65,8 +67,7 @@ def test_numbers_of_a_run() -> None:
 
 def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = [
-        one.model_copy(update={"limit": 6.0}) if isinstance(one, RequestRecord) and one.phase > 0 else one
-        for one in saving_run()
+        replace(one, limit=6.0) if isinstance(one, RequestRecord) and one.phase > 0 else one for one in saving_run()
     ]
     write(data / "data/streamflow-io/runs/limited/telemetry.jsonl", records)
     [step] = requirements(read_history("limited", iter(records))).steps
@@ -80,8 +81,8 @@ def limited_run(*rates: RateRecord, held: bool = False) -> list[Record]:
     records = list(saving_run(channels=1))
     for number, one in enumerate(records):
         if held and isinstance(one, EndedRecord) and one.usage is not None:
-            paused = one.usage.model_copy(update={"paused_seconds": 1.5, "pauses": 30})
-            records[number] = one.model_copy(update={"usage": paused})
+            paused = replace(one.usage, paused_seconds=1.5, pauses=30)
+            records[number] = replace(one, usage=paused)
     return sorted([*records, *rates], key=lambda record: record.time)
 
 
@@ -269,7 +270,7 @@ def odd_run() -> Iterator[Record]:
     for number, (direction, size, seconds) in enumerate(
         (("read", 0, 0.0), ("both", 5_000_000, 0.0), ("read", 3_000_000, 1.0))
     ):
-        yield RequestRecord.model_validate(
+        yield convert(
             {
                 "time": BEGIN,
                 "job": f"/save/0.{number}",
@@ -283,7 +284,8 @@ def odd_run() -> Iterator[Record]:
                 "ended": BEGIN + 1 + seconds,
                 "required": BEGIN + 3,
                 "rule": "exposed" if size == 0 else "need",
-            }
+            },
+            RequestRecord,
         )
     yield END
 

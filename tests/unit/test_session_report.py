@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from msgspec import convert, to_builtins
 
 from lab.telemetry import BEGIN, job
 from streamflow_io.hints.reasons import SessionReason
@@ -17,7 +18,8 @@ from streamflow_io.records.files import (
     SessionRecord,
 )
 from streamflow_io.records.history import read_history
-from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord, record_decoder
+from streamflow_io.records.writer import to_json
 from streamflow_io.report.analysis.model import POINTS
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.figures import draw
@@ -123,12 +125,10 @@ def test_what_comes_after_the_end_is_not_in_the_window() -> None:
 
 
 def test_records_of_an_older_version_and_of_a_newer_one_are_read() -> None:
-    line = consumed(3.0, 0, None).model_dump_json(by_alias=True, exclude_none=True)
-    assert "held" not in line
-    newer = chunk(2.0).model_dump(by_alias=True) | {"admitted": 1.0}
-    (session,) = result(
-        chunk(1.0, session=7), began(), RECORD.validate_python(newer), RECORD.validate_json(line)
-    ).sessions
+    line = to_json(consumed(3.0, 0, None))
+    assert b"held" not in line
+    newer = to_builtins(chunk(2.0)) | {"admitted": 1.0}
+    (session,) = result(chunk(1.0, session=7), began(), convert(newer, Record), record_decoder().decode(line)).sessions
     assert [point.time for point in session.over_time] == [1, 2]
     assert session.consumed == 1
 

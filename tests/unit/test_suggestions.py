@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
-from lab.telemetry import BEGIN, job, saving_run, usage, write
+from lab.telemetry import BEGIN, job, record_of, saving_run, usage, write
 from streamflow_io import cli
 from streamflow_io.commands.suggest import answer
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import read_history
+from streamflow_io.records.jobs import StartedRecord
 from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
@@ -28,16 +30,15 @@ RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
 
 def route(output: str = "/a/out", target: str = "/b/in", kind: str = "File", **fields: Any) -> RouteRecord:
-    return RouteRecord.model_validate(
-        {"time": BEGIN, "output": output, "input": target, "kind": kind, "delivery": "termination", **fields}
-    )
+    of = {"output": output, "input": target, "kind": kind, "delivery": "termination"}
+    return record_of(RouteRecord, time=BEGIN, **of | fields)
 
 
 def ran(
     name: str, started: float, ended: float, *files: Record, submitted: float | None = None, **measured: float
 ) -> list[Record]:
     """A job with what it did with its files, just before it ended."""
-    used = usage(started, ended).model_copy(update=measured) if measured else None
+    used = replace(usage(started, ended), **measured) if measured else None
     *before, last = job(name, started if submitted is None else submitted, started, ended, usage=used)
     return [*before, *files, last]
 
@@ -46,21 +47,19 @@ def wrote(name: str, ended: float, path: str = "out.txt", **fields: Any) -> Outp
     """Opened and closed once, unless said otherwise; times are seconds since the start of the run."""
     close = fields.pop("close", ended)
     closes = fields.pop("closes", 1)
-    return OutputRecord.model_validate(
-        {
-            "time": BEGIN + ended,
-            "job": name,
-            "step": name.rpartition("/")[0],
-            "port": "out",
-            "path": path,
-            "opened": BEGIN + fields.pop("opened", close - 1),
-            "closes": closes,
-            "most_closes": fields.pop("most", closes),
-            "first_close": BEGIN + close,
-            "last_close": BEGIN + close if closes else None,
-            "ended": BEGIN + ended,
-            **fields,
-        }
+    return record_of(
+        OutputRecord,
+        time=BEGIN + ended,
+        job=name,
+        step=name.rpartition("/")[0],
+        path=path,
+        opened=BEGIN + fields.pop("opened", close - 1),
+        closes=closes,
+        most_closes=fields.pop("most", closes),
+        first_close=BEGIN + close,
+        last_close=BEGIN + close if closes else None,
+        ended=BEGIN + ended,
+        **{"port": "out", **fields},
     )
 
 
@@ -69,7 +68,7 @@ def read(name: str, source: str | None = "/a/0", path: str = "out.txt", **fields
     step = name.rpartition("/")[0]
     reasons = fields.get("reasons", ())
     defaults = {"time": BEGIN, "job": name, "step": step, "input": "in", "opens": 1, "sequential": not reasons}
-    return InputRecord.model_validate({**defaults, "source": source, "path": path, **fields})
+    return record_of(InputRecord, **{**defaults, "source": source, "path": path, **fields})
 
 
 def suggestions(*records: Record | Sequence[Record]) -> Suggestions:
@@ -130,8 +129,7 @@ def test_what_only_overlaps_is_not_proposed_where_the_cores_are_busy(cores: floa
 def _on(cores: float | None, records: list[Record]) -> list[Record]:
     """The same on a location with this many cores."""
     return [
-        record.model_copy(update={"location_cores": cores}) if record.event == "started" else record
-        for record in records
+        replace(record, location_cores=cores) if isinstance(record, StartedRecord) else record for record in records
     ]
 
 
@@ -456,9 +454,7 @@ def test_without_a_reason_no_change_is_proposed(seen: dict[str, Any]) -> None:
 
 def test_io_tasks_without_bandwidth_are_compared_by_their_requests() -> None:
     def texts(**fields: Any) -> list[str]:
-        records = [
-            record.model_copy(update=fields) if isinstance(record, StepRecord) else record for record in saving_run()
-        ]
+        records = [replace(record, **fields) if isinstance(record, StepRecord) else record for record in saving_run()]
         return [f"{one.text}: {one.evidence}" for one in suggest(read_history("saving", iter(records))).proposals]
 
     assert texts(storage_bw=None) == [

@@ -12,11 +12,12 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import LentRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, EpochRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw_figure, numbers, ticks
 from streamflow_io.report.figures import draw
@@ -187,7 +188,7 @@ def test_learning_of_the_simulated_run() -> None:
 
 def test_learning_anew_is_another_learning() -> None:
     records = list(learning_run())
-    epochs = [record for record in records if record.event == "epoch"]
+    epochs = [record for record in records if isinstance(record, EpochRecord)]
     history = read_history("auto", [*records, *epochs])
     assert [len(learning.epochs) for learning in run_results([history])[0].learning] == [4, 4]
 
@@ -202,7 +203,7 @@ def test_admitted_bandwidth_reaches_the_limit_and_returns() -> None:
 
 
 def test_both_directions_are_two_limits() -> None:
-    step = IO_STEP.model_copy(update={"direction": "both"})
+    step = replace(IO_STEP, direction="both")
     admitted = result(step, *job("/io/0", 0, 1, 3, 16, storage=SSD)).admitted
     assert {(storage.direction, storage.limit) for storage in admitted} == {("read", 25), ("write", 20)}
 

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
@@ -64,7 +64,7 @@ async def look_for_splits(job: JobState, runtime: NodeRuntime, record: Callable[
                 what = {"port": split.port, "of": split.of, "count": split.parts}
                 names = {"names": split.names.names, "first": split.names.first}
                 of = {"time": time.time(), "job": job.name, "step": job.step}
-                record(SplitRecord.model_validate({**of, **what, **names, **json.loads(said)}))
+                record(convert({**of, **what, **names, **json.loads(said)}, SplitRecord))
         except (NodeRuntimeError, ValueError) as error:
             logger.debug(f"{split.port} was not looked at: {error}")
 

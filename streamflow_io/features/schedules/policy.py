@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from msgspec import convert
 from msgspec.structs import replace
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -21,9 +22,10 @@ from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 
 from .burst_profile import BurstProfile, PublishedRate, profile_of
 from .followed import STILL_SECONDS, unsteady
-from .plans import SharedPlans
-from .profile import Profile, profiles
 from .turns import ScheduleTurns, state_of
+
+if TYPE_CHECKING:
+    from .profile import Profile
 
 # The history keeps this number of the last jobs, up to twice as many: older jobs say little about the next ones.
 _MOST_JOBS = 2_000
@@ -51,9 +53,11 @@ class RecordedBursts:
         """The profile of its bursts on a storage. None: the bursts are not periodic, or go on while it computes."""
         if self._reader is None:
             return None
-        known = RunStorage(**storage.model_dump(include=set(RunStorage.model_fields)))
+        from .profile import Profile, profiles
+
+        known = convert(storage, RunStorage, from_attributes=True)
         history = self._reader.history
-        run = history.run.model_copy(update={"storages": (known,)})
+        run = replace(history.run, storages=(known,))
         jobs = [job for job in history.jobs if job.storage in (None, storage.name)]
         for found in profiles(replace(history, run=run, steps=self._steps, jobs=jobs)):
             if isinstance(found, Profile) and found.storage == storage.name and found.compact:
@@ -99,6 +103,9 @@ class SchedulePolicy(TurnPolicy):
             self._bursts.told(record)
 
     def join(self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str) -> Turns:
+        # Only a run on such a storage needs the modules of schedules.
+        from .plans import SharedPlans
+
         plans = SharedPlans(Path(directory), mine, _curve(directory, ledger))
         self._has_turns = True
         return ScheduleTurns(own, plans, partial(self._bursts.profile, storage))

@@ -152,11 +152,8 @@ def requirements(history: History) -> Requirements:
 
 
 def _request(record: RequestRecord) -> Request:
-    return Request(
-        **record.model_dump(exclude={"time", "event", "estimate", "limit"}),
-        limit=None if record.limit is None else record.limit * MB,
-        is_estimate=record.estimate,
-    )
+    facts = {name: getattr(record, name) for name in Request.__struct_fields__ if name not in ("limit", "is_estimate")}
+    return Request(**facts, limit=None if record.limit is None else record.limit * MB, is_estimate=record.estimate)
 
 
 def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, float | int | None]:

@@ -308,7 +308,7 @@ def _learning(epochs: Iterable[EpochRecord]) -> list[StepLearning]:
         if learning is None or epoch.number <= learning.epochs[-1].number:
             learning = open_learnings[key] = StepLearning(step=epoch.step, storage=epoch.storage, epochs=[])
             result.append(learning)
-        learning.epochs.append(EpochResult.model_validate(epoch.model_dump(include=set(EpochResult.model_fields))))
+        learning.epochs.append(EpochResult.model_validate(epoch, from_attributes=True))
     return result
 
 

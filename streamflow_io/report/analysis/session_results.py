@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from msgspec.structs import asdict
+
 from streamflow_io.bandwidth.exploitation import overlap
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.parts.chunks import asked_bytes
@@ -95,7 +97,7 @@ def _result(history: History, session: Session) -> SessionResult:
     readers = levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS)
     seen = (chunk.held + chunk.bytes for chunk in chunks)
     return SessionResult(
-        **facts.model_dump(exclude={"time", "event"}, include=set(SessionResult.model_fields)),
+        **{name: value for name, value in asdict(facts).items() if name in SessionResult.model_fields},
         most_readers=int(max((count for _, count in readers), default=0)),
         mean_wait=fmean(waits) if waits else None,
         storage_bytes=storage,

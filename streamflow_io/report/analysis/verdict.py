@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.records.files import OFF, CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.files import OFF
 from streamflow_io.records.history import History
-from streamflow_io.records.jobs import CAUSES, EndedRecord, StartedRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import counted, size_text
 
 from .critical_path import PathSpan
@@ -92,33 +91,15 @@ def span_name(span: PathSpan) -> str:
     return span.job if span.what in ("ran", "tail") and span.job is not None else span_text(span)
 
 
-_KEPT = (
-    RunRecord,
-    StepRecord,
-    EdgeRecord,
-    SubmittedRecord,
-    StartedRecord,
-    EndedRecord,
-    ReadingRecord,
-    StreamedRecord,
-    CommittedRecord,
-    FallbackRecord,
-    EndRecord,
-)
 # Smaller savings are not mentioned: in seconds, and as a share of the time of the run.
 _LEAST, _LEAST_SHARE = 0.05, 0.01
 _LONGEST = 200
 
 
-def matters_at_the_end(record: Record) -> bool:
-    """Whether a record is needed for :func:`ending_lines`. Most records are not."""
-    return isinstance(record, _KEPT)
-
-
 def ending_lines(history: History) -> list[str]:
     """Return the lines that end a run: its time, early deliveries and their savings, and fallbacks.
 
-    :param history: the history of the records for which :func:`matters_at_the_end` is true
+    :param history: the history of a run, without the records that :class:`RunTelemetry` does not keep
     :return: empty if the run had no hints
     """
     if not history.edges and not history.steps:

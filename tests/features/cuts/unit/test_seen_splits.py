@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.telemetry import BEGIN, job, usage
+from lab.telemetry import BEGIN, job, record_of, usage
 from streamflow_io.features.cuts.planning import DeclaredCuts
 from streamflow_io.features.cuts.seen_splits import PartNames, PossibleSplit, names_of_parts, possible_splits
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
@@ -95,13 +95,13 @@ def test_what_may_be_a_split() -> None:
 def split(name: str = "/a/0", **fields: Any) -> SplitRecord:
     step = name.rpartition("/")[0]
     rule = {"port": "out", "of": "reads", "count": 3, "names": "p%d", "first": 1, "records": "lines", "every": 14}
-    return SplitRecord.model_validate({"time": BEGIN + 5, "job": name, "step": step, "equal": False, **rule, **fields})
+    return record_of(SplitRecord, **{"time": BEGIN + 5, "job": name, "step": step, "equal": False, **rule, **fields})
 
 
 def found(*splits: SplitRecord, jobs: int = 1, **fields: Any) -> Suggestions:
     route = {"time": BEGIN, "output": "/a/out", "input": "/b/in", "kind": "File[]", "delivery": "termination"}
     records: list[Record] = [RunRecord(time=BEGIN, name="run", workflow="main.cwl")]
-    records.append(RouteRecord.model_validate({**route, "byElement": True, **fields}))
+    records.append(record_of(RouteRecord, **{**route, "by_element": True, **fields}))
     for number in range(jobs):
         *before, last = job(f"/a/{number}", 0, 0, 10, usage=usage(0, 10))
         records += [*before, *(one for one in splits if one.job == f"/a/{number}"), last]
@@ -134,7 +134,7 @@ def test_a_split_is_proposed() -> None:
         ([split()], {"jobs": 2}, "not all jobs have written parts of an input"),
         ([split(), split("/a/1", every=7)], {"jobs": 2}, "6 files are parts of reads, but not by one rule"),
         ([split()], {"output": "/c/out"}, "3 files are parts of reads, but no job reads them"),
-        ([split()], {"notParts": "it enters a loop"}, "3 files are parts of reads, but it enters a loop"),
+        ([split()], {"not_parts": "it enters a loop"}, "3 files are parts of reads, but it enters a loop"),
         ([split()], {"delivery": "commit"}, "but a rule says something else of them already"),
     ],
 )

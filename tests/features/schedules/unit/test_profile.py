@@ -9,19 +9,21 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 
 from lab.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 from streamflow_io.features.schedules.profile import NotPeriodic, Profile, profiles
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import EndedRecord
-from streamflow_io.records.records import RECORD, EndRecord, LeaseRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, LeaseRecord, Record, RunRecord, StepRecord, record_decoder
 
 RECORDED = Path(__file__).with_name("recorded")
 
 
 def recorded(name: str) -> History:
     lines = gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).splitlines()
-    return read_history(name, map(RECORD.validate_json, lines))
+    return read_history(name, map(record_decoder().decode, lines))
 
 
 def found(history: History) -> Profile:
@@ -77,8 +79,8 @@ def test_the_elements_of_a_scatter_are_one_burst_also_when_they_come_one_after_t
 
 def run(records: Iterable[Sequence[Record]], *steps: str, direction: str = "write") -> History:
     started: list[Record] = [RunRecord(time=BEGIN, name="made", workflow="main.cwl", storages=(STORAGE, SSD))]
-    fields = {"io_task": True, "storage_bw": "8", "direction": direction}
-    started += [StepRecord.model_validate({"time": BEGIN, "step": step, **fields}) for step in steps or ("/save",)]
+    fields = {"ioTask": True, "storageBW": "8", "direction": direction}
+    started += [convert({"time": BEGIN, "step": step, **fields}, StepRecord) for step in steps or ("/save",)]
     return read_history("made", [*started, *sorted(chain.from_iterable(records), key=lambda record: record.time)])
 
 
@@ -168,7 +170,7 @@ def test_times_in_which_others_used_the_storage_say_nothing_of_it() -> None:
 
     def lease(time: float, others: float, storage: str = STORAGE.name) -> list[Record]:
         fields = {"time": BEGIN + time, "storage": storage, "direction": "write"}
-        return [LeaseRecord.model_validate({**fields, "held": 8, "used": 8, "others": others, "wanted": 0})]
+        return [convert({**fields, "held": 8, "used": 8, "others": others, "wanted": 0}, LeaseRecord)]
 
     slower = burst(0, "/save/0.0", 4)
     told = [lease(0, 8), lease(4, 0), lease(12, 8, "other")]
@@ -180,7 +182,7 @@ def test_times_in_which_others_used_the_storage_say_nothing_of_it() -> None:
 def test_jobs_that_are_held_to_their_storage_bw_say_nothing_of_the_storage() -> None:
     jobs = [burst(10.0 * index, f"/save/0.{index}") for index in range(4)]
     paused = [
-        record.model_copy(update={"usage": record.usage.model_copy(update={"paused_seconds": 0.5})})
+        replace(record, usage=replace(record.usage, paused_seconds=0.5))
         if isinstance(record, EndedRecord) and record.usage is not None
         else record
         for record in chain.from_iterable(jobs)
@@ -190,7 +192,7 @@ def test_jobs_that_are_held_to_their_storage_bw_say_nothing_of_the_storage() -> 
 
 def test_a_job_with_several_threads_computes_no_longer_than_it_runs() -> None:
     def threaded(index: int) -> list[Record]:
-        used = usage(10.0 * index, 10.0 * index + 2, 16_000_000).model_copy(update={"cpu_seconds": 7.0})
+        used = replace(usage(10.0 * index, 10.0 * index + 2, 16_000_000), cpu_seconds=7.0)
         return job(f"/save/0.{index}", 10.0 * index, 10.0 * index, 10.0 * index + 2, 8, used)
 
     profile = found(run(threaded(index) for index in range(5)))
