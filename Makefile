@@ -46,6 +46,7 @@ lint: $(VENV)/.lint
 lint-python: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m scripts.english
 	$(BIN)/mypy
 
 lint-node: $(VENV)/.lint

@@ -13,7 +13,7 @@ from lab.node import Event, Node, built, ended, wait_for
 
 
 class ConversingNode(Node):
-    """A ``serve`` that has a driver of which it must hear something each minute.
+    """A ``serve`` whose driver must send something each minute.
 
     :ivar errors: where its standard error goes
     """

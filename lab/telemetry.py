@@ -75,14 +75,15 @@ def job(
     queue: bool = False,
 ) -> list[Record]:
     """The records of one job; without a constraint it needs no storage. Times are seconds since the run began."""
-    of = {"job": name, "step": name.rpartition("/")[0]}
-    storage_name = None if constraint is None else storage.name
-    admitted = {"location": LOCATION, "storage": storage_name, "constraint": constraint, "running": 1}
+    step, storage_name = name.rpartition("/")[0], None if constraint is None else storage.name
+    start, end = BEGIN + started, BEGIN + ended
     return [
-        SubmittedRecord(time=BEGIN + submitted, **of),
-        AdmittedRecord(time=BEGIN + started, **of, **admitted),
-        StartedRecord(time=BEGIN + started, location=LOCATION, queue=queue, **of),
-        EndedRecord(time=BEGIN + ended, **of, status=status, usage=usage),
+        SubmittedRecord(time=BEGIN + submitted, job=name, step=step),
+        AdmittedRecord(
+            time=start, job=name, step=step, location=LOCATION, storage=storage_name, constraint=constraint, running=1
+        ),
+        StartedRecord(time=start, location=LOCATION, queue=queue, job=name, step=step),
+        EndedRecord(time=end, job=name, step=step, status=status, usage=usage),
     ]
 
 

@@ -33,6 +33,7 @@ PAGES = (
     "docs/containers.md",
     "docs/coordination-check.md",
     "docs/coordination.md",
+    "docs/development.md",
     "docs/guide.md",
     "docs/hints.md",
     "docs/how-it-works.md",

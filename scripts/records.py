@@ -29,7 +29,7 @@ a line is generated from the code, as this page is.
 def page() -> str:
     """The page of all records and their fields."""
     definitions = record_schema()["$defs"]
-    records = {each["properties"]["event"]["const"]: each for each in definitions.values() if _is_record(each)}
+    records = {each["properties"]["event"]["enum"][0]: each for each in definitions.values() if _is_record(each)}
     objects = {name: each for name, each in definitions.items() if "properties" in each and not _is_record(each)}
     sections = {**{f"`{event}`": each for event, each in sorted(records.items())}, **objects}
     return _HEAD + "".join("\n".join(_section(title, each, definitions)) for title, each in sections.items())

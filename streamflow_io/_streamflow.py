@@ -1,13 +1,17 @@
-"""The seam: every use of what StreamFlow does not promise to keep, in one place.
+"""The seam: every use of members that StreamFlow does not promise to keep, in one place.
 
-`tests/integration/test_translation.py` breaks when one of them changes. Besides what is here, our steps override these
-protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`,
-`ExecuteStep._check_inputs`, `BaseStep._get_status`, `GatherStep._gather`, `TransferStep._run_transfer`; and call these:
-`CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`, `BaseStep._persist_token`,
-`ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`. Our scheduler overrides
-`DefaultScheduler._is_valid`, `._get_locations` and `._allocate_job`, which `._process_target` calls one after the other
-while it holds the lock of `wait_queue`, and `._process_target`, which runs in a task of its own for each target; it
-calls `._get_binding_filter`. Our executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`.
+`tests/integration/test_translation.py` breaks when one of them changes. The same test checks these protected methods:
+
+- steps override `ExecuteStep._execute_command`, `ExecuteStep._check_inputs`, `BaseStep._get_status`,
+  `GatherStep._gather`, `TransferStep._run_transfer`;
+- steps call `CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`,
+  `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`;
+- the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job` and `._process_target`, and
+  calls `._get_binding_filter`;
+- the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`.
+
+StreamFlow runs `._process_target` in a task of its own for each target. The method calls the first three, one after the
+other, while the task holds the lock of `wait_queue`.
 """
 
 from __future__ import annotations
@@ -169,8 +173,8 @@ def token_value(token: Token) -> Any:
 def look_up_in_constant_time(workflow: Workflow) -> None:
     """Let the cost of a job not grow with the number of jobs of its step.
 
-    StreamFlow 0.2.0rc3 looks for the token of a job among those of all jobs, two times for each job, and makes the
-    value of a whole list for each of the files in the list.
+    StreamFlow 0.2.0rc3 searches the tokens of all jobs twice for each job. For each file in a list, it makes the value
+    of the whole list.
     """
     for module in (streamflow.workflow.step, streamflow.cwl.step, streamflow.cwl.command):
         module.get_job_token = find_job_token
@@ -279,7 +283,7 @@ async def prepare_work_dir(command: CWLCommand, job: Job, context: CWLParameterC
 
 
 class OwnPaths(_RemotePathMapper):  # type: ignore[misc]
-    """What a data manager knows of data, and what is added to that here, which it does not see.
+    """The paths of a data manager, and further paths that the data manager does not see.
 
     :param inner: the `path_mapper` of StreamFlow's own data manager
     """
@@ -339,8 +343,9 @@ _run, _copy_there, _copy_here = SSHConnector.run, SSHConnector.copy_local_to_rem
 def mend_containers_on_ssh_hosts() -> None:
     """Let an SSH host, from now on in this process, take the location of a container on it for its own.
 
-    StreamFlow 0.2.0rc3 hands it such a location, which it does not know (`KeyError`): each time that Singularity is
-    deployed there, and when files of a volume are copied where the user of a container is that of the login.
+    StreamFlow 0.2.0rc3 hands such a location to the host, which fails with `KeyError`. This happens each time that
+    Singularity is deployed there. It also happens when files of a volume are copied, and the user of the container is
+    the user of the login.
     """
     SSHConnector.run = _run_on_host
     SSHConnector.copy_local_to_remote = _copy_to_host
@@ -390,7 +395,7 @@ def separate_standard_error(workflow: Workflow) -> None:
 
 
 def is_separate_standard_error(path: object) -> bool:
-    """Whether a file is one of those that :func:`separate_standard_error` names: nobody else reads it."""
+    """Whether a file is one of those that :func:`separate_standard_error` names: no other reader exists."""
     return isinstance(path, str) and path.endswith(_STANDARD_ERROR)
 
 
@@ -441,7 +446,7 @@ def container_command(connector: Connector, location: ExecutionLocation, words: 
 async def own_shell(
     connector: Connector, location: ExecutionLocation, name: str
 ) -> tuple[Shell, StreamWrapper, StreamWrapper]:
-    """A shell like those that connectors keep, which nobody else is given.
+    """Start a shell like those that connectors keep, for the caller alone.
 
     :param name: of this one only, because a connector finds its shells again by their words; without special characters
     :return: what closes it, its output, its input
@@ -458,9 +463,9 @@ async def own_shell(
 
 
 class _PodOutput(BaseStreamWrapper):  # type: ignore[misc]
-    """What a program in a pod prints, as it comes.
+    """The output of a program in a pod, as it arrives.
 
-    That of StreamFlow keeps what is more than was asked for until more comes, and has no word for a lost connection.
+    StreamFlow's reader keeps surplus bytes until more bytes arrive, and does not report a lost connection.
     """
 
     async def read(self, size: int | None = None) -> bytes:
@@ -503,7 +508,7 @@ class PodLocation(Struct, frozen=True):
 
 
 async def pod_location(connector: Connector, location: ExecutionLocation) -> PodLocation:
-    """What Kubernetes says of the pod that a location is in.
+    """Return what Kubernetes says of the pod of a location.
 
     :raises Exception: any, if it does not
     """

@@ -13,10 +13,10 @@ _SHOWN = 3
 
 
 class Room(Struct, frozen=True):
-    """What a job asks for, or what a location has.
+    """The resources that a job asks for, or that a location has.
 
-    :ivar cores: none: known at run time only
-    :ivar memory: MiB; none: known at run time only
+    :ivar cores: None: known at run time only
+    :ivar memory: MiB; None: known at run time only
     """
 
     cores: float | None
@@ -28,19 +28,19 @@ class Room(Struct, frozen=True):
         return " and ".join(filter(None, (cores, memory)))
 
     def holds(self, asked: Room) -> bool:
-        """Whether a job that asks for so much could run here, were nothing else there; true as long as that is open."""
+        """Whether a job with this request could run here alone. True while an amount is unknown."""
         return _covers(self.cores, asked.cores) and _covers(self.memory, asked.memory)
 
     def within(self, other: Room) -> Room:
-        """What is left of one location inside another."""
+        """The capacity of a location inside another one."""
         return Room(_least(self.cores, other.cores), _least(self.memory, other.memory))
 
 
 def too_large(asked: Room, there: Mapping[str, Room], locations: int = 1) -> str | None:
-    """What a job asks for and what there is, if it can never start.
+    """Describe request and capacity of a job that can never start. None: the job can start.
 
     :param there: all locations where it may run, by name
-    :param locations: how many it takes, each with as much as it asks for
+    :param locations: the number of locations of the job, each with all that the job asks for
     """
     if not there or sum(room.holds(asked) for room in there.values()) >= locations:
         return None

@@ -1,4 +1,4 @@
-"""What others say when they refuse what a user wrote, in one message and without their stack trace."""
+"""Errors of libraries that refuse a user's text, as one message without a stack trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """What an error says, for people."""
+    """Return the text of an error, for people."""
     text = str(error).strip()
     if not text and error.__cause__ is not None:
         return said(error.__cause__)

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and not believed where another user could have put his own."""
+"""Files: written whole or not at all, and not trusted where another user could have replaced them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:
-    """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.
+    """Why another user could replace entries of a directory. None: only root can.
 
     The same rule is in `node/src/sys/ownership.rs` and in `runtime/binary.py`.
 
@@ -52,7 +52,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     :raises OSError: if it cannot be written
     """
     given = Path(path)
-    if given.exists() and not given.is_file():  # in the place of which nothing is to be put
+    if given.exists() and not given.is_file():  # a device or a pipe must not be replaced
         given.write_text(text, encoding="utf-8")
         return
     target = given.resolve()

@@ -1,7 +1,7 @@
 """A connection to an SQLite file whose statements run in the thread of the event loop.
 
-StreamFlow executes some 15 statements for each job. A statement takes microseconds, but aiosqlite hands it to a
-thread, and its cursor again, which costs ten times as much and wakes the event loop twice.
+StreamFlow executes some 15 statements for each job. A statement takes microseconds. aiosqlite hands the statement and
+its cursor to a thread, which costs ten times as much and wakes the event loop twice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OTHERS_SECONDS = 10.0
 # The same where the file system allows no journal that is written ahead: there each commit waits for the disk.
 _WITHOUT_JOURNAL_SECONDS = 1.0
 _RETRY_SECONDS = 0.005
-#: After so much time somebody is told that the file is locked.
+#: Seconds after which a message says that the file is locked.
 LONG_SECONDS = 2.0
-# The journal of the file is written back when it has so many bytes.
+# The size of the journal, in bytes, from which the journal is written back to the file.
 _JOURNAL_BYTES = 4 * 2**20
 
 _PRAGMAS = (
@@ -198,7 +198,7 @@ class LoopConnection:
             if self._connection is not None and not connection.in_transaction:
                 with suppress(sqlite3.Error):  # the next one may do it
                     await asyncio.to_thread(_rows, connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-        # Who reads the file keeps the journal as it is, maybe for long.
+        # A reader of the file can keep the journal as it is for long.
         self._most_bytes = self._journal_size() + _JOURNAL_BYTES
         self._writing_back = None
 

@@ -1,4 +1,4 @@
-"""What is in nested data, as of YAML and JSON."""
+"""Search nested data, such as YAML and JSON."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def rates(amounts: Iterable[tuple[float, float, float]], seconds: float, bins: int) -> list[float]:
-    """The mean amount per second in each of so many bins of equal width.
+    """The mean amount per second in each of `bins` bins of equal width.
 
     :param amounts: start, end, amount, each spread evenly from its start to its end; within 0 and `seconds`
     """
@@ -58,7 +58,9 @@ def sums(changes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def highest(points: list[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
-    """At most so many of the points: of as many neighbours as needed the highest is kept, and the last of all.
+    """Thin out points: keep the highest of each group of neighbours, and the last point.
+
+    The result has at most `limit` points.
 
     :param limit: at least 2
     """
@@ -71,12 +73,12 @@ def highest(points: list[tuple[float, float]], limit: int) -> list[tuple[float, 
 
 
 def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
-    """The sum of all changes so far, as at most so many points."""
+    """The sum of all changes so far, as at most `limit` points."""
     return highest(sums(changes), limit)
 
 
 def thinned(items: Sequence[T], limit: int) -> list[T]:
-    """At most so many of the items, evenly chosen, with the first and the last."""
+    """At most `limit` of the items, evenly chosen, with the first and the last."""
     if len(items) <= limit:
         return list(items)
     return [items[index * (len(items) - 1) // (limit - 1)] for index in range(limit)]

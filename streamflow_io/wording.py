@@ -4,7 +4,7 @@ import re
 
 
 def counted(number: int, what: str) -> str:
-    """As `1 step`, `1,400 steps`."""
+    """Return a number with its noun: `1 step`, `1,400 steps`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -23,10 +23,10 @@ def shortened(text: str) -> str:
 
 
 def last_lines(text: str, most: int = 20) -> list[str]:
-    """The last lines of what a program has printed, as a terminal shows them, without what a terminal would obey.
+    """The last lines that a program has printed, as a terminal shows them, without control sequences.
 
-    Of a line that was written over again and again, as a progress bar is, the last state is kept; of a long one the
-    first 500 characters.
+    A line that was written over, such as a progress bar, keeps its last state. A long line keeps its first 500
+    characters.
     """
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip().split("\n")[-most:]]
     shown = [displayed(_SEQUENCES.sub("", line)).rstrip() for line in lines]

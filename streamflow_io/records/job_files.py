@@ -99,7 +99,7 @@ class JobFiles:
             yield self._outputs[port], sizes
 
     def opened_alone(self) -> Iterator[ObservedInput]:
-        """The inputs that are one file, and of which the job has opened that file and no other."""
+        """Yield the inputs that are one file, where the job has opened this file and no other."""
         for name, observed in grouped(self._observed, lambda one: one.name).items():
             opened = {event.path for event in self._used[name] if not event.directory and event.opens}
             if len(observed) == 1 and opened == {observed[0].path}:

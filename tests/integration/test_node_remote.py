@@ -108,7 +108,7 @@ def test_a_reader_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_requests_for_jobs_elsewhere(shared: RemoteNode) -> None:
-    """They are told by files, which `run` copies."""
+    """Files carry the requests, and `run` copies the files."""
     assert shared.server.stdin is not None
     job = shell(shared, "j", "sleep 60")
     job.wait_for("started")

@@ -1,4 +1,4 @@
-"""What integration tests of the core have."""
+"""The fixtures of the core's integration tests."""
 
 from tests.integration.conftest import _prepared, _schemas, bench
 

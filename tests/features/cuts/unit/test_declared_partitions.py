@@ -1,4 +1,4 @@
-"""Which splits with declared cuts write nothing, and why others do."""
+"""Splits with declared cuts that write nothing, and the reasons of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of declared splits before a run: what their verdicts hold for, and whether there are some."""
+"""Declared splits before a run: the validity of their verdicts, and whether there are some."""
 
 from __future__ import annotations
 
