@@ -7,9 +7,8 @@ workflows.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from msgspec import Struct
 
 CommitKind = Literal["on_termination", "on_close", "on_file", "on_n_files"]
 KINDS: tuple[CommitKind, ...] = get_args(CommitKind)
@@ -19,7 +18,9 @@ MOST = 999_999_999
 ALLOWED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 
 
-class CommitRule(Struct, frozen=True):
+# A dataclass: pydantic writes the default of a field into JSON, and knows no Struct.
+@dataclass(frozen=True)
+class CommitRule:
     """When a file is complete.
 
     :param kind: `on_termination` of the job, `on_close` of the file, `on_file`: when other files are

@@ -77,7 +77,7 @@ def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None
     plain, ours = bench.run_both(document, config=ALONE)
     [warning] = warned(ours)
     assert "/b/file is declared `streamable`, but the tool fails with a stream, and not with the file" in warning
-    assert "Take `streamable` off /b/file" in warning
+    assert "Remove `streamable` from /b/file" in warning
     assert warning.endswith(CODE)
     assert len(ours.times("read")) == 2
     [proof] = known(bench)

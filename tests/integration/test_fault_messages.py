@@ -78,7 +78,7 @@ def test_a_killed_exec(bench: Bench) -> None:
     os.kill(pid, signal.SIGKILL)
     run = bench.finish(process, path)
     assert not run.ok
-    assert clear_error(run.log) == "FAILED Job /a/0 with error: sfio-node exec, which ran it, was killed"
+    assert clear_error(run.log) == "FAILED Job /a/0 with error: sfio-node exec, which ran the command, was killed"
 
 
 async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_job_is_ended_also_when_its_cancel_file_cannot_be_written(tmp_pa
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
         job = await runtime.create_job("/a/0")
-        command = await job.wrap(JobSpec(name="/a/0", success_codes=(0,), outputs=(), inputs=()))
+        command = await job.wrap(JobSpec(name="/a/0"))
         process = await asyncio.create_subprocess_exec(*command, "sleep", "60")
         async for _ in job.events():
             break

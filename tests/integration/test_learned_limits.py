@@ -208,7 +208,7 @@ def a_mistake(path: Path) -> None:
     [
         (newer, f"(its format is {VERSION + 1}, that of this version is {VERSION}): move it away to learn anew"),
         (older, f"(its format is {VERSION - 1}, that of this version is {VERSION}): move it away to learn anew"),
-        (a_mistake, "an entry of the kind limit has a mistake: ('executors',): Input should be a valid integer"),
+        (a_mistake, "an entry of the kind limit has a mistake: Expected `int`, got `str` - at `$.executors`"),
         (of_another_program, "database of another program"),
         (no_database, "file is not a database"),
         (damaged_in_the_middle, "it cannot be used: "),

@@ -120,16 +120,18 @@ class _Trial:
         shutil.rmtree(self.consume)
         target = self.consume / "in" / consumer.name
         target.parent.mkdir(parents=True)
-        spec: dict[str, object] = {"stdout": str(self.consume / "stdout"), "stderr": str(self.runtime.base / "stderr")}
+        command = {"stdout": str(self.consume / "stdout"), "stderr": str(self.runtime.base / "stderr")}
+        spec: dict[str, object] = {"command": command}
         if manner in ("net", "pipe"):
             where: dict[str, object] = {"stdin": True} if consumer.stdin else {"fifo": str(target)}
             stream = {"name": "in", "port": "out", "path": str(read), "target": where, "replay": True}
             net = {"net": True} if manner == "net" else {}
-            spec["inputs"] = [{**stream, **net, **({} if pipe is None else {"pipe": pipe})}]
+            spec["streams"] = [{**stream, **net, **({} if pipe is None else {"pipe": pipe})}]
         else:
             target.symlink_to(read)
-            spec |= {"stdin": str(target)} if consumer.stdin else {}
-            spec |= {} if of is None else {"excerpts": [{"name": "in", "path": str(target), "of": str(of)}]}
+            command |= {"stdin": str(target)} if consumer.stdin else {}
+            excerpt = {"name": "in", "path": str(target), "of": str(of)}
+            spec |= {} if of is None else {"rehearsal": {"excerpts": [excerpt]}}
         self.count += 1
         name = f"j{self.count}"
         job = self.runtime.start(

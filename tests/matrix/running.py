@@ -183,7 +183,7 @@ class _Run:
             "globs": [],
             "committed": rule.committed,
             **({"closes": closes} if closes else {}),
-            **({"nFiles": FILES} if rule.committed == "on_n_files" else {}),
+            **({"n_files": FILES} if rule.committed == "on_n_files" else {}),
         }
         output = {
             "port": "out",
@@ -203,9 +203,9 @@ class _Run:
         edge: dict[str, object] = {"name": "in", "port": "out", "path": str(source), "events": str(events)}
         edge |= {"net": True} if rule.net else {}
         if rule.delivery == "stdin":
-            fields: dict[str, object] = {"inputs": [{**edge, "target": {"stdin": True}}]}
+            fields: dict[str, object] = {"streams": [{**edge, "target": {"stdin": True}}]}
         elif rule.delivery == "fifo":
-            fields = {"inputs": [{**edge, "target": {"fifo": str(target)}}]}
+            fields = {"streams": [{**edge, "target": {"fifo": str(target)}}]}
         else:
             kind = "directory" if rule.delivery == "directory" else "file"
             mode = {"mode": rule.mode} if kind == "directory" else {}
@@ -226,8 +226,7 @@ class _Run:
             job=json.dumps(
                 {
                     "name": name,
-                    "stdout": str(place / "stdout"),
-                    "stderr": str(self.base / f"stderr-{name[0]}"),
+                    "command": {"stdout": str(place / "stdout"), "stderr": str(self.base / f"stderr-{name[0]}")},
                     **fields,
                     **limited,
                 }

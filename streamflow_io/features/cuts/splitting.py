@@ -42,7 +42,9 @@ class _Split(Split, frozen=True):
 
     def asked(self, spec: JobSpec) -> JobSpec:
         asked = super().asked(spec)
-        return asked if self.virtual is None else asked.model_copy(update={"success_codes": (0,)})
+        if self.virtual is None:
+            return asked
+        return asked.model_copy(update={"command": asked.command.model_copy(update={"success_codes": (0,)})})
 
 
 class DeclaredSplitting(Splitting):

@@ -27,7 +27,7 @@ from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import JobSpec
+from streamflow_io.runtime.protocol import CommandSpec, JobSpec
 
 from .guard import Guard, Guarded
 from .installation import SERVER, CapioError, Installation, UnfitPathError
@@ -164,7 +164,8 @@ class CapioServer:
         async with aiofiles.open(configuration, "w", encoding="utf-8") as file:
             await file.write(json.dumps(document, indent=1))
         command = ["/bin/sh", "-c", _SUPERVISOR, "capio", name, str(installation.server), "-c", str(configuration)]
-        spec = JobSpec(name="capio_server", stdout=str(server._log), stderr=str(server._log))
+        log = str(server._log)
+        spec = JobSpec(name="capio_server", command=CommandSpec(stdout=log, stderr=log))
         await _spawn(job, spec, command, {**os.environ, **server._environment()}, Path(job.directory))
         try:
             await server._wait_until_ready()
@@ -251,7 +252,8 @@ class CapioServer:
         job = await self._runtime.create_job(f"capio-{arguments[0]}")
         said = str(job.directory / "said")
         command = [*self.application(application, guarded), *client_command(*arguments)]
-        spec = JobSpec(name=arguments[0], stdout=said if stdout is None else str(stdout), stderr=said)
+        output = CommandSpec(stdout=said if stdout is None else str(stdout), stderr=said)
+        spec = JobSpec(name=arguments[0], command=output)
         await _spawn(job, spec, command, os.environ, self._runtime.directory)
         return job
 

@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 
 from lab.cwl import Document, found, workflow
 from lab.runs import Bench
+from lab.splits import count, job, written
 from tests.integration.test_suggest import OBSERVE, suggest
-from tests.split_support import count, job, written
 
 
 def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Bench, tmp_path: Path) -> None:
