@@ -297,7 +297,7 @@ async def test_tasks_may_save_at_once(path: Path) -> None:
 
 WRITER = """
 import asyncio, itertools, sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.records.learned.database import LearnedDatabase

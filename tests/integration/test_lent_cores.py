@@ -146,7 +146,7 @@ def needs(job: NodeJob) -> list[int]:
 def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
     """The job sleeps, then all its processes compute, and so do processes of others that wait for them."""
     script = "sleep 3.5; (timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait); sleep 5"
-    job = runtime.shell("j", script, cores=3)
+    job = runtime.shell("j", script, observation={"cores": 3})
     began = time.monotonic()
     wait_for(lambda: needs(job), "a job that sleeps")
     assert needs(job) == [0]

@@ -47,8 +47,8 @@ def session(access: Access) -> RemoteSessionJob:
 
 async def test_orders_that_come_meanwhile_go_together() -> None:
     job = session(access := Access())
-    await job.begin(SessionSpec(file="/all", identity=FileIdentity(inode=1, size=9, mtime=2), threads=4))
-    assert json.loads(access.written["/run/jobs/1/session.json"])["threads"] == 4
+    await job.begin(SessionSpec(file="/all", identity=FileIdentity(inode=1, size=9, mtime=2), threads=3))
+    assert json.loads(access.written["/run/jobs/1/session.json"])["threads"] == 3
     job.read(0, [(0, 5)])
     await asyncio.sleep(0)
     job.read(1, [(5, 9)])
