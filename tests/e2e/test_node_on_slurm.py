@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shlex
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.laboratory import Laboratory
-from lab.node import Job, output, wait_for
+from lab.node import Job, job_text, output, wait_for
 from lab.node_remote import Alone, RemoteNode, find_marked, remote_node
 
 Submit = Callable[..., tuple[Job, str]]
@@ -35,7 +34,7 @@ def submit(slurm_laboratory: Laboratory, shared: RemoteNode) -> Iterator[Submit]
     def start(name: str, script: str, **fields: object) -> tuple[Job, str]:
         directory = shared.run / "jobs" / name
         directory.mkdir()
-        (directory / "job.json").write_text(json.dumps({"name": name, **fields}))
+        (directory / "job.json").write_text(job_text(name, **fields))
         batch = shared.base / f"{name}.sh"
         command = [str(shared.binary), "run", "--job", str(directory), "--", "sh", "-c", script]
         batch.write_text(f"#!/bin/sh\n{shlex.join(command)}\n")
