@@ -16,7 +16,7 @@ LONG = pytest.mark.long
 # Without the program of coreutils, which is not in all images.
 SPLIT = """awk '{ f = sprintf("chunk-%02d.txt", int((NR - 1) / 14) + 1); print > f }' $reads"""
 VERIFIED = "for /split/chunks is verified"
-VIRTUAL = "Job /split/0 writes nothing"
+VIRTUAL = "Job /split/0 writes no parts"
 
 
 @pytest.mark.parametrize("place", ["two hosts", pytest.param("one host", marks=LONG)])

@@ -332,7 +332,7 @@ def test_declared_cuts_on_a_host(hosts: Site, tmp_path: Path) -> None:
     second = site.run(declared_scattered(run), values)
     assert second.ok, second.errors
     assert second.results == plain.results
-    assert "writes nothing: instead of its program" in second.log
+    assert "writes no parts: sfio-node finds the cuts, instead of its program" in second.log
     assert " WARNING " not in second.log, second.errors
     check_gone(site)
 
