@@ -148,7 +148,7 @@ class Python:
                 "",
                 "from pydantic import ConfigDict, Field, TypeAdapter",
                 "",
-                "from .values import ByteString, Message, Path, Piece, Target",
+                "from .values import ByteString, DriverMessage, Message, Path, Piece, Target",
                 "",
                 *self._choices(),
                 *self._classes((*schema.shared, *schema.asked, *schema.told)),
@@ -182,6 +182,7 @@ class Python:
 
     def _class(self, message: Message) -> Iterator[str]:
         base = "JobEvent" if message in self._schema.events else "Message"
+        base = "DriverMessage" if message in self._schema.asked else base
         yield from ("", "", f"class {message.name}({base}):")
         yield from (*_wrapped(f'"""{message.says}"""', "    "), "")
         if message.event:

@@ -149,8 +149,9 @@ def parse_within(value: object) -> float:
 
 def _required(text: str, what: str) -> RequiredConstraint:
     given = [word.strip() for word in text[len("required") :].strip("()").split(",") if word]
-    strategy = next((one for one in get_args(Strategy) if one in given), RequiredConstraint().strategy)
-    tolerance = RequiredConstraint().tolerance if not given or given[-1] == strategy else float(given[-1])
+    default = RequiredConstraint()
+    strategy = next((one for one in get_args(Strategy) if one in given), default.strategy)
+    tolerance = default.tolerance if not given or given[-1] == strategy else float(given[-1])
     if not 1 <= tolerance <= HIGHEST:
         raise ValueError(f"{text!r} is no {what}")
     return RequiredConstraint(strategy, tolerance)

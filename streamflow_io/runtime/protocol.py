@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from .values import ByteString, Message, Path, Piece, Target
+from .values import ByteString, DriverMessage, Message, Path, Piece, Target
 
 #: The kind of an output or of a gated input.
 Kind = Literal["file", "files", "directory"]
@@ -50,7 +50,7 @@ class FileIdentity(Message):
     mtime: int
 
 
-class OutputRule(Message):
+class OutputRule(DriverMessage):
     """When a file is committed."""
 
     globs: tuple[ByteString, ...] = ()
@@ -60,7 +60,7 @@ class OutputRule(Message):
     n_files: int | None = None
 
 
-class WatchedOutput(Message):
+class WatchedOutput(DriverMessage):
     """An output whose files are watched."""
 
     port: str
@@ -72,7 +72,7 @@ class WatchedOutput(Message):
     closes: bool = False
 
 
-class Link(Message):
+class Link(DriverMessage):
     """A producer on another machine."""
 
     address: str
@@ -81,13 +81,13 @@ class Link(Message):
     tls: bool = False
 
 
-class StreamLimit(Message):
+class StreamLimit(DriverMessage):
     """How fast a stream is fed at first."""
 
     rate: int | None = None
 
 
-class InputStream(Message):
+class InputStream(DriverMessage):
     """A file that is fed to the command while its producer writes it. It has one of `events`, `link` and `replay`."""
 
     name: str
@@ -109,7 +109,7 @@ class InputStream(Message):
     closes: int | None = None
 
 
-class FilePart(Message):
+class FilePart(DriverMessage):
     """A part of a file, as a list of pieces."""
 
     file: Path
@@ -118,7 +118,7 @@ class FilePart(Message):
     digest: str | None = None
 
 
-class PartInput(Message):
+class PartInput(DriverMessage):
     """A part of a file that is fed to the command, or is a file to the command."""
 
     name: str
@@ -130,7 +130,7 @@ class PartInput(Message):
     number: int | None = None
 
 
-class GatedInput(Message):
+class GatedInput(DriverMessage):
     """A file or directory that holds the command at its first use until the producer has committed it."""
 
     name: str
@@ -144,7 +144,7 @@ class GatedInput(Message):
     mode: Mode = "update"
 
 
-class PartitionedInput(Message):
+class PartitionedInput(DriverMessage):
     """A file that the command cuts into parts. It announces the parts instead of writing them."""
 
     port: str
@@ -153,14 +153,14 @@ class PartitionedInput(Message):
     grows: bool = False
 
 
-class ObservedInput(Message):
+class ObservedInput(DriverMessage):
     """A file or directory whose use by the command is told."""
 
     name: str
     path: Path
 
 
-class CommandSpec(Message):
+class CommandSpec(DriverMessage):
     """How the command runs, and which exit codes are successes."""
 
     success_codes: tuple[int, ...] = (0,)
@@ -170,7 +170,7 @@ class CommandSpec(Message):
     directories: tuple[Path, ...] = ()
 
 
-class ObservationSpec(Message):
+class ObservationSpec(DriverMessage):
     """The measurements of the job that are told."""
 
     io: bool = False
@@ -179,7 +179,7 @@ class ObservationSpec(Message):
     reads: tuple[ObservedInput, ...] | None = None
 
 
-class RateLimit(Message):
+class RateLimit(DriverMessage):
     """How fast the processes of the job may move bytes. They are paused when they are faster."""
 
     rate: int | None = None
@@ -188,14 +188,14 @@ class RateLimit(Message):
     expected: int | None = None
 
 
-class Mount(Message):
+class Mount(DriverMessage):
     """A directory that the job finds at another path."""
 
     path: Path
     at: Path
 
 
-class Excerpt(Message):
+class Excerpt(DriverMessage):
     """A file with the first bytes of another one. It answers questions of the command as the other one would."""
 
     name: str
@@ -203,7 +203,7 @@ class Excerpt(Message):
     of: Path
 
 
-class RehearsalSpec(Message):
+class RehearsalSpec(DriverMessage):
     """How a repeated run of a job is kept from doing harm."""
 
     idle: bool = False
@@ -216,7 +216,7 @@ class RehearsalSpec(Message):
     apart: bool = False
 
 
-class JobSpec(Message):
+class JobSpec(DriverMessage):
     """`job.json`: a job that `sfio-node exec` runs."""
 
     name: str
@@ -231,7 +231,7 @@ class JobSpec(Message):
     rehearsal: RehearsalSpec | None = None
 
 
-class SessionSpec(Message):
+class SessionSpec(DriverMessage):
     """`session.json`: a file whose chunks `sfio-node read` brings into the page cache."""
 
     file: Path

@@ -31,6 +31,12 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
+class DriverMessage(Message):
+    """The base of messages that the driver writes. An unknown field is an error, here as in `sfio-node`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def readable(path: str) -> str:
     """A path for people, and for files in UTF-8: a byte that is not UTF-8 is `\\xNN`."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from lab.fakes import FakeRuntime
 from streamflow_io.runtime.protocol import ChangedEvent, CommandSpec, ExitEvent, InputStream, JobSpec
@@ -34,6 +35,12 @@ def test_a_path_is_the_same_on_both_sides(path: str) -> None:
         line = json.dumps(event, ensure_ascii=ascii_only).encode(errors="surrogatepass")
         assert cast(ChangedEvent, parse_event(line)).path == path
     readable(path).encode()
+
+
+@pytest.mark.parametrize("fields", [{"stdout": "/log"}, {"command": {"codes": (0,)}}])
+def test_the_driver_writes_no_unknown_field(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        JobSpec(name="/a/0", **fields)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from streamflow_io.features import Feature, Subcommand
 
 
-class Cuts(Feature):
+class DeclaredCutsFeature(Feature):
     """The command `partition`, and splits whose program need not run."""
 
     def commands(self) -> Mapping[str, Subcommand]:
@@ -22,4 +22,4 @@ class Cuts(Feature):
         }
 
 
-FEATURE = Cuts()
+FEATURE = DeclaredCutsFeature()
