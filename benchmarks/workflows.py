@@ -104,7 +104,7 @@ class Site:
 class StreamFlowRun:
     """`streamflow run` on a workflow, with database, output and work directories of its own.
 
-    :ivar scheduler: the configuration of the scheduler `io-aware`; none: StreamFlow without the plugin
+    :ivar scheduler: the configuration of the scheduler `sfio.io-aware`; none: StreamFlow without the plugin
     :ivar deliveries: how each stream edge must be delivered, for :meth:`verify`
     :ivar settings: the job file
     :ivar digest: of the output directory; equal digests mean identical outputs

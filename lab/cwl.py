@@ -103,7 +103,7 @@ def streamflow_file(
 
     :param file: of the workflow
     :param settings: the job file; None leaves the entry out
-    :param io: the `config` of the scheduler `io-aware`; None means StreamFlow's own scheduler
+    :param io: the `config` of the scheduler `sfio.io-aware`; None means StreamFlow's own scheduler
     :param connection: the path of the database; None means StreamFlow's own database
     :param workflow: more of the `config` of the workflow
     :param fields: more of the file
@@ -113,7 +113,7 @@ def streamflow_file(
     if connection is not None:
         document["database"] = {"type": "default", "config": {"connection": str(connection)}}
     if io is not None:
-        document["scheduling"] = {"scheduler": {"type": "io-aware", "config": dict(io)}}
+        document["scheduling"] = {"scheduler": {"type": "sfio.io-aware", "config": dict(io)}}
     return {**document, **fields}
 
 

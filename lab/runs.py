@@ -103,7 +103,7 @@ class Bench:
     ) -> Path:
         """Write all that a run needs.
 
-        :param io: choose the scheduler `io-aware`, with `config`
+        :param io: choose the scheduler `sfio.io-aware`, with `config`
         :param settings: more of the StreamFlow file
         :return: the StreamFlow file
         """

@@ -140,7 +140,7 @@ def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str, *
     assert bandwidth["storageBW"] == storage_bw
     assert bandwidth["direction"] == "write"
     scheduler = load(streamflow_file)["scheduling"]["scheduler"]
-    assert scheduler["type"] == "io-aware"
+    assert scheduler["type"] == "sfio.io-aware"
     (storage,) = scheduler["config"]["storages"]
     assert storage["name"] == bandwidth["storage"]
     assert Path(storage["path"]).is_dir()
@@ -159,7 +159,7 @@ def check_required_bandwidth(streamflow_file: Path, step: str) -> None:
 def check_files_differ_by_scheduler(plain: Path, io_aware: Path) -> None:
     """Two StreamFlow files run the same, but for scheduler and database."""
     documents = [load(plain), load(io_aware)]
-    assert documents[1].pop("scheduling")["scheduler"]["type"] == "io-aware"
+    assert documents[1].pop("scheduling")["scheduler"]["type"] == "sfio.io-aware"
     for document in documents:
         document.pop("database")
     assert documents[0] == documents[1]

@@ -28,9 +28,9 @@ def crate_writer(
 
 
 class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
-    """Registers the scheduler `io-aware`, the translator, which acts only under it, and the writer of crates."""
+    """Registers the scheduler `sfio.io-aware`, the translator, which acts only under it, and the writer of crates."""
 
     def register(self) -> None:
-        self.register_scheduler("io-aware", IOAwareScheduler)
+        self.register_scheduler("sfio.io-aware", IOAwareScheduler)
         install_translator(IOAwareTranslator)
         install_provenance(crate_writer)

@@ -107,7 +107,7 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
 
 def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
     yield "# What was proven to stream: `streamflow-io learned export`. To use it, in the StreamFlow file:"
-    yield "#   scheduler: {type: io-aware, config: {streaming: auto, annotations: THIS_FILE}}"
+    yield "#   scheduler: {type: sfio.io-aware, config: {streaming: auto, annotations: THIS_FILE}}"
     yield "# or add it to the annotations file that is named there."
     yield "# An entry holds for the same tool, programs and options; other inputs are learned as before."
     yield "proven:"

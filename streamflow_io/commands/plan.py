@@ -210,7 +210,7 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     if scheduler is None:
         return (
             "the StreamFlow file does not choose our scheduler; add\n"
-            "  scheduling: {scheduler: {type: io-aware, config: {}}}"
+            "  scheduling: {scheduler: {type: sfio.io-aware, config: {}}}"
         )
     if scheduler.runtime == "off":
         return "`runtime: off`"
@@ -258,7 +258,7 @@ async def _plans(config: dict[str, Any], path: Path, active: bool) -> dict[str, 
     :param config: the content of the StreamFlow file
     """
     if not active:
-        config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
+        config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "sfio.io-aware", "config": {}}}
     context = forgetful_context(config, path)
     try:
         workflows = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
@@ -406,7 +406,7 @@ def _edges(plan: Plan) -> Table:
 
 _FIND_OUT = (
     "No hint says that anything is delivered early. To find out what your tools allow, run once with\n"
-    "  scheduling: {scheduler: {type: io-aware, config: {observe: true}}}\n"
+    "  scheduling: {scheduler: {type: sfio.io-aware, config: {observe: true}}}\n"
     "and ask `streamflow-io suggest last`."
 )
 

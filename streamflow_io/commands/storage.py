@@ -72,7 +72,7 @@ class Probe(Struct, frozen=True):
         console.print(_table(measurement))
         for warning in warnings(measurement):
             say(console, f"Warning: {warning}", "yellow")
-        say(console, "For `config` of the scheduler `io-aware` in the StreamFlow file:")
+        say(console, "For `config` of the scheduler `sfio.io-aware` in the StreamFlow file:")
         say(console, f"\n{entry_yaml(entry)}")
         say(console, meaning(entry))
 

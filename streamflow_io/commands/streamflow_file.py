@@ -42,7 +42,7 @@ def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContex
 
     :param config: the content of the file
     """
-    mend_containers_on_ssh_hosts()  # as under the scheduler `io-aware`
+    mend_containers_on_ssh_hosts()  # as under the scheduler `sfio.io-aware`
     database = {"type": "default", "config": {"connection": ":memory:"}}
     return build_context({**config, "path": str(path.resolve()), "database": database})
 

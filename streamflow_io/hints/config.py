@@ -143,7 +143,7 @@ AnnotationsOf = Annotated[Text | Annotated[dict[str, Text], Field(min_length=1)]
 
 
 class SchedulerConfig(Model):
-    """`config` of the scheduler of type `io-aware` in the StreamFlow file."""
+    """`config` of the scheduler of type `sfio.io-aware` in the StreamFlow file."""
 
     annotations: AnnotationsOf | None = Field(None, description=_ANNOTATIONS)
     storages: tuple[StorageConfig, ...] = Field((), description="a list of storages")

@@ -18,7 +18,7 @@ from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
 from .parsing import CLASSES, parse_hint, parse_model
 from .yaml_text import parse
 
-SCHEDULER_TYPE = "io-aware"
+SCHEDULER_TYPE = "sfio.io-aware"
 _CONFIG = "scheduling.scheduler.config"
 _CONFIG_FIELDS = ", ".join(field.alias or name for name, field in SchedulerConfig.model_fields.items())
 
@@ -209,9 +209,9 @@ def of_several_workflows(config: SchedulerConfig, workflows: Collection[str]) ->
 
 
 def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | None:
-    """Read the config of the scheduler `io-aware` from a StreamFlow file.
+    """Read the config of the scheduler `sfio.io-aware` from a StreamFlow file.
 
-    :return: None: the file does not choose the scheduler `io-aware`
+    :return: None: the file does not choose the scheduler `sfio.io-aware`
     :raises HintErrors: with all mistakes in it; also if the file cannot be read or is no YAML
     """
     scheduler = _scheduler(read_yaml(Path(path), "StreamFlow file"))
@@ -225,7 +225,7 @@ def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | Non
 
 
 def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
-    """Return the lines of the config of the scheduler `io-aware` in a StreamFlow file.
+    """Return the lines of the config of the scheduler `sfio.io-aware` in a StreamFlow file.
 
     The file is read when a line is needed. A file that cannot be read has no lines.
     """
@@ -242,7 +242,7 @@ def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
 
 
 def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
-    """Validate the config of the scheduler `io-aware`.
+    """Validate the config of the scheduler `sfio.io-aware`.
 
     :raises HintErrors: with all mistakes in it
     """
@@ -268,7 +268,7 @@ def _with_null(value: object, loc: Loc, source: Source) -> list[HintError]:
 
 
 def _scheduler(document: object) -> Mapping[str, object] | None:
-    """Return the entry of the scheduler in a StreamFlow file, if its type is `io-aware`."""
+    """Return the entry of the scheduler in a StreamFlow file, if its type is `sfio.io-aware`."""
     for key in ("scheduling", "scheduler"):
         document = document.get(key) if isinstance(document, Mapping) else None
     return document if isinstance(document, Mapping) and document.get("type") == SCHEDULER_TYPE else None

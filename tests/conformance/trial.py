@@ -87,7 +87,7 @@ def _steps(case: Case) -> Sequence[HintedStep]:
 
 def _run(place: Path, case: Case, hints: Document | None = None, more: Document | None = None) -> Run | None:
     """
-    :param hints: for the scheduler `io-aware`; None: plain StreamFlow
+    :param hints: for the scheduler `sfio.io-aware`; None: plain StreamFlow
     :return: None if it hangs
     """
     shutil.rmtree(place, ignore_errors=True)

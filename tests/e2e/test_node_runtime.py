@@ -21,7 +21,7 @@ from tests.e2e.test_laboratory import login as log_in
 def start(site: Site, program: str, *words: str, config: Document | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program in the network of the laboratory."""
     file = site.directory / "streamflow.yml"
-    scheduling = {} if config is None else {"scheduling": {"scheduler": {"type": "io-aware", "config": config}}}
+    scheduling = {} if config is None else {"scheduling": {"scheduler": {"type": "sfio.io-aware", "config": config}}}
     file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **scheduling, **site.settings}))
     environment = {**site.environment, "TMPDIR": str(site.directory), "XDG_DATA_HOME": str(site.directory)}
     return forked.run(program, *words, cwd=site.directory, environment=environment, network=site.network, seconds=90)

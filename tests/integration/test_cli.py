@@ -27,7 +27,7 @@ outputs: []
 STREAMFLOW_FILE = """\
 version: v1.0
 workflows: {one: {type: cwl, config: {file: tool.cwl}}}
-scheduling: {scheduler: {type: io-aware, config: {}}}
+scheduling: {scheduler: {type: sfio.io-aware, config: {}}}
 """
 ARGUMENTS = {
     "validate": ["tool.cwl"],

@@ -78,7 +78,7 @@ class Cluster:
             {
                 "path": str(directory / "streamflow.yml"),
                 "database": {"type": "default", "config": {"connection": ":memory:"}},
-                "scheduling": {"scheduler": {"type": "io-aware", "config": {"oversubscribe": "gangs", **config}}},
+                "scheduling": {"scheduler": {"type": "sfio.io-aware", "config": {"oversubscribe": "gangs", **config}}},
             }
         )
         scheduler = self.context.scheduler

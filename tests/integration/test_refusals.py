@@ -98,7 +98,7 @@ def test_a_workflow(tmp_path: Path, name: str) -> None:
     ("fields", "line", "field", "message", "allowed"),
     [
         (
-            {"scheduler": {"type": "io-aware", "config": {}}},
+            {"scheduler": {"type": "sfio.io-aware", "config": {}}},
             11,
             "StreamFlow file",
             "Additional properties are not allowed ('scheduler' was unexpected)",
@@ -145,7 +145,7 @@ def test_several_workflows_have_an_annotations_file_each(tmp_path: Path) -> None
     workflows = {name: {"type": "cwl", "config": {"file": f"{name}.cwl"}} for name in ("one", "two")}
 
     def planned(annotations: object) -> Path:
-        scheduler = {"type": "io-aware", "config": {"annotations": annotations}}
+        scheduler = {"type": "sfio.io-aware", "config": {"annotations": annotations}}
         return streamflow_file(tmp_path, workflows=workflows, scheduling={"scheduler": scheduler})
 
     with pytest.raises(HintErrors) as mistakes:
@@ -185,7 +185,7 @@ def test_what_is_streamable_on_one_end_only_is_told(tmp_path: Path) -> None:
     assert set(map(uncoded, plan_file(streamflow_file(tmp_path)).warnings["main"])) == told
     # There it may stream all the same.
     learned = {"streaming": "auto", "learned": str(tmp_path / "learned")}
-    auto = streamflow_file(tmp_path, scheduling={"scheduler": {"type": "io-aware", "config": learned}})
+    auto = streamflow_file(tmp_path, scheduling={"scheduler": {"type": "sfio.io-aware", "config": learned}})
     assert plan_file(auto).warnings["main"] == ()
 
 
@@ -193,7 +193,9 @@ def test_a_storage_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
     storages = [{"name": name, "path": str(tmp_path / name), "write": 1} for name in ("there", "gone")]
     (tmp_path / "there").mkdir()
-    path = streamflow_file(tmp_path, scheduling={"scheduler": {"type": "io-aware", "config": {"storages": storages}}})
+    path = streamflow_file(
+        tmp_path, scheduling={"scheduler": {"type": "sfio.io-aware", "config": {"storages": storages}}}
+    )
     told = f"Storage 'gone': {tmp_path}/gone does not exist on the driver's node"
     assert plan_file(path).warnings["main"] == (told,)
 

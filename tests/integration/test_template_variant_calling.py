@@ -289,7 +289,7 @@ def test_chunks_have_the_stages_and_inputs_of_the_whole() -> None:
 @pytest.mark.parametrize(("suffix", "engine"), [("", "none"), ("-containers", "docker")])
 def test_the_streamflow_files_differ_by_scheduler_and_engine_alone(suffix: str, engine: str) -> None:
     plain_file, io_aware = load(TEMPLATE / f"streamflow{suffix}.yml"), load(TEMPLATE / f"streamflow-io{suffix}.yml")
-    assert io_aware.pop("scheduling")["scheduler"]["type"] == "io-aware"
+    assert io_aware.pop("scheduling")["scheduler"]["type"] == "sfio.io-aware"
     assert plain_file == io_aware
     (mapped,) = plain_file["workflows"]["variant-calling"]["config"]["docker"]
     assert mapped == {"step": "/", "deployment": {"type": engine, "config": {}}}

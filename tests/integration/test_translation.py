@@ -210,7 +210,7 @@ def test_plan(bench: Bench) -> None:
 
 def test_plan_without_our_scheduler_says_so(bench: Bench) -> None:
     plans = plan_file(bench.write(document(hints=True), {}, io=False))
-    assert "scheduling: {scheduler: {type: io-aware, config: {}}}" in (plans.inactive or "")
+    assert "scheduling: {scheduler: {type: sfio.io-aware, config: {}}}" in (plans.inactive or "")
     assert len(plans.plans["main"].graph.edges) == 2
 
 

@@ -493,7 +493,7 @@ def test_what_is_too_much_is_refused_at_once_with_one_message(tmp_path: Path, na
     file.write_text(f"{file.read_text()}{text}\n")
     streamflow = tmp_path / "streamflow.yml"
     config = {"type": "cwl", "config": {"file": "workflow.cwl", "settings": "job.yml"}}
-    scheduler = {"type": "io-aware", "config": {"annotations": "annotations.yml"}}
+    scheduler = {"type": "sfio.io-aware", "config": {"annotations": "annotations.yml"}}
     streamflow.write_text(
         json.dumps({"version": "v1.0", "workflows": {"one": config}, "scheduling": {"scheduler": scheduler}})
     )

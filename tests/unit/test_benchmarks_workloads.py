@@ -98,7 +98,7 @@ def write_workflow(directory: Path, command: str) -> Path:
     return workflows.write_workflow(directory / "workflow.cwl", {}, {}, {"a": {"run": step, "in": {}, "out": []}})
 
 
-@pytest.mark.parametrize("scheduler", [pytest.param(None, marks=pytest.mark.long), {}], ids=["plain", "io-aware"])
+@pytest.mark.parametrize("scheduler", [pytest.param(None, marks=pytest.mark.long), {}], ids=["plain", "sfio.io-aware"])
 def test_streamflow_runs_in_its_own_directories(scheduler: dict[str, workflows.JSON] | None, tmp_path: Path) -> None:
     workflow = write_workflow(tmp_path, "true")
     (directory := tmp_path / "run").mkdir()

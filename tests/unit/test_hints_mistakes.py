@@ -45,7 +45,7 @@ PORTS = (
 STREAMABLE = "inputs and outputs, as /step/port: tools read or write them once, front to back"
 DECLARATION = '$namespaces: {sfio: "urn:streamflow-io:cwl#"}'
 
-SCHEDULER = "scheduling:\n  scheduler:\n    type: io-aware\n"
+SCHEDULER = "scheduling:\n  scheduler:\n    type: sfio.io-aware\n"
 WORKFLOW = """\
 cwlVersion: v1.2
 class: Workflow

@@ -279,7 +279,9 @@ def test_annotations_win_over_the_cwl_and_the_longest_path_over_others(tmp_path:
 
 def test_the_scheduler_config_is_read_with_its_lines(tmp_path: Path) -> None:
     file = tmp_path / "streamflow.yml"
-    file.write_text("version: v1.0\nscheduling:\n  scheduler:\n    type: io-aware\n    config:\n      runtime: off\n")
+    file.write_text(
+        "version: v1.0\nscheduling:\n  scheduler:\n    type: sfio.io-aware\n    config:\n      runtime: off\n"
+    )
     config = read_scheduler_config(file)
     assert config is not None
     assert config.runtime == "off"

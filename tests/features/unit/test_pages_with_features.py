@@ -64,7 +64,7 @@ def test_hints_and_configs_of_examples_are_allowed() -> None:
                 if str(each.get("class")).startswith(PREFIX):
                     TypeAdapter(Hint).validate_python(each)
                     hints += 1
-                elif each.get("type") == "io-aware":
+                elif each.get("type") == "sfio.io-aware":
                     SchedulerConfig.model_validate(each["config"])
                     configs += 1
     assert hints > 10
