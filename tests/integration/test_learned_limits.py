@@ -354,6 +354,27 @@ async def test_several_create_it_at_once(path: Path) -> None:
     assert known_entries(path, LearnedLimit) == tuple(saved)
 
 
+KILLED_WRITER = """
+import os, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+values = ((str(number), "x" * 4096) for number in range(100))
+connection.executemany("INSERT INTO learned (kind, key, value) VALUES ('limit', ?, ?)", values)
+os._exit(0)
+"""
+
+
+async def test_a_reader_undoes_a_save_that_was_cut_off(path: Path) -> None:
+    """The file of a process that was killed within a save has a journal, which its next reader has to roll back."""
+    async with opened(path) as database:
+        await database.save([LIMIT])
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], check=True)
+    assert path.with_name(f"{path.name}-journal").exists()
+    assert known_entries(path, LearnedLimit) == (LIMIT,)
+
+
 def test_a_process_is_killed_in_the_middle_of_saves(path: Path) -> None:
     """The registry of one number is kept, whole: that of the last save that returned, or of the one that ran."""
 

@@ -235,14 +235,15 @@ def _is_new(path: Path, application: int, version: int, tables: int) -> bool:
 
 
 def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
-    """Return all entries of a kind, in order. A file that does not exist has none. The file is not changed.
+    """Return all entries of a kind, in order. A file that does not exist has none. No entry is changed.
 
     :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
     if not path.exists():
         return ()
     check_own(path)
-    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+    # With mode=ro, SQLite could not roll back the journal that a killed process has left.
+    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection:
         numbers = [int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT]
         if _is_new(path, *numbers):
             return ()
