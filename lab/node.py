@@ -299,7 +299,10 @@ def ended(running: Running) -> Iterator[Running]:
         yield running
         if running.server.poll() is None:
             assert running.leave() == 0
-        wait_for(lambda: not running.left_behind(), "the end of everything")
+        try:
+            wait_for(lambda: not running.left_behind(), "the end of everything")
+        except AssertionError as error:
+            raise AssertionError(f"these are left: {running.left_behind()}") from error
     finally:
         for job in running.jobs:
             if job.process.poll() is None:
