@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 #: Seconds for which a job has needed fewer cores when its node runtime reports so (`cores.rs`).
-IDLE = 3.0
+IDLE = 2.0
 
 
 class Holder(Struct, frozen=True):
