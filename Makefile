@@ -1,12 +1,13 @@
 # make demo: set up, then run the templates plain and streaming and compare. make test: set up, then run the tests.
-# make docs: the documentation as a site, in build/site. make wheels: for x86_64 and aarch64, in dist. make pictures: those of the documentation.
+# make docs: the documentation as a site, in build/site. make pictures: those of the documentation.
+# make wheels: for x86_64 and aarch64, in dist. make release: with the source distribution, the site, and a check of all.
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Where scripts/setup.sh links or finds Rust.
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: demo test pytest cargo-test lint lint-python lint-node docs pictures wheels clean
+.PHONY: demo test pytest cargo-test conformance lint lint-python lint-node docs pictures wheels release clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -68,6 +69,17 @@ pictures: $(VENV)/.test
 
 wheels: $(VENV)/.installed
 	./scripts/wheels.sh $(VENV) dist x86_64 aarch64
+
+# SFIO_REPOSITORY is the address of the repository: then the links of the README and of the site are absolute.
+release: $(SOURCES)
+	./scripts/setup.sh $(VENV) release
+	$(BIN)/python -m build --sdist --outdir dist .
+	+@$(MAKE) --no-print-directory wheels docs
+	$(BIN)/twine check --strict dist/*
+
+# SUITE is a checkout of common-workflow-language/cwl-v1.2.
+conformance: $(VENV)/.test
+	$(BIN)/python -m tests.conformance $(SUITE)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info node/target workflows/*/generated

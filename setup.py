@@ -1,9 +1,26 @@
-"""What pyproject.toml cannot say: the wheel holds a program, no extension module, so one serves every Python."""
+"""Says what pyproject.toml cannot say.
+
+The wheel holds a program, no extension module: one wheel serves every Python. A release names the repository in
+`SFIO_REPOSITORY`, for instance `https://github.com/OWNER/streamflow-io`: then the links of the README are absolute.
+"""
 
 import os
+import re
+from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.dist import Distribution
+
+REPOSITORY = os.environ.get("SFIO_REPOSITORY", "").rstrip("/")
+PAGES = {"Documentation": "docs/index.md", "Changelog": "CHANGELOG.md"}
+
+
+class NoticedDistribution(Distribution):
+    def parse_config_files(self, *arguments: object, **options: object) -> None:
+        super().parse_config_files(*arguments, **options)
+        # scripts/wheels.sh writes the licences of the crates.
+        self.metadata.license_files += [str(path) for path in Path().glob("NOTICES.txt")]
 
 
 class PlatformWheel(bdist_wheel):
@@ -17,4 +34,20 @@ class PlatformWheel(bdist_wheel):
         return ("py3", "none", ".".join(f"{system}_{architecture}" for system in systems))
 
 
-setup(cmdclass={"bdist_wheel": PlatformWheel})
+def readme() -> str:
+    """Return the README; with `REPOSITORY`, with absolute links."""
+    text = Path("README.md").read_text()
+    if not REPOSITORY:
+        return text
+    pictures = re.sub(r"(!\[[^\]]*\]\()(?![a-z]+:|#)", rf"\1{REPOSITORY}/raw/main/", text)
+    return re.sub(r"(?<!\!)(\[[^\[\]]*\]\()(?![a-z]+:|#)", rf"\1{REPOSITORY}/blob/main/", pictures)
+
+
+urls = {name: f"{REPOSITORY}/blob/main/{page}" for name, page in PAGES.items()} | {"Repository": REPOSITORY}
+setup(
+    distclass=NoticedDistribution,
+    cmdclass={"bdist_wheel": PlatformWheel},
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+    project_urls=urls if REPOSITORY else {},
+)

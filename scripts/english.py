@@ -27,7 +27,9 @@ WIDEST = 120
 
 #: The pages that are in plain English. The list grows until all pages are in it.
 PAGES = (
+    "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "docs/benchmarks.md",
     "docs/capio-runtime.md",
     "docs/containers.md",

@@ -366,10 +366,14 @@ os._exit(0)
 """
 
 
-async def test_a_reader_undoes_a_save_that_was_cut_off(path: Path) -> None:
+def test_a_reader_undoes_a_save_that_was_cut_off(path: Path) -> None:
     """The file of a process that was killed within a save has a journal, which its next reader has to roll back."""
-    async with opened(path) as database:
-        await database.save([LIMIT])
+
+    async def prepare() -> None:
+        async with opened(path) as database:
+            await database.save([LIMIT])
+
+    asyncio.run(prepare())
     subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], check=True)
     assert path.with_name(f"{path.name}-journal").exists()
     assert known_entries(path, LearnedLimit) == (LIMIT,)

@@ -21,10 +21,8 @@ from tests.matrix.table import CASES
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 STREAMABLE = ", streamable: true"
-_WHERE = ("*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
+_WHERE = ("*.md", ".github/*.md", ".github/*/*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
 PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
-PROJECT = (REPOSITORY / "pyproject.toml").read_text()
-(HOME,) = re.findall(r'^Repository = "(.*)"$', PROJECT, re.MULTILINE)
 
 
 def named(page: Path) -> str:
@@ -34,10 +32,8 @@ def named(page: Path) -> str:
 def targets(page: Path) -> Iterator[tuple[str, Path, str]]:
     """The links of a page into the repository: as written, file, and place in it."""
     for link in links(page.read_text()):
-        place = re.sub(rf"^{re.escape(HOME)}/(?:blob|raw)/main/", f"{REPOSITORY}/", link)
-        place = re.sub(r"^https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/", f"{REPOSITORY}/", place)
-        if not re.match(r"[a-z]+:", place):
-            file, _, anchor = place.partition("#")
+        if not re.match(r"[a-z]+:", link):
+            file, _, anchor = link.partition("#")
             yield link, (page.parent / file).resolve() if file else page, anchor
 
 
@@ -51,19 +47,39 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not wrong
 
 
-def test_the_readme_is_shown_elsewhere_too() -> None:
-    found = links((REPOSITORY / "README.md").read_text())
-    assert all(link.startswith("https://") for link in found)
-    assert any(link.startswith(f"{HOME}/blob/main/docs/") for link in found)
+def test_no_address_of_this_repository_is_invented() -> None:
+    """A release names the address, in `SFIO_REPOSITORY`."""
+    outside = [link for page in PAGES for link in links(page.read_text()) if "streamflow-io" in link and ":" in link]
+    assert not outside
     assert len((REPOSITORY / "README.md").read_text().splitlines()) < 100
 
 
 def test_the_site_has_all_pages() -> None:
-    text = re.sub(r"!!python/\S+", "", (REPOSITORY / "mkdocs.yml").read_text())
+    text = re.sub(r"!!python/\S+|!ENV", "", (REPOSITORY / "mkdocs.yml").read_text())
     site = YAML(typ="safe").load(text)
     listed = re.findall(r"[\w-]+\.md", json.dumps(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
-    assert site["repo_url"] == HOME
+    assert site["repo_url"] == ["SFIO_REPOSITORY", ""]
+
+
+def test_the_workflows_of_github_call_what_make_has() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    known = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    files = sorted((REPOSITORY / ".github" / "workflows").iterdir())
+    jobs = [job for file in files for job in YAML(typ="safe").load(file.read_text())["jobs"].values()]
+    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    called = {command.split()[1] for command in commands if command.startswith("make ")}
+    assert called == {"docs", "release", "conformance"}
+    assert called <= known
+
+
+def test_versions_are_the_same() -> None:
+    project, citation, crate = (
+        re.findall(rf"^{key}[ =:]+\"?([0-9.]+)\"?$", (REPOSITORY / file).read_text(), re.MULTILINE)
+        for file, key in (("pyproject.toml", "version"), ("CITATION.cff", "version"), ("node/Cargo.toml", "version"))
+    )
+    codemeta = json.loads((REPOSITORY / "codemeta.json").read_text())
+    assert [codemeta["version"]] == project == citation == crate
 
 
 def test_pictures_have_words() -> None:

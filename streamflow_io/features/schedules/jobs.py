@@ -1,8 +1,8 @@
 """Simulates runs that share one storage in bursts of jobs, in one way or another.
 
 A job is admitted as a whole and never interrupted, as by the scheduler `sfio.io-aware`. Jobs that have been admitted
-share the bandwidth of the storage evenly; that bandwidth depends on their number. The ledger that the runs share decides with
-the code of the plugin itself, `sharing.allocation`.
+share the bandwidth of the storage evenly; that bandwidth depends on their number. The ledger of the runs decides
+with the code of the plugin itself, `sharing.allocation`.
 
 MB is 10^6 bytes, rates are MB/s.
 """
