@@ -49,7 +49,16 @@ def notices(target: str) -> str:
     :param target: a target of Rust, such as `x86_64-unknown-linux-musl`
     :raises SystemExit: when a crate has neither a text nor the name of a licence
     """
-    command = ["cargo", "metadata", "--format-version", "1", "--filter-platform", target, "--manifest-path", _MANIFEST]
+    command = [
+        "cargo",
+        "metadata",
+        "--format-version",
+        "1",
+        "--filter-platform",
+        target,
+        "--manifest-path",
+        str(_MANIFEST),
+    ]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
     found = [

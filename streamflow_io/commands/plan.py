@@ -151,6 +151,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
     )
+    parser.add_argument(
+        "--workflow", metavar="NAME", help="plan this workflow only, by its name in the StreamFlow file"
+    )
 
 
 def run(arguments: argparse.Namespace) -> WorkflowPlans:
@@ -158,19 +161,20 @@ def run(arguments: argparse.Namespace) -> WorkflowPlans:
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes
     """
-    return plan_file(Path(arguments.streamflow_file))
+    return plan_file(Path(arguments.streamflow_file), arguments.workflow)
 
 
-def plan_file(path: Path) -> WorkflowPlans:
+def plan_file(path: Path, only: str | None = None) -> WorkflowPlans:
     """Translate the CWL workflows of a StreamFlow file and plan their stream edges.
 
-    :raises HintErrors: if the file, a workflow or a hint has mistakes
+    :param only: the name of the one workflow to plan. None: plan all of them
+    :raises HintErrors: if the file, a workflow or a hint has mistakes, or the file has no such workflow
     """
     scheduler = read_scheduler_config(path)
     try:
         with quiet_streamflow():
             document = read_streamflow_file(path.resolve())
-            plans = asyncio.run(_plans(document, path.resolve(), scheduler is not None))
+            plans = asyncio.run(_plans(document, path.resolve(), scheduler is not None, only))
         found = {name: plan for name, (plan, _) in plans.items()}
         return WorkflowPlans(
             _inactive(scheduler),
@@ -196,14 +200,20 @@ def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
     :param name: the name of the workflow. None: the only one
     :raises HintErrors: if there are mistakes in the file, or it has no such workflow
     """
-    plans = plan_file(streamflow_file).plans
-    if name is None and len(plans) == 1:
+    plans = plan_file(streamflow_file, name).plans
+    if len(plans) == 1:
         return next(iter(plans.values()))
-    if name is not None and name in plans:
-        return plans[name]
-    message = f"unknown workflow {name!r}" if name is not None else f"{len(plans)} CWL workflows"
-    allowed = f"--workflow with one of {', '.join(sorted(plans))}" if plans else "a StreamFlow file with a CWL workflow"
-    raise HintErrors.one(streamflow_file, "workflows", message, allowed)
+    raise _no_such(streamflow_file, f"{len(plans)} CWL workflows", plans)
+
+
+def _no_such(path: Path, message: str, names: Iterable[str]) -> HintErrors:
+    known = ", ".join(sorted(names))
+    return HintErrors.one(
+        path,
+        "workflows",
+        message,
+        f"--workflow with one of {known}" if known else "a StreamFlow file with a CWL workflow",
+    )
 
 
 def _inactive(scheduler: SchedulerConfig | None) -> str | None:
@@ -252,17 +262,24 @@ def _shared(
     return {name: status_of(directory, time.time()) for name, directory in shared.items() if name in used}
 
 
-async def _plans(config: dict[str, Any], path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
+async def _plans(
+    config: dict[str, Any], path: Path, active: bool, only: str | None
+) -> dict[str, tuple[Plan, tuple[str, ...]]]:
     """Return the plans of all workflows, each with its warnings.
 
     :param config: the content of the StreamFlow file
+    :raises HintErrors: if there is no workflow `only`
     """
     if not active:
         config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "sfio.io-aware", "config": {}}}
     context = forgetful_context(config, path)
     try:
-        workflows = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
-        return {name: _plan(workflow, context, path) for name, workflow in workflows.items() if workflow.type == "cwl"}
+        known = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
+        workflows = {name: workflow for name, workflow in known.items() if workflow.type == "cwl"}
+        if only is not None and only not in workflows:
+            raise _no_such(path, f"unknown workflow {only!r}", workflows)
+        chosen = workflows if only is None else {only: workflows[only]}
+        return {name: _plan(workflow, context, path) for name, workflow in chosen.items()}
     finally:
         await context.close()
 

@@ -230,6 +230,12 @@ def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[st
     assert "allowed: --workflow with one of main, other" in capsys.readouterr().err
     assert main(["coordination", str(path), "--workflow", "other"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "other"
+    assert main(["plan", str(path), "--workflow", "other", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["workflows"]) == ["other"]
+    assert main(["plan", str(path), "--workflow", "another"]) == 1
+    told = capsys.readouterr().err
+    assert "unknown workflow 'another'" in told
+    assert "allowed: --workflow with one of main, other" in told
 
 
 def test_a_graph_for_graphviz(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
