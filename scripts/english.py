@@ -52,6 +52,7 @@ PAGES = (
     "docs/telemetry.md",
     "docs/tools.md",
     "docs/tutorial.md",
+    "docs/upstream.md",
     "docs/watch.md",
     "docs/why-it-does-not-stream.md",
 )

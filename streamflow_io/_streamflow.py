@@ -10,8 +10,8 @@
   calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`.
 
-StreamFlow runs `._process_target` in a task of its own for each target. The method calls the first three, one after the
-other, while the task holds the lock of `wait_queue`.
+StreamFlow runs `DefaultScheduler._process_target` in a task of its own for each target. The method calls the first
+three, one after the other, while the task holds the lock of `wait_queue`.
 """
 
 from __future__ import annotations

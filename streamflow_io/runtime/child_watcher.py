@@ -15,10 +15,12 @@ _Ts = TypeVarTuple("_Ts")
 def watch_children_without_threads() -> None:
     """Wait for processes with pidfds, as Python 3.12 does: before, asyncio starts a thread for each process.
 
-    Does nothing where the kernel has no pidfds. A process that already runs is waited for all the same. May be called
-    again, and in any event loop.
+    Does nothing where the kernel has no pidfds, and where asyncio's event loop was replaced, for instance by uvloop's.
+    A process that already runs is waited for all the same. May be called again, and in any event loop.
     """
-    if sys.version_info >= (3, 12) or isinstance(asyncio.get_child_watcher(), _PidfdWatcher):
+    if sys.version_info >= (3, 12) or not isinstance(asyncio.get_event_loop_policy(), asyncio.DefaultEventLoopPolicy):
+        return
+    if isinstance(asyncio.get_child_watcher(), _PidfdWatcher):
         return
     try:
         os.close(os.pidfd_open(os.getpid()))

@@ -54,3 +54,16 @@ async def test_a_process_of_another_loop_while_this_one_is_blocked() -> None:
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(asyncio.run, run()).result() == 4
     assert await run() == 4
+
+
+class _PolicyOfAnotherLoop(asyncio.events.BaseDefaultEventLoopPolicy):
+    """Has no watcher of child processes, as uvloop's policy."""
+
+
+def test_another_event_loop_keeps_its_own_way() -> None:
+    policy = asyncio.get_event_loop_policy()
+    asyncio.set_event_loop_policy(_PolicyOfAnotherLoop())
+    try:
+        watch_children_without_threads()
+    finally:
+        asyncio.set_event_loop_policy(policy)
