@@ -14,7 +14,7 @@ from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.stream_rates import StreamRates
-from streamflow_io.runtime.protocol import EVENT
+from streamflow_io.runtime.wire import parse_event
 
 STREAMS = 500
 BURSTS = 10
@@ -39,7 +39,7 @@ async def _measure() -> float:
     lines = [line for burst in range(BURSTS) for number in range(STREAMS) for line in _lines(number, burst)]
     begin = time.process_time()
     for job, line in lines:
-        rates.event(jobs[job], EVENT.validate_json(line))
+        rates.event(jobs[job], parse_event(line))
     seconds = time.process_time() - begin
     await rates.run_closed()
     return 1e3 * seconds / len(lines)

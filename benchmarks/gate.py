@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import GatedInput, JobSpec
 
@@ -65,7 +67,7 @@ def inside(directory: Path) -> tuple[JobSpec, Path]:
     entry = _write(source / _FILE)
     size = entry.stat().st_size
     gate = _gate(directory, source, [{"event": "entry", "port": _PORT, "path": str(entry), "size": size}])
-    directory_gate = gate.model_copy(update={"kind": "directory"})
+    directory_gate = replace(gate, kind="directory")
     return JobSpec(name=INSIDE, gates=(directory_gate,)), Path(gate.target) / _FILE
 
 

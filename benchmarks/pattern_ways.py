@@ -13,7 +13,16 @@ from typing import Literal
 
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob
-from streamflow_io.runtime.protocol import CompleteEvent, GatedInput, InputStream, JobSpec, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import (
+    Committed,
+    CompleteEvent,
+    GatedInput,
+    InputStream,
+    JobSpec,
+    Kind,
+    OutputRule,
+    WatchedOutput,
+)
 
 from .model import Sample
 from .node import first_warning, with_runtime
@@ -187,7 +196,7 @@ class _Run:
             events=str(self._producers[producer].events_path),
             target=str(target),
             kind="file" if output.files is None else "directory",
-            mode=None if output.files is None else self._way.mode,
+            mode="update" if output.files is None else self._way.mode,
         )
 
 
@@ -226,10 +235,9 @@ def _producer_spec(pattern: Pattern, number: int, directory: Path) -> JobSpec:
 
 
 def _watched(output: Output, root: Path) -> WatchedOutput:
-    if output.files is None:
-        kind, rule = "file", OutputRule(globs=(), committed="on_close")
-    else:
-        kind, rule = "directory", OutputRule(globs=(), committed="on_n_files", n_files=output.files)
+    kind: Kind = "file" if output.files is None else "directory"
+    committed: Committed = "on_close" if output.files is None else "on_n_files"
+    rule = OutputRule(committed=committed, n_files=output.files)
     return WatchedOutput(port=output.name, root=str(root), globs=(output.name,), kind=kind, rules=(rule,))
 
 

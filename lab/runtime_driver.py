@@ -125,7 +125,7 @@ async def small(
     spec = JobSpec(name="small", command=CommandSpec(success_codes=(3,)), outputs=(output,))
     result = await run(connector, location, job, spec, script, directory)
     assert await job.has_started()
-    return [event.event async for event in job.events()], result
+    return [str(event.__struct_config__.tag) async for event in job.events()], result
 
 
 async def run(

@@ -144,9 +144,7 @@ class Python:
                 "",
                 "from __future__ import annotations",
                 "",
-                "from typing import Annotated, Literal",
-                "",
-                "from pydantic import ConfigDict, Field, TypeAdapter",
+                "from typing import Literal",
                 "",
                 "from .values import ByteString, DriverMessage, Message, Path, Piece, Target",
                 "",
@@ -158,11 +156,9 @@ class Python:
                 "",
                 "",
                 *_union("Event", read),
-                "EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))",
                 "",
                 "#: The lines that only a conversing `serve` prints.",
                 *_union("Said", answers),
-                "SAID: TypeAdapter[Said] = TypeAdapter(Said, config=ConfigDict(defer_build=True))",
                 "",
             ]
         )
@@ -183,11 +179,9 @@ class Python:
     def _class(self, message: Message) -> Iterator[str]:
         base = "JobEvent" if message in self._schema.events else "Message"
         base = "DriverMessage" if message in self._schema.asked else base
-        yield from ("", "", f"class {message.name}({base}):")
+        tag = f', tag_field="event", tag="{message.event}"' if message.event else ""
+        yield from ("", "", f"class {message.name}({base}, frozen=True, kw_only=True{tag}):")
         yield from (*_wrapped(f'"""{message.says}"""', "    "), "")
-        if message.event:
-            words = ", ".join(f'"{word}"' for word in message.event.split(" or "))
-            yield f"    event: Literal[{words}]" + (f" = {words}" if message.only == "driver" else "")
         for field in message.fields:
             yield f"    {field.name}: {self._type(field)}"
 
@@ -292,11 +286,9 @@ class Rust:
         is_tagged = message in self._schema.said and message.event
         if reads:
             yield "#[serde(deny_unknown_fields)]"
-        elif is_tagged and " or " not in message.event:
+        elif is_tagged:
             yield f'#[serde(tag = "event", rename = "{message.event}")]'
         yield f"pub struct {message.name}{lifetime} {{"
-        if is_tagged and " or " in message.event:
-            yield "    pub event: &'static str,"
         for field in self._fields(message):
             if attributes := [*self._attributes(message, field, reads, writes)]:
                 yield f"    #[serde({', '.join(attributes)})]"
@@ -436,7 +428,7 @@ class Page:
             title = message.event if message in self._schema.events else message.name
             yield from ("", f"### {title}", "", message.says)
             if message.event and message not in self._schema.events:
-                yield f"`event` is {' or '.join(f'`{word}`' for word in message.event.split(' or '))}."
+                yield f"`event` is `{message.event}`."
             if message.fields:
                 yield from ("", "| field | type | if missing | meaning |", "|---|---|---|---|")
             for field in message.fields:
@@ -469,12 +461,10 @@ _JOB_EVENT = Message.read(
 
 def _union(name: str, messages: Iterable[Message]) -> Iterator[str]:
     first, *rest = (message.name for message in messages)
-    if len(line := f'{name} = Annotated[{" | ".join((first, *rest))}, Field(discriminator="event")]') <= _WIDTH:
+    if len(line := f"{name} = {' | '.join((first, *rest))}") <= _WIDTH:
         yield line
-        return
-    yield from (f"{name} = Annotated[", f"    {first}")
-    yield from (f"    | {other}" for other in rest[:-1])
-    yield from (f"    | {rest[-1]},", '    Field(discriminator="event"),', "]")
+    else:
+        yield from (f"{name} = (", f"    {first}", *(f"    | {other}" for other in rest), ")")
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from msgspec.structs import replace
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.utils import create_command
 from streamflow.deployment.wrapper import ConnectorWrapper
@@ -18,6 +19,7 @@ from streamflow.log_handler import logger
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
+from streamflow_io.runtime.values import Target
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command whose result is not known; ssh has the same.
@@ -215,18 +217,17 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             return posixpath.join(workdir, stream) if isinstance(stream, str) else None
 
         standard_input = path(stdin)
-        into_stdin = {"target": {"stdin": True}}
+        into_stdin: Target = {"stdin": True}
         streams, parts = list(self._spec.streams), list(self._spec.parts)
         fifos = [one.target.get("fifo") for one in streams] + [one.target.get("fifo") for one in parts]
         if standard_input is not None and standard_input in fifos:
             index, standard_input = fifos.index(standard_input), None
             if index < len(streams):
-                streams[index] = streams[index].model_copy(update=into_stdin)
+                streams[index] = replace(streams[index], target=into_stdin)
             else:
-                parts[index - len(streams)] = parts[index - len(streams)].model_copy(update=into_stdin)
-        redirected = {"stdin": standard_input, "stdout": path(stdout), "stderr": path(stderr)}
-        command = self._spec.command.model_copy(update=redirected)
-        return self._spec.model_copy(update={"command": command, "streams": tuple(streams), "parts": tuple(parts)})
+                parts[index - len(streams)] = replace(parts[index - len(streams)], target=into_stdin)
+        command = replace(self._spec.command, stdin=standard_input, stdout=path(stdout), stderr=path(stderr))
+        return replace(self._spec, command=command, streams=tuple(streams), parts=tuple(parts))
 
 
 async def exit_event_of(node_job: NodeJob) -> ExitEvent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from typing import Any, cast
 
+from msgspec.structs import replace
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
@@ -55,7 +56,7 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
         for path in paths_of([token])
         if path not in streamed
     }
-    watching = spec.model_copy(update={"outputs": (*spec.outputs, *outputs)})
+    watching = replace(spec, outputs=(*spec.outputs, *outputs))
     return with_observation(watching, reads=tuple(inputs), io=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken, ObjectToken
@@ -127,11 +127,11 @@ class PartToken(Token):  # type: ignore[misc]
         from streamflow_io.runtime.protocol import FilePart
 
         saved = row["value"]
-        part, said_by = FilePart.model_validate(saved["part"]), SaidBy(**saved["said_by"])
+        part, said_by = convert(saved["part"], FilePart), SaidBy(**saved["said_by"])
         return cls(saved["file"], part, saved["port"], said_by, tag=row["tag"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        part, said_by = self.part.model_dump(mode="json"), to_builtins(self.said_by)
+        part, said_by = to_builtins(self.part), to_builtins(self.said_by)
         return {"file": self.value, "part": part, "port": self.port, "said_by": said_by}
 
     def retag(self, tag: str) -> PartToken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec.structs import replace
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState, Listener
@@ -56,7 +57,7 @@ class Limits(Listener):
         """Give the attempt its limit. A further attempt of a job is late, and has no required rate."""
         if job.attempts > 1:
             self._required.repeated(job)
-        return spec.model_copy(update={"limit": self.of(job, runtime)})
+        return replace(spec, limit=self.of(job, runtime))
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, MovedEvent):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Status, Token
 
@@ -105,7 +106,7 @@ class StreamRates(Listener):
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Give the streams of the attempt the rates that they have now."""
-        return spec.model_copy(update={"streams": tuple(self._limited(job.name, one) for one in spec.streams)})
+        return replace(spec, streams=tuple(self._limited(job.name, one) for one in spec.streams))
 
     def event(self, job: JobState, event: Event) -> None:
         now = time.time()
@@ -141,7 +142,7 @@ class StreamRates(Listener):
         if one.id is None:
             return one
         rate = self._streams.rate(StreamName(job_name, one.id))
-        return one if rate is None else one.model_copy(update={"limit": StreamLimit(rate=max(1, round(rate)))})
+        return one if rate is None else replace(one, limit=StreamLimit(rate=max(1, round(rate))))
 
     def _update(self, now: float) -> None:
         for one in self._streams.rates(now):

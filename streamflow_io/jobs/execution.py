@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
+from msgspec.structs import replace
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
@@ -413,18 +414,17 @@ class Execution:
             for name, (token, attempt) in read.items()
         )
         spec = job_spec(self._step, self._job)
-        command = spec.command.model_copy(update={"directories": self._run.reach.made_for(self._state)})
-        spec = spec.model_copy(
-            update={
-                "command": command,
-                "outputs": tuple(
-                    self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
-                    for output in watched
-                ),
-                "streams": tuple(streams),
-                "parts": part_inputs(self._job.inputs, self._learned.parts(), link),
-                "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
-            }
+        command = replace(spec.command, directories=self._run.reach.made_for(self._state))
+        spec = replace(
+            spec,
+            command=command,
+            outputs=tuple(
+                self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
+                for output in watched
+            ),
+            streams=tuple(streams),
+            parts=part_inputs(self._job.inputs, self._learned.parts(), link),
+            gates=tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
         )
         return split.asked(spec)
 

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
+from msgspec.structs import replace
 from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
@@ -39,7 +40,7 @@ class LearnedWrites:
         """An output as it is to be watched. If it streams without a hint, its closes are reported, too."""
         if not self._learned.is_streamed(self._job, output.port):
             return output
-        return output.model_copy(update={"closes": True})
+        return replace(output, closes=True)
 
     async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """Pass on the events of an attempt, and note its closes."""

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
@@ -51,7 +52,7 @@ class CutFile(Struct, frozen=True):
         """The events of a split, with the file as its readers find it: elsewhere its device has another number."""
         async for event in events:
             if isinstance(event, PartEvent) and not self.is_here:
-                event = event.model_copy(update={"identity": event.identity.model_copy(update={"device": None})})
+                event = replace(event, identity=replace(event.identity, device=None))
             yield event
 
 

@@ -41,7 +41,7 @@ class Split(Struct, frozen=True):
 
     def asked(self, spec: JobSpec) -> JobSpec:
         """A job that says its parts."""
-        return spec.model_copy(update={"split": self.partition})
+        return replace(spec, split=self.partition)
 
     def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events of the job, with each part as its readers find the file."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from streamflow.core.exception import WorkflowException
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
@@ -431,7 +431,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
-        spec = job_spec(self.performance.step, job).model_copy(update={"streams": inputs})
+        spec = structs.replace(job_spec(self.performance.step, job), streams=inputs)
         return with_rehearsal(spec, idle=True, confined=True, scratch=scratch, **bounds)
 
 

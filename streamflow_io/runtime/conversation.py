@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import ValidationError
+from msgspec import MsgspecError
+from msgspec.json import decode
 
 from .child_watcher import watch_children_without_threads
 from .node_runtime import NodeRuntime, NodeRuntimeError
@@ -152,8 +153,8 @@ async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
 
     async def read() -> ReadyEvent | None:
         while (line := await output.line()) is not None:
-            with contextlib.suppress(ValidationError):
-                return ReadyEvent.model_validate_json(line)
+            with contextlib.suppress(MsgspecError):
+                return decode(line, type=ReadyEvent)
             if line.startswith(MARK):
                 said.clear()
             else:

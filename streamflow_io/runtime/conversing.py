@@ -15,7 +15,7 @@ from .access import Access
 from .conversation import LINE_LIMIT, MARK, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
-from .protocol import PrintedEvent, ReadyEvent, ReturnedEvent, SpecAnswer
+from .protocol import MadeEvent, PrintedEvent, ReadyEvent, RefusedEvent, ReturnedEvent
 from .wire import parse_said
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class ConversingRuntime(LinkedRuntime):
         said = parse_said(line)
         if said is None:
             super().receive(line)
-        elif isinstance(said, SpecAnswer):
+        elif isinstance(said, MadeEvent | RefusedEvent):
             self._answer(said)
         elif (command := self._commands.get(said.job)) is not None:
             _hear(command, said)
@@ -129,10 +129,10 @@ class ConversingRuntime(LinkedRuntime):
         self.lose(self.ended)
         await self._remove(ended)
 
-    def _answer(self, said: SpecAnswer) -> None:
+    def _answer(self, said: MadeEvent | RefusedEvent) -> None:
         if (answer := self._asked.get(said.job)) is None or answer.done():
             return
-        if said.event == "ready":
+        if isinstance(said, MadeEvent):
             answer.set_result(None)
         else:
             answer.set_exception(NodeRuntimeError(f"{self.location}: {said.message}"))

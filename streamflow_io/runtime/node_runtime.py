@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from streamflow_io.messages import Code, coded
 
@@ -254,7 +255,7 @@ class NodeJob:
     def receive(self, event: Event) -> None:
         self._has_spoken = True
         if isinstance(event, ExitEvent) and self._trouble is not None:
-            event = event.model_copy(update={"success": False, "reason": "error", "message": self._trouble})
+            event = replace(event, success=False, reason="error", message=self._trouble)
         if isinstance(event, StartedEvent):
             self._pid = event.pid
         self._events.put_nowait(event)
@@ -499,8 +500,7 @@ class NodeRuntime(ABC):
 
         :raises NodeRuntimeError: if the file cannot be compared
         """
-        text = part.model_dump_json(exclude={"path"}, exclude_defaults=True)
-        words = [self.binary, "compare", "--file", part.path, "--part", text]
+        words = [self.binary, "compare", "--file", part.path, "--part", text_of(part)]
         said, code = await self.run(words, seconds_to_compare(part.bytes))
         if code not in (0, 1):
             raise NodeRuntimeError(
@@ -530,7 +530,7 @@ class NodeRuntime(ABC):
         if code != 0:
             raise NodeRuntimeError(f"{self.location}: {said}")
         try:
-            return FoundFile.model_validate(json.loads(said))
+            return convert(json.loads(said), FoundFile)
         except ValueError:
             raise NodeRuntimeError(f"{self.location}: the identity of {path} is not known: {said}") from None
 
@@ -541,7 +541,7 @@ class NodeRuntime(ABC):
         """
         said, _ = await self.run([self.binary, "memory"], _ANSWER_SECONDS)
         try:
-            return Memory.model_validate_json(said)
+            return convert(json.loads(said), Memory)
         except ValueError:
             raise NodeRuntimeError(f"{self.location}: the size of the memory is not known: {said}") from None
 
@@ -550,7 +550,7 @@ class NodeRuntime(ABC):
 
         :raises NodeRuntimeError: if there is no answer
         """
-        identity = file.identity.model_copy(update={"device": None}).model_dump_json()
+        identity = text_of(replace(file.identity, device=None))
         words = [self.binary, "identity", "--of", str(file.path), "--is", identity]
         return await self._reaches(words, str(file.path))
 

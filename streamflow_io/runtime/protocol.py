@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import ConfigDict, Field, TypeAdapter
+from typing import Literal
 
 from .values import ByteString, DriverMessage, Message, Path, Piece, Target
 
@@ -41,7 +39,7 @@ Reason = Literal[
 ]
 
 
-class FileIdentity(Message):
+class FileIdentity(Message, frozen=True, kw_only=True):
     """The facts that tell a file from another one, and from itself after a write."""
 
     device: int | None = None
@@ -50,7 +48,7 @@ class FileIdentity(Message):
     mtime: int
 
 
-class OutputRule(DriverMessage):
+class OutputRule(DriverMessage, frozen=True, kw_only=True):
     """When a file is committed."""
 
     globs: tuple[ByteString, ...] = ()
@@ -60,7 +58,7 @@ class OutputRule(DriverMessage):
     n_files: int | None = None
 
 
-class WatchedOutput(DriverMessage):
+class WatchedOutput(DriverMessage, frozen=True, kw_only=True):
     """An output whose files are watched."""
 
     port: str
@@ -72,7 +70,7 @@ class WatchedOutput(DriverMessage):
     closes: bool = False
 
 
-class Link(DriverMessage):
+class Link(DriverMessage, frozen=True, kw_only=True):
     """A producer on another machine."""
 
     address: str
@@ -81,13 +79,13 @@ class Link(DriverMessage):
     tls: bool = False
 
 
-class StreamLimit(DriverMessage):
+class StreamLimit(DriverMessage, frozen=True, kw_only=True):
     """How fast a stream is fed at first."""
 
     rate: int | None = None
 
 
-class InputStream(DriverMessage):
+class InputStream(DriverMessage, frozen=True, kw_only=True):
     """A file that is fed to the command while its producer writes it. It has one of `events`, `link` and `replay`."""
 
     name: str
@@ -109,7 +107,7 @@ class InputStream(DriverMessage):
     closes: int | None = None
 
 
-class FilePart(DriverMessage):
+class FilePart(DriverMessage, frozen=True, kw_only=True):
     """A part of a file, as a list of pieces."""
 
     file: Path
@@ -118,7 +116,7 @@ class FilePart(DriverMessage):
     digest: str | None = None
 
 
-class PartInput(DriverMessage):
+class PartInput(DriverMessage, frozen=True, kw_only=True):
     """A part of a file that is fed to the command, or is a file to the command."""
 
     name: str
@@ -130,7 +128,7 @@ class PartInput(DriverMessage):
     number: int | None = None
 
 
-class GatedInput(DriverMessage):
+class GatedInput(DriverMessage, frozen=True, kw_only=True):
     """A file or directory that holds the command at its first use until the producer has committed it."""
 
     name: str
@@ -144,7 +142,7 @@ class GatedInput(DriverMessage):
     mode: Mode = "update"
 
 
-class PartitionedInput(DriverMessage):
+class PartitionedInput(DriverMessage, frozen=True, kw_only=True):
     """A file that the command cuts into parts. It announces the parts instead of writing them."""
 
     port: str
@@ -153,14 +151,14 @@ class PartitionedInput(DriverMessage):
     grows: bool = False
 
 
-class ObservedInput(DriverMessage):
+class ObservedInput(DriverMessage, frozen=True, kw_only=True):
     """A file or directory whose use by the command is told."""
 
     name: str
     path: Path
 
 
-class CommandSpec(DriverMessage):
+class CommandSpec(DriverMessage, frozen=True, kw_only=True):
     """How the command runs, and which exit codes are successes."""
 
     success_codes: tuple[int, ...] = (0,)
@@ -170,7 +168,7 @@ class CommandSpec(DriverMessage):
     directories: tuple[Path, ...] = ()
 
 
-class ObservationSpec(DriverMessage):
+class ObservationSpec(DriverMessage, frozen=True, kw_only=True):
     """The measurements of the job that are told."""
 
     io: bool = False
@@ -179,7 +177,7 @@ class ObservationSpec(DriverMessage):
     reads: tuple[ObservedInput, ...] | None = None
 
 
-class RateLimit(DriverMessage):
+class RateLimit(DriverMessage, frozen=True, kw_only=True):
     """How fast the processes of the job may move bytes. They are paused when they are faster."""
 
     rate: int | None = None
@@ -188,14 +186,14 @@ class RateLimit(DriverMessage):
     expected: int | None = None
 
 
-class Mount(DriverMessage):
+class Mount(DriverMessage, frozen=True, kw_only=True):
     """A directory that the job finds at another path."""
 
     path: Path
     at: Path
 
 
-class Excerpt(DriverMessage):
+class Excerpt(DriverMessage, frozen=True, kw_only=True):
     """A file with the first bytes of another one. It answers questions of the command as the other one would."""
 
     name: str
@@ -203,7 +201,7 @@ class Excerpt(DriverMessage):
     of: Path
 
 
-class RehearsalSpec(DriverMessage):
+class RehearsalSpec(DriverMessage, frozen=True, kw_only=True):
     """How a repeated run of a job is kept from doing harm."""
 
     idle: bool = False
@@ -216,7 +214,7 @@ class RehearsalSpec(DriverMessage):
     apart: bool = False
 
 
-class JobSpec(DriverMessage):
+class JobSpec(DriverMessage, frozen=True, kw_only=True):
     """`job.json`: a job that `sfio-node exec` runs."""
 
     name: str
@@ -231,7 +229,7 @@ class JobSpec(DriverMessage):
     rehearsal: RehearsalSpec | None = None
 
 
-class SessionSpec(DriverMessage):
+class SessionSpec(DriverMessage, frozen=True, kw_only=True):
     """`session.json`: a file whose chunks `sfio-node read` brings into the page cache."""
 
     file: Path
@@ -240,7 +238,7 @@ class SessionSpec(DriverMessage):
     threads: int = 4
 
 
-class StreamPart(Message):
+class StreamPart(Message, frozen=True, kw_only=True):
     """The first bytes of a file, as they were fed before the commit."""
 
     path: Path
@@ -250,7 +248,7 @@ class StreamPart(Message):
     whole: bool = False
 
 
-class Usage(Message):
+class Usage(Message, frozen=True, kw_only=True):
     """The resources that the process tree of a job has used."""
 
     rchar: int = 0
@@ -270,71 +268,64 @@ class Usage(Message):
     ahead: int | None = None
 
 
-class JobEvent(Message):
+class JobEvent(Message, frozen=True, kw_only=True):
     """Something that has happened to a job."""
 
     job: str
     time: float
 
 
-class StartedEvent(JobEvent):
+class StartedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="started"):
     """The command runs, and all watches are armed. Of a read session, the file is open."""
 
-    event: Literal["started"]
     pid: int
     command_pid: int = 0
     cached: int | None = None
 
 
-class OpenedEvent(JobEvent):
+class OpenedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="opened"):
     """A file of an output exists. Of a directory, only its first file, if the job is not observed."""
 
-    event: Literal["opened"]
     port: str
     path: Path
 
 
-class ClosedEvent(JobEvent):
+class ClosedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="closed"):
     """A file was closed after writing, and this close counts for a rule."""
 
-    event: Literal["closed"]
     port: str
     path: Path
     closes: int
     again: bool = False
 
 
-class CommittedEvent(JobEvent):
+class CommittedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="committed"):
     """The rule of a file holds. The event follows `opened`."""
 
-    event: Literal["committed"]
     port: str
     path: Path
     size: int
     at_end: bool = False
 
 
-class CompleteEvent(JobEvent):
+class CompleteEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="complete"):
     """An output as a whole is committed. The event follows those of its files."""
 
-    event: Literal["complete"]
     port: str
     at_end: bool = False
 
 
-class ChangedEvent(JobEvent):
+class ChangedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="changed"):
     """A file is not what it was at its commit. Told once for each file."""
 
-    event: Literal["changed"]
     port: str
     path: Path
     how: Change
 
 
-class UsedEvent(JobEvent):
+class UsedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="used"):
     """How the command has used an observed file. Told before `exit`, for each file that was opened."""
 
-    event: Literal["used"]
     name: str
     path: Path
     opens: int
@@ -348,10 +339,9 @@ class UsedEvent(JobEvent):
     directory: bool = False
 
 
-class StreamEvent(JobEvent):
+class StreamEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="stream"):
     """A byte stream has ended well. It was read to its end, or the command wanted no more."""
 
-    event: Literal["stream"]
     name: str
     id: str | None = None
     bytes: int
@@ -364,27 +354,24 @@ class StreamEvent(JobEvent):
     part: StreamPart | None = None
 
 
-class HeldEvent(JobEvent):
+class HeldEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="held"):
     """A stream under the net has met a call that it cannot serve. The command waits for the file."""
 
-    event: Literal["held"]
     name: str
     call: str
     bytes: int
 
 
-class AskedEvent(JobEvent):
+class AskedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="asked"):
     """The command has told an excerpt from its file. Told when the command has ended."""
 
-    event: Literal["asked"]
     name: str
     call: str
 
 
-class PartEvent(JobEvent):
+class PartEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="part"):
     """The command has announced a part of the file that it cuts."""
 
-    event: Literal["part"]
     port: str
     number: int = 0
     name: ByteString
@@ -395,34 +382,30 @@ class PartEvent(JobEvent):
     digest: str | None = None
 
 
-class PlacedEvent(JobEvent):
+class PlacedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="placed"):
     """A part is there as a file, before the command starts."""
 
-    event: Literal["placed"]
     name: str
     bytes: int
     memory: bool
     seconds: float
 
 
-class MovedEvent(JobEvent):
+class MovedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="moved"):
     """A job with a limit has moved bytes in its direction. Told every 2 s at most."""
 
-    event: Literal["moved"]
     bytes: int
 
 
-class CoresEvent(JobEvent):
+class CoresEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="cores"):
     """A job needs another number of its cores than was told last. At first it needs all."""
 
-    event: Literal["cores"]
     needed: int
 
 
-class PhaseEvent(JobEvent):
+class PhaseEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="phase"):
     """A burst has ended. The file has not grown for a while, or is final."""
 
-    event: Literal["phase"]
     port: str | None = None
     path: Path | None = None
     number: int
@@ -432,19 +415,17 @@ class PhaseEvent(JobEvent):
     end: int
 
 
-class DrainedEvent(JobEvent):
+class DrainedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="drained"):
     """The command was fed all that there was of a stream. Told every 250 ms at most."""
 
-    event: Literal["drained"]
     name: str
     bytes: int
     last: float
 
 
-class FedEvent(JobEvent):
+class FedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="fed"):
     """How far a stream is. Told once a second at most while it moves, and when it stalls."""
 
-    event: Literal["fed"]
     name: str
     bytes: int
     last: float | None = None
@@ -452,17 +433,15 @@ class FedEvent(JobEvent):
     waits: StreamWait | None = None
 
 
-class GateEvent(JobEvent):
+class GateEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="gate"):
     """The command has begun or ceased to wait at a gate. A wait is told after 0.8 s."""
 
-    event: Literal["gate"]
     waits: bool
 
 
-class ChunkEvent(JobEvent):
+class ChunkEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="chunk"):
     """A read session has read a chunk."""
 
-    event: Literal["chunk"]
     chunk: int
     bytes: int
     cached: int | None = None
@@ -471,36 +450,32 @@ class ChunkEvent(JobEvent):
     requests: int
 
 
-class EvictedEvent(JobEvent):
+class EvictedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="evicted"):
     """The kernel has evicted pages that a read session had brought and watches."""
 
-    event: Literal["evicted"]
     bytes: int
 
 
-class CarriedEvent(JobEvent):
+class CarriedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="carried"):
     """A file that CAPIO holds is read. The side of the driver makes this event, and no `sfio-node` does."""
 
-    event: Literal["carried"] = "carried"
     path: str
     bytes: int | None = None
     first: float
     last: float | None = None
 
 
-class WarningEvent(JobEvent):
+class WarningEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="warning"):
     """Something works less well than it should, and the message says what is done instead."""
 
-    event: Literal["warning"]
     message: str
     input: str | None = None
     port: str | None = None
 
 
-class ExitEvent(JobEvent):
+class ExitEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="exit"):
     """The job has ended. Always the last event of a job."""
 
-    event: Literal["exit"]
     code: int | None = None
     signal: int | None = None
     success: bool
@@ -512,55 +487,57 @@ class ExitEvent(JobEvent):
     usage: Usage = Usage()
 
 
-class ReadyEvent(Message):
+class ReadyEvent(Message, frozen=True, kw_only=True, tag_field="event", tag="ready"):
     """The first line that `serve` prints."""
 
-    event: Literal["ready"]
     address: str | None = None
     message: str | None = None
     uid: int | None = None
     pid: int | None = None
 
 
-class SpecAnswer(Message):
-    """The answer to a request for a job."""
+class MadeEvent(Message, frozen=True, kw_only=True, tag_field="event", tag="ready"):
+    """The job of a request can be started."""
 
-    event: Literal["ready", "refused"]
     job: ByteString
-    message: str | None = None
 
 
-class PrintedEvent(Message):
+class RefusedEvent(Message, frozen=True, kw_only=True, tag_field="event", tag="refused"):
+    """The job of a request was not made."""
+
+    job: ByteString
+    message: str
+
+
+class PrintedEvent(Message, frozen=True, kw_only=True, tag_field="event", tag="printed"):
     """The command of a job has printed something, on either stream."""
 
-    event: Literal["printed"]
     job: ByteString
     text: ByteString
 
 
-class ReturnedEvent(Message):
+class ReturnedEvent(Message, frozen=True, kw_only=True, tag_field="event", tag="returned"):
     """The command of a job has ended."""
 
-    event: Literal["returned"]
     job: ByteString
     code: int
 
 
-class FoundFile(Message):
+class FoundFile(Message, frozen=True, kw_only=True):
     """The output of `sfio-node identity`."""
 
     path: Path
     identity: FileIdentity
 
 
-class Memory(Message):
+class Memory(Message, frozen=True, kw_only=True):
     """The output of `sfio-node memory`."""
 
     available: int | None = None
     limit: int | None = None
 
 
-Event = Annotated[
+Event = (
     StartedEvent
     | OpenedEvent
     | ClosedEvent
@@ -583,11 +560,8 @@ Event = Annotated[
     | EvictedEvent
     | CarriedEvent
     | WarningEvent
-    | ExitEvent,
-    Field(discriminator="event"),
-]
-EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
+    | ExitEvent
+)
 
 #: The lines that only a conversing `serve` prints.
-Said = Annotated[SpecAnswer | PrintedEvent | ReturnedEvent, Field(discriminator="event")]
-SAID: TypeAdapter[Said] = TypeAdapter(Said, config=ConfigDict(defer_build=True))
+Said = MadeEvent | RefusedEvent | PrintedEvent | ReturnedEvent

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import Struct
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
-
-
-def _as_string(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("it is no string")
-    return value
-
-
-#: A text as `os.fsdecode` gives it. Each byte that is not UTF-8 is a lone surrogate, which pydantic's strings refuse.
-ByteString = Annotated[str, PlainValidator(_as_string)]
+#: A text as `os.fsdecode` gives it. Each byte that is not UTF-8 is a lone surrogate.
+ByteString = str
 Path = ByteString
 
 #: Bytes of a file, as offset and length; or bytes themselves, in base64.
@@ -24,17 +15,12 @@ Piece = tuple[int, int] | str
 Target = dict[str, Path | bool]
 
 
-class Message(BaseModel):
+class Message(Struct, frozen=True, omit_defaults=True):
     """The base of all messages, and of all objects in messages."""
 
-    # Built at the first use: a run imports all messages, and needs some.
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
-
-class DriverMessage(Message):
+class DriverMessage(Message, frozen=True, forbid_unknown_fields=True):
     """The base of messages that the driver writes. An unknown field is an error, here as in `sfio-node`."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 def readable(path: str) -> str:

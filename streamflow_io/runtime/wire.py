@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from os import stat_result
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import ValidationError, convert, to_builtins
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from .protocol import (
-    EVENT,
-    SAID,
     Event,
     ExitEvent,
     FileIdentity,
@@ -23,13 +26,15 @@ from .protocol import (
 )
 from .values import Message
 
+T = TypeVar("T")
+
 # No program sends these to itself after a mistake. The kernel sends the last two for a limit of the user.
 _KILLING = frozenset({SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ})
 
 
 def text_of(message: Message) -> str:
     """A message as JSON in ASCII, without the fields that have their default."""
-    return json.dumps(message.model_dump(exclude_defaults=True), separators=(",", ":"))
+    return json.dumps(to_builtins(message), separators=(",", ":"))
 
 
 def parse_event(line: bytes) -> Event:
@@ -37,17 +42,14 @@ def parse_event(line: bytes) -> Event:
 
     :raises ValueError: if the line is no event
     """
-    try:
-        return EVENT.validate_python(json.loads(line))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    return _read(line, _events())
 
 
 def parse_said(line: bytes) -> Said | None:
     """Read one line that only a conversing `serve` prints. None stands for any other line."""
     try:
-        return SAID.validate_python(json.loads(line))
-    except (RecursionError, ValueError):
+        return _read(line, _said())
+    except ValueError:
         return None
 
 
@@ -63,12 +65,12 @@ def job_of(line: bytes) -> str | None:
 
 def with_observation(spec: JobSpec, **changes: Any) -> JobSpec:
     """The same job, with other fields of its observation."""
-    return spec.model_copy(update={"observation": spec.observation.model_copy(update=changes)})
+    return replace(spec, observation=replace(spec.observation, **changes))
 
 
 def with_rehearsal(spec: JobSpec, **changes: Any) -> JobSpec:
     """The same job, with other fields of its rehearsal."""
-    return spec.model_copy(update={"rehearsal": (spec.rehearsal or RehearsalSpec()).model_copy(update=changes)})
+    return replace(spec, rehearsal=replace(spec.rehearsal or RehearsalSpec(), **changes))
 
 
 def identity_of(found: stat_result) -> FileIdentity:
@@ -111,3 +113,30 @@ def is_without_gate(event: WarningEvent) -> bool:
 def is_without_mounts(event: WarningEvent) -> bool:
     """Whether directories are not at the other paths that `mounts` names."""
     return event.message.startswith("directories cannot be put at other places")
+
+
+@cache
+def _events() -> Decoder[Event]:
+    return Decoder(Event)
+
+
+@cache
+def _said() -> Decoder[Said]:
+    return Decoder(Said)
+
+
+def _read(line: bytes, decoder: Decoder[T]) -> T:
+    """Read one line.
+
+    :raises ValueError: if the line is none of the messages of the decoder
+    """
+    try:
+        return decoder.decode(line)
+    except ValidationError:
+        raise
+    except ValueError:
+        # The decoder refuses lone surrogates, which are bytes that are not UTF-8.
+        found: T = convert(json.loads(line), decoder.type)
+        return found
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -50,7 +50,7 @@ class LendingCluster(Cluster):
 
     def say(self, job: str, needed: int) -> None:
         """The node runtime of a job says how many cores it needs, and has done so for long."""
-        self.lent.event(self.run.jobs.find(job), CoresEvent(event="cores", job="x", time=0.0, needed=needed))
+        self.lent.event(self.run.jobs.find(job), CoresEvent(job="x", time=0.0, needed=needed))
 
     def borrowed(self, job: str) -> int:
         state = self.run.jobs.find(job)

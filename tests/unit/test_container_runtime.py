@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.json import decode
 from msgspec.structs import asdict
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.deployment.connector.container import DockerConnector
@@ -104,7 +105,7 @@ async def test_a_spec_of_any_size(tmp_path: Path, wraps: ExecutionLocation | Non
     async with started(tmp_path, wraps=wraps) as runtime:
         job = await runtime.create_job("j")
         await job.wrap(JobSpec(name="x" * 3_000_000))
-        assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "x" * 3_000_000
+        assert decode(Path(job.directory, "job.json").read_text(), type=JobSpec).name == "x" * 3_000_000
 
 
 async def test_a_spec_that_is_too_large(tmp_path: Path) -> None:

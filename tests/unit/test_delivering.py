@@ -59,7 +59,7 @@ class Delivered(Deliverer):
         self.begin(self.attempt, {"out": ("*",)})
 
     async def opened(self, port: str, path: str) -> None:
-        await self._handle(OpenedEvent(event="opened", job="1", time=0, port=port, path=path))
+        await self._handle(OpenedEvent(job="1", time=0, port=port, path=path))
 
     async def _deliver(self, _job: Job, port: str, token: Token) -> None:
         await asyncio.sleep(0.02)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.tokens import directory_value, file_value
@@ -32,7 +33,7 @@ from streamflow_io.jobs.delivery import (
     Settle,
     Succeeded,
 )
-from streamflow_io.runtime.protocol import EVENT
+from streamflow_io.runtime.protocol import Event as NodeEvent
 
 STREAM, GATE, COMMIT = Delivery.STREAM, Delivery.GATE, Delivery.COMMIT
 FILE, FILES, DIRECTORY = OutputKind.FILE, OutputKind.FILES, OutputKind.DIRECTORY
@@ -195,7 +196,7 @@ class Played:
 
 
 def told(event: str, **fields: Any) -> Any:
-    return EVENT.validate_python({"event": event, "job": "1", "time": 0, **fields})
+    return convert({"event": event, "job": "1", "time": 0, **fields}, NodeEvent)
 
 
 def checksum(content: str) -> str:

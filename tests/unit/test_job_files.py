@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert
 
 from lab.wording import uncoded
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
@@ -12,8 +13,9 @@ from streamflow_io.records.files import InputRecord, OutputRecord
 from streamflow_io.records.job_files import MOST_RECORDS, Identity, JobFiles
 from streamflow_io.records.writer import to_json
 from streamflow_io.runtime.protocol import (
-    EVENT,
+    Event,
     JobSpec,
+    Kind,
     ObservationSpec,
     ObservedInput,
     OutputRule,
@@ -26,18 +28,16 @@ OF = Identity("/a/0", "/a")
 RULES = (OutputRule(globs=(), committed="on_termination"),)
 
 
-def spec(kind: str = "file", observed: tuple[str, ...] = ()) -> JobSpec:
-    output = WatchedOutput.model_validate(
-        {"port": "out", "root": "/job/out", "globs": ["*"], "kind": kind, "rules": RULES}
-    )
+def spec(kind: Kind = "file", observed: tuple[str, ...] = ()) -> JobSpec:
+    output = WatchedOutput(port="out", root="/job/out", globs=("*",), kind=kind, rules=RULES)
     reads = tuple(ObservedInput(name="in", path=path) for path in observed)
     return JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=reads))
 
 
-def outputs(kind: str, *events: dict[str, object]) -> list[OutputRecord]:
+def outputs(kind: Kind, *events: dict[str, object]) -> list[OutputRecord]:
     files = JobFiles(spec(kind))
     for event in events:
-        files.add(EVENT.validate_python({"job": "1", "port": "out", **event}))
+        files.add(convert({"job": "1", "port": "out", **event}, Event))
     return list(files.outputs(OF, 100.0, 90.0))
 
 
@@ -92,7 +92,7 @@ def test_many_files_are_one_record(kind: str, number: int, records: int) -> None
 
 def used(path: str, *reasons: str, opens: int = 1, time: float = 1.0) -> UsedEvent:
     fields = {"event": "used", "name": "in", "path": path, "opens": opens, "first": time, "last": time + 1}
-    return UsedEvent.model_validate({"job": "1", "time": 9.0, "sequential": not reasons, "reasons": reasons, **fields})
+    return convert(fields | {"job": "1", "time": 9.0, "sequential": not reasons, "reasons": reasons}, UsedEvent)
 
 
 def inputs(observed: tuple[str, ...], *events: UsedEvent) -> list[InputRecord]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert
 
 from lab.jobs import job_state
 from streamflow_io.jobs import job_warnings
 from streamflow_io.jobs.job_warnings import JobWarnings
-from streamflow_io.runtime.protocol import EVENT, WarningEvent
+from streamflow_io.runtime.protocol import WarningEvent
 
 
 def warning(message: str, **fields: str) -> WarningEvent:
-    event = EVENT.validate_python({"event": "warning", "job": "1", "time": 1.0, "message": message, **fields})
-    assert isinstance(event, WarningEvent)
-    return event
+    return convert({"event": "warning", "job": "1", "time": 1.0, "message": message, **fields}, WarningEvent)
 
 
 async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from lab.node import wait_for
 from streamflow_io.runtime import new_limits
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import EVENT, ExitEvent, JobSpec, MovedEvent, RateLimit
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec, MovedEvent, RateLimit
 
 
 class Slow(FakeRuntime):
@@ -164,4 +164,4 @@ async def test_what_was_moved_is_handed_on() -> None:
     runtime.exit(job)
     event, _ = [event async for event in job.events()]
     assert isinstance(event, MovedEvent)
-    assert (event.bytes, EVENT.validate_python(event.model_dump())) == (12, event)
+    assert event.bytes == 12

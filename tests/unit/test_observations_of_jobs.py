@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
@@ -60,7 +61,6 @@ def exited(io: float | None) -> ExitEvent:
     return ExitEvent(
         job="1",
         time=0,
-        event="exit",
         success=True,
         reason="exited",
         started=1000.0,
@@ -167,7 +167,7 @@ def test_each_measured_value_has_its_field_in_the_record() -> None:
     told = Usage(
         rchar=1, wchar=2, read_bytes=3, write_bytes=4, user=5, system=6, io=7, held=8, paused=9, pauses=10, ahead=11
     )
-    assert usage_of(exited(IO).model_copy(update={"usage": told})) == JobUsage(
+    assert usage_of(replace(exited(IO), usage=told)) == JobUsage(
         started=1000.0,
         ended=1000.0 + DURATION,
         bytes_read=1,

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 from streamflow.core.workflow import Job
 
 from streamflow_io.adapters.tokens import PartToken, SaidBy, file_value
@@ -185,7 +187,7 @@ async def test_a_storage_of_which_the_user_says_that_others_see_it() -> None:
 
 async def test_elsewhere_the_device_has_another_number() -> None:
     said = {"event": "part", "job": "s", "time": 0.0, "port": "p", "number": 1, "name": "a", "size": 0, "path": "/d"}
-    event = PartEvent.model_validate(said | {"identity": IDENTITY.model_dump(), "pieces": []})
+    event = convert(said | {"identity": to_builtins(IDENTITY), "pieces": []}, PartEvent)
 
     async def events() -> AsyncIterator[Event]:
         yield event
@@ -193,4 +195,4 @@ async def test_elsewhere_the_device_has_another_number() -> None:
     for is_here, device in ((True, 4), (False, None)):
         (told,) = [each async for each in CutFile("/d", is_here).events(events())]
         assert isinstance(told, PartEvent)
-        assert told.identity == IDENTITY.model_copy(update={"device": device})
+        assert told.identity == replace(IDENTITY, device=device)

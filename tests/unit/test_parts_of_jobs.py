@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from unittest.mock import Mock
 
 import pytest
+from msgspec import convert
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
@@ -41,10 +42,11 @@ async def test_who_has_said_it_stays_with_a_token() -> None:
 async def test_a_part_that_cannot_be_had_fails_the_attempt(reason: str, error: type[Exception]) -> None:
     """No other job is to start again for it: the job is tried again in place, if retries are left."""
     job = Job("/align/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
-    event = ExitEvent.model_validate(
+    event = convert(
         {"event": "exit", "job": "j", "time": 0.0, "ended": 0.0, "success": False, "reason": reason}
         | {"input": "chunk", "message": "m"}
-        | {"started": 0.0, "ended": 1.0}
+        | {"started": 0.0, "ended": 1.0},
+        ExitEvent,
     )
     with pytest.raises(error, match=r"m(?: \[SFIO-P006\])?$"):
         await check_exit(job, event, CommandOutput("", Status.FAILED), Attempt(1, PurePosixPath("/out"), None), [])

@@ -13,7 +13,7 @@ from streamflow_io.runtime.protocol import FedEvent
 
 def fed(size: int, at: float, stalled: bool = False) -> FedEvent:
     last = at - 1 if stalled else at
-    return FedEvent(job="1", time=at, event="fed", name="s", bytes=size, last=last, stalled=stalled, waits="producer")
+    return FedEvent(job="1", time=at, name="s", bytes=size, last=last, stalled=stalled, waits="producer")
 
 
 class Shown:

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from msgspec import ValidationError, convert
 
 from lab.fakes import FakeRuntime
-from streamflow_io.runtime.protocol import ChangedEvent, CommandSpec, ExitEvent, InputStream, JobSpec
+from streamflow_io.runtime.protocol import ChangedEvent, CommandSpec, ExitEvent, InputStream, JobSpec, StartedEvent
 from streamflow_io.runtime.values import readable
 from streamflow_io.runtime.wire import is_from_outside, parse_event, text_of
 
@@ -39,8 +39,8 @@ def test_a_path_is_the_same_on_both_sides(path: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"stdout": "/log"}, {"command": {"codes": (0,)}}])
 def test_the_driver_writes_no_unknown_field(fields: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        JobSpec(name="/a/0", **fields)
+    with pytest.raises(ValidationError, match="unknown field"):
+        convert({"name": "/a/0", **fields}, JobSpec)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,9 @@ def test_the_driver_writes_no_unknown_field(fields: dict[str, object]) -> None:
     ],
 )
 def test_the_cause_of_an_end(fields: dict[str, object], expected: bool) -> None:
-    exit_event = ExitEvent.model_validate(
-        {"event": "exit", "job": "1", "time": 0, "ended": 0, "success": False, "reason": "exited", **fields}
+    exit_event = convert(
+        {"event": "exit", "job": "1", "time": 0, "ended": 0, "success": False, "reason": "exited", **fields},
+        ExitEvent,
     )
     assert is_from_outside(exit_event) is expected
 
@@ -92,5 +93,5 @@ async def test_a_job_of_which_something_is_not_understood_fails() -> None:
     ended = await job.exit
     assert not ended.success
     assert "has sent an unknown message" in str(ended.message)
-    assert [event.event async for event in job.events()] == ["started", "exit"]
+    assert [type(event) async for event in job.events()] == [StartedEvent, ExitEvent]
     assert not other.exit.done()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
 import pytest
+from msgspec import convert
 
 from streamflow_io.parts import read_session
 from streamflow_io.parts.director import Director
@@ -33,7 +34,7 @@ class Reader:
         self.told: list[str] = []
         self._hangs, self._is_full = hangs, is_full
         self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
-        self.say(StartedEvent(event="started", job="s", time=0, pid=1, cached=0))
+        self.say(StartedEvent(job="s", time=0, pid=1, cached=0))
 
     def say(self, event: Event | NodeRuntimeError) -> None:
         self._events.put_nowait(event)
@@ -54,7 +55,7 @@ class Reader:
         if not self._hangs:
             size = sum(end - begin for begin, end in spans)
             found = {"chunk": chunk, "bytes": size, "cached": 0, "resident": size, "seconds": 0, "requests": 1}
-            self.say(ChunkEvent.model_validate({"event": "chunk", "job": "s", "time": 0, **found}))
+            self.say(convert({"event": "chunk", "job": "s", "time": 0, **found}, ChunkEvent))
 
     def watch(self, spans: Sequence[Span]) -> None:
         pass
@@ -200,9 +201,7 @@ async def test_a_reader_that_is_lost(how: str, caplog: pytest.LogCaptureFixture)
     if how == "gone":
         reader.say(NodeRuntimeError("sfio-node serve has ended"))
     elif how == "exit":
-        reader.say(
-            ExitEvent(event="exit", job="s", time=0, ended=0, success=False, reason="error", message="/f was changed")
-        )
+        reader.say(ExitEvent(job="s", time=0, ended=0, success=False, reason="error", message="/f was changed"))
     await asyncio.wait_for(found.arrived(part), 5)
     (warning,) = caplog.records
     reason = {"gone": "serve has ended", "exit": "/f was changed", "full": "no space"}[how]

@@ -146,7 +146,7 @@ class Stage:
 
     async def succeeds(self, job: Job, seconds: float = 1.0, taken: float = 0) -> None:
         """The job has ended well."""
-        exit_event = ExitEvent(job="0", time=0, event="exit", success=True, reason="exited", started=0, ended=seconds)
+        exit_event = ExitEvent(job="0", time=0, success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
         self.rehearsals.attempt_ended(job)
         await self.account(taken)

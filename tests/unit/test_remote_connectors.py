@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.json import decode
 from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation, WrapsConfig
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.base import BatchConnector
@@ -77,7 +78,7 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
             job = await runtime.create_job("j")
             words = await job.wrap(JobSpec(name="it's j"))
             assert words == [runtime.binary, runtime.wrapper, "--job", str(job.directory), "--"]
-            assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "it's j"
+            assert decode(Path(job.directory, "job.json").read_text(), type=JobSpec).name == "it's j"
             assert Path(runtime.certificate_path).read_bytes() == CERTIFICATE.certificate
             assert Path(runtime.directory, "words").read_text().split()[0] == "serve"
             say(runtime, exited(job.identifier))

@@ -114,7 +114,6 @@ class Driver:
         exit_event = ExitEvent(
             job="1",
             time=0,
-            event="exit",
             success=True,
             reason="exited",
             started=used.started,

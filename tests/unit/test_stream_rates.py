@@ -53,7 +53,7 @@ class Run:
         """The n-th burst, which has begun this many seconds ago."""
         start, end = 1_000.0 - ago, (number + 1) * 20 * MB
         burst = {"number": number, "start": start, "last": start + 0.1, "bytes": 20 * MB, "end": end}
-        self.happened(PhaseEvent(event="phase", job="a", time=1_000.0, port="out", path="/a/out.txt", **burst))
+        self.happened(PhaseEvent(job="a", time=1_000.0, port="out", path="/a/out.txt", **burst))
 
 
 @pytest.fixture
@@ -87,5 +87,5 @@ async def test_the_next_run_begins_with_what_the_run_before_has_learned(path: Pa
     # At its commit the limit ends.
     late = Run(path)
     late.open()
-    late.happened(CommittedEvent(event="committed", job="a", time=5.0, port="out", path="/a/out.txt", size=1))
+    late.happened(CommittedEvent(job="a", time=5.0, port="out", path="/a/out.txt", size=1))
     assert late.told[-1] is None

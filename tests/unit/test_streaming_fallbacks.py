@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException
@@ -120,7 +121,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
     other = input_stream(stream_token(), attempt, there)
     assert other.events is None
     assert other.link is not None
-    assert other.link.model_dump(exclude_defaults=True) == {
+    assert to_builtins(other.link) == {
         "address": "10.0.0.1:7000",
         "job": here.jobs[0].identifier,
         "certificate": "/run/there/certificate.pem",
@@ -459,7 +460,7 @@ async def test_what_was_read_is_compared_where_the_file_is(answer: tuple[str, in
             await runtime.begins_with(part)
     else:
         assert await runtime.begins_with(part) is found
-    text = '{"bytes":7,"digest":"0f","verify":"full"}'
+    text = '{"path":"/out/out.txt","bytes":7,"digest":"0f","verify":"full"}'
     assert runtime.ran == [["/bin/sfio-node", "compare", "--file", "/out/out.txt", "--part", text]]
 
 

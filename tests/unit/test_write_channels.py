@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import convert
 from streamflow.core.workflow import Status
 
 from lab.fakes import FakeRuntime
@@ -17,7 +18,7 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
 from streamflow_io.records.records import Record, RequestRecord
-from streamflow_io.runtime.protocol import EVENT, JobSpec
+from streamflow_io.runtime.protocol import Event, JobSpec
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
 
@@ -41,7 +42,7 @@ def asked(found: WriteChannels, job: JobState) -> JobSpec:
 
 def burst(found: WriteChannels, start: float) -> None:
     event = {"event": "phase", "job": "000001-compute-0", "time": start + 0.5, "number": 0, "start": start}
-    found.event(COMPUTE, EVENT.validate_python({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}))
+    found.event(COMPUTE, convert({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}, Event))
 
 
 def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:

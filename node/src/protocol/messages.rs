@@ -700,13 +700,19 @@ pub struct ReadyEvent<'a> {
     pub pid: Option<u32>,
 }
 
-/// The answer to a request for a job.
+/// The job of a request can be started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SpecAnswer<'a> {
-    pub event: &'static str,
+#[serde(tag = "event", rename = "ready")]
+pub struct MadeEvent<'a> {
     pub job: ByteString<&'a OsStr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<&'a str>,
+}
+
+/// The job of a request was not made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename = "refused")]
+pub struct RefusedEvent<'a> {
+    pub job: ByteString<&'a OsStr>,
+    pub message: &'a str,
 }
 
 /// The command of a job has printed something, on either stream.

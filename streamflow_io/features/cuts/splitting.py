@@ -44,7 +44,7 @@ class _Split(Split, frozen=True):
         asked = super().asked(spec)
         if self.virtual is None:
             return asked
-        return asked.model_copy(update={"command": asked.command.model_copy(update={"success_codes": (0,)})})
+        return replace(asked, command=replace(asked.command, success_codes=(0,)))
 
 
 class DeclaredSplitting(Splitting):

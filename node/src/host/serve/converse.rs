@@ -27,7 +27,7 @@ use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
 use super::shared::Shared;
 use crate::protocol::json::{self, ByteString};
-use crate::protocol::messages::SpecAnswer;
+use crate::protocol::messages::{MadeEvent, RefusedEvent};
 use crate::sys::exit::CANNOT_SET_UP;
 use crate::sys::pipe;
 
@@ -242,6 +242,10 @@ impl Conversation {
 
 /// The line that says whether a job was made.
 fn answer(id: &OsStr, refused: Option<String>) -> String {
-    let event = if refused.is_some() { "refused" } else { "ready" };
-    json::write(&SpecAnswer { event, job: ByteString(id), message: refused.as_deref() }) + "\n"
+    let job = ByteString(id);
+    let line = match &refused {
+        None => json::write(&MadeEvent { job }),
+        Some(message) => json::write(&RefusedEvent { job, message }),
+    };
+    line + "\n"
 }

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
@@ -122,7 +124,7 @@ class CapioJob(NodeJob):
 
     async def wrap(self, spec: JobSpec) -> list[str]:
         watched = tuple(output for output in spec.outputs if output.port not in self._outputs.streamed)
-        words = await super().wrap(spec.model_copy(update={"outputs": watched}))
+        words = await super().wrap(replace(spec, outputs=watched))
         self._root = next((output.root for output in spec.outputs if output not in watched), "")
         watches = [self._watch_server(), self._watch_activity()]
         if self._seen:
@@ -167,7 +169,7 @@ class CapioJob(NodeJob):
                 self._checking = asyncio.create_task(self._check(event.success))
                 await self._checking
         except asyncio.CancelledError:
-            event = event.model_copy(update={"success": False, "reason": "cancelled"})
+            event = replace(event, success=False, reason="cancelled")
         except UnfitProgramError as error:
             self._failure = str(error)
             self._capio.give_up_step(self._step, self._failure)
@@ -251,7 +253,7 @@ class CapioJob(NodeJob):
         assert self._directory is not None
         await self._server.client("wait", str(self._directory / name), application=self._application, seconds=None)
         path = f"{self._root}/{name}"
-        super().receive(OpenedEvent(job=self.identifier, time=time.time(), event="opened", port=port, path=path))
+        super().receive(OpenedEvent(job=self.identifier, time=time.time(), port=port, path=path))
 
     async def _watch_server(self) -> None:
         await self._server.wait_for_end()

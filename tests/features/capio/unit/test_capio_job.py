@@ -15,7 +15,7 @@ from streamflow_io.features.capio.runtime.reports import Content
 from streamflow_io.features.capio.runtime.server import Collected
 from streamflow_io.features.capio.runtime.supported import HeldOutputs
 from streamflow_io.runtime.node_runtime import AttemptLostError, Waiting
-from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import JobSpec, OpenedEvent, OutputRule, StartedEvent, WatchedOutput
 
 DIRECTORY = Path("/capio/a-1")
 
@@ -120,7 +120,7 @@ async def test_a_command_is_started_in_capio_and_what_it_opens_is_told() -> None
     assert not job.sees(PurePosixPath("/out/x"))
     runtime.server.answers["wait"].set_result(None)
     events = job.events()
-    assert [(await anext(events)).event for _ in range(2)] == ["started", "opened"]
+    assert [type(await anext(events)) for _ in range(2)] == [StartedEvent, OpenedEvent]
     await job.cancel()
 
 

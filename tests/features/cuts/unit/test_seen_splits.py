@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 from lab.telemetry import BEGIN, job, record_of, usage
 from streamflow_io.features.cuts.planning import DeclaredCuts
@@ -20,7 +21,15 @@ from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservationSpec, ObservedInput, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import (
+    Event,
+    JobSpec,
+    Kind,
+    ObservationSpec,
+    ObservedInput,
+    OutputRule,
+    WatchedOutput,
+)
 
 
 @given(
@@ -62,25 +71,18 @@ def test_names(names: list[str], found: PartNames | None) -> None:
     assert names_of_parts(names) == found
 
 
-def possible(paths: list[str], kind: str = "files", opened: bool = True, inputs: tuple[str, ...] = ("/in/x",)) -> Any:
-    output = WatchedOutput.model_validate(
-        {
-            "port": "out",
-            "root": "/job/out",
-            "globs": ["*"],
-            "kind": kind,
-            "rules": (OutputRule(globs=(), committed="on_termination"),),
-        }
-    )
+def possible(paths: list[str], kind: Kind = "files", opened: bool = True, inputs: tuple[str, ...] = ("/in/x",)) -> Any:
+    rules = (OutputRule(committed="on_termination"),)
+    output = WatchedOutput(port="out", root="/job/out", globs=("*",), kind=kind, rules=rules)
     observed = tuple(ObservedInput(name="in", path=path) for path in inputs)
     files = JobFiles(JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=observed)))
     for path in paths:
         told = {"event": "committed", "job": "1", "port": "out", "path": f"/job/out/{path}", "size": 5, "time": 1.0}
-        files.add(EVENT.validate_python(told))
+        files.add(convert(told, Event))
     used = {"name": "in", "path": "/in/x", "opens": 1, "sequential": True, "reasons": [], "first": 1.0, "last": 1.0}
     more = {"touched": 1.0, "read": None, "whole": False, "directory": False, "time": 1.0}
     if opened:
-        files.add(EVENT.validate_python({"event": "used", "job": "1", **used, **more}))
+        files.add(convert({"event": "used", "job": "1", **used, **more}, Event))
     return list(possible_splits(files))
 
 
