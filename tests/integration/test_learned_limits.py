@@ -1,20 +1,19 @@
 """The file of learned limits: saved values come back, whatever other process writes, is killed or has damaged it."""
 
 import asyncio
+import itertools
 import math
 import os
 import re
 import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -295,50 +294,49 @@ async def test_tasks_may_save_at_once(path: Path) -> None:
     assert known_entries(path, LearnedLimit) == tuple(saved)
 
 
-WRITER = """
-import asyncio, itertools, sys
-from msgspec.structs import replace
-from pathlib import Path
-from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.records.learned.database import LearnedDatabase
-from streamflow_io.storage.learned_limits import LearnedLimit
-from streamflow_io.records.learned.sizes import SizeKey
-
 ENTRIES = 200
-path, tool, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
-async def main():
+
+async def write(path: Path, tool: str, times: int, said: int) -> None:
+    """Save again and again; zero times means for ever. Each number is said when its save has returned."""
     database = await LearnedDatabase.open(path, 60)
     for number in itertools.islice(itertools.count(1), times or None):
         entries = tuple(RegisteredConstraint(float(entry), number, 1, 1) for entry in range(ENTRIES))
         own, common = SizeKey(tool, "own", 0), SizeKey("both", "common", 0)
         await database.save([LearnedLimit(own, tool, number, "scratch", 1, ConstraintRegistry(entries))])
         await database.update(LearnedLimit, [common], lambda limit: replace(limit, used=limit.used + 1))
-        print(number, flush=True)
+        os.write(said, f"{number}\n".encode())
     await database.close()
 
-asyncio.run(main())
-"""
 
-
-def writer(path: Path, tool: str, times: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), tool, str(times)], stdout=subprocess.PIPE, text=True
-    )
+@contextmanager
+def writer(path: Path, tool: str, times: int) -> Iterator[tuple[int, TextIO]]:
+    """A forked process that saves, and what it says. A new interpreter would take a second to import all this."""
+    said, says = os.pipe()
+    if (process := os.fork()) == 0:
+        code = 1
+        try:
+            os.close(said)
+            asyncio.run(write(path, tool, times, says))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(says)
+    with os.fdopen(said) as lines:
+        yield process, lines
 
 
 def test_two_processes_write_at_once(path: Path) -> None:
-    times = 25
+    times = 10
 
     async def prepare() -> None:
         async with opened(path) as database:
             await database.save([replace(LIMIT, key=SizeKey("both", "common", 0))])
 
     asyncio.run(prepare())
-    processes = [writer(path, tool, times) for tool in ("one", "other")]
-    for process in processes:
-        process.communicate(timeout=90)
-        assert process.returncode == 0
+    with writer(path, "one", times) as (one, said), writer(path, "other", times) as (other, others):
+        assert [len(lines.readlines()) for lines in (said, others)] == [times] * 2
+        assert [os.waitpid(process, 0)[1] for process in (one, other)] == [0, 0]
     by_tool = {limit.key.tool: limit for limit in known_entries(path, LearnedLimit)}
     assert by_tool["both"].used == 2 * times
     for name in ("one", "other"):
@@ -382,19 +380,18 @@ def test_a_reader_undoes_a_save_that_was_cut_off(path: Path) -> None:
 def test_a_process_is_killed_in_the_middle_of_saves(path: Path) -> None:
     """The registry of one number is kept, whole: that of the last save that returned, or of the one that ran."""
 
-    for kill_after in range(8):
-        process = writer(path, "one", 0)
-        assert process.stdout is not None
-        for _ in range(1 + kill_after % 3):
-            process.stdout.readline()
-        # At another point of a save each time.
-        time.sleep(kill_after * 0.001)
-        process.send_signal(signal.SIGKILL)
-        lines = process.stdout.read().split()
-        process.wait()
+    for kill_after in range(6):
+        with writer(path, "one", 0) as (process, said):
+            for _ in range(1 + kill_after % 3):
+                said.readline()
+            # At another point of a save each time.
+            time.sleep(kill_after * 0.001)
+            os.kill(process, signal.SIGKILL)
+            lines = said.read().split()
+            os.waitpid(process, 0)
         acknowledged = int(lines[-1]) if lines else 1 + kill_after % 3
         registry = kept(path)[SizeKey("one", "own", 0)]
-        assert len(registry.entries) == 200
+        assert len(registry.entries) == ENTRIES
         (number,) = {entry.seconds for entry in registry.entries}
         assert number in (acknowledged, acknowledged + 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,22 @@ def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
     return edge
 
 
-@pytest.mark.parametrize(
-    "targets",
-    [
+def planned_all(bench: Bench, every: Sequence[dict[str, Any]]) -> list[StreamEdge]:
+    """The edges of one workflow with a pair of steps for each mapping of targets: the steps `/a0` and `/b0`, ..."""
+    steps: dict[str, Document] = {}
+    for number in range(len(every)):
+        pair = document()["steps"]
+        steps |= {f"a{number}": pair["a"], f"b{number}": pair["b"] | {"in": {"file": f"a{number}/out"}}}
+    together = workflow({}, steps, {f"out{number}": f"b{number}/out" for number in range(len(every))})
+    targets = {f"{step}{number}": each for number, one in enumerate(every) for step, each in one.items()}
+    edges = plan_file(Path(bound(bench, together, **targets))).plans["main"].graph.edges
+    by_step = {edge.route.output.step: edge for edge in edges}
+    assert len(by_step) == len(edges)
+    return [by_step[f"/a{number}"] for number in range(len(every))]
+
+
+def test_what_streams(bench: Bench) -> None:
+    every: list[dict[str, Any]] = [
         {},
         {"a": "here"},
         {"a": "one", "b": "one"},
@@ -90,16 +104,13 @@ def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
         {"a": "mate", "b": "scratch"},
         {"a": "scratch", "b": ["mate", "match"]},
         {"a": {"deployment": "box", "workdir": "/a"}, "b": {"deployment": "box", "workdir": "/b"}},
-    ],
-)
-def test_what_streams(bench: Bench, targets: dict[str, Any]) -> None:
-    edge = planned(bench, document(), **targets)
-    assert (edge.delivery, edge.fallback) == (Delivery.STREAM, None)
+    ]
+    found = planned_all(bench, every)
+    assert [(edge.delivery, edge.fallback) for edge in found] == [(Delivery.STREAM, None)] * len(every)
 
 
-@pytest.mark.parametrize(
-    ("targets", "delivery", "why"),
-    [
+def test_what_falls_back(bench: Bench) -> None:
+    every: list[tuple[dict[str, Any], Delivery, str]] = [
         ({"a": "one"}, Delivery.COMMIT, "/a runs on one (ssh), /b on the driver's node: "),
         ({"a": "hpc", "b": "one"}, Delivery.COMMIT, "/a runs on hpc (slurm), /b on one (ssh): "),
         ({"a": "hpc", "b": "farm"}, Delivery.COMMIT, "/a runs on hpc (slurm), /b on farm (pbs): "),
@@ -123,13 +134,12 @@ def test_what_streams(bench: Bench, targets: dict[str, Any]) -> None:
             Delivery.TERMINATION,
             "/a takes 2 locations of other (ssh) for each job: ",
         ),
-    ],
-)
-def test_what_falls_back(bench: Bench, targets: dict[str, Any], delivery: Delivery, why: str) -> None:
-    edge = planned(bench, document(), **targets)
-    assert edge.delivery is delivery
-    assert edge.fallback is not None
-    assert edge.fallback.startswith(why)
+    ]
+    found = planned_all(bench, [targets for targets, _, _ in every])
+    for number, (edge, (_, delivery, why)) in enumerate(zip(found, every, strict=True)):
+        assert edge.delivery is delivery
+        assert edge.fallback is not None
+        assert edge.fallback.startswith(re.sub("(/[ab]) ", rf"\g<1>{number} ", why))
 
 
 def test_the_gate(bench: Bench) -> None:
@@ -177,9 +187,7 @@ def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("container", "delivery", "fallback"),
     [
-        ({"type": "none", "config": {}}, Delivery.STREAM, None),
         ({"type": "docker", "config": {}}, Delivery.STREAM, None),
-        pytest.param({"type": "singularity", "config": {}}, Delivery.STREAM, None, marks=pytest.mark.long),
         (
             {"type": "kubernetes", "config": {}},
             Delivery.COMMIT,
@@ -205,7 +213,7 @@ def test_containers_are_those_of_the_streamflow_file(
         assert main_program([*command, str(path)]) == 0
         out = capsys.readouterr().out
         assert not UUID.search(out)
-        assert ("debian:12" in out) is (container["type"] != "none")
+        assert "debian:12" in out
 
 
 DEBIAN, BUSYBOX = ({"class": "DockerRequirement", "dockerPull": image} for image in ("debian", "busybox"))
@@ -236,10 +244,6 @@ def in_containers(where: str) -> Document:
         ("requirement of the workflow", True),
         ("hint of the workflow", False),
         ("a step", True),
-        pytest.param("tools", True, marks=pytest.mark.long),
-        pytest.param("requirement of the workflow", False, marks=pytest.mark.long),
-        pytest.param("hint of the workflow", True, marks=pytest.mark.long),
-        pytest.param("a step", False, marks=pytest.mark.long),
     ],
 )
 def test_wherever_a_docker_requirement_stands(
@@ -269,8 +273,9 @@ def test_containers_can_be_left_to_streamflow(bench: Bench, capsys: pytest.Captu
     assert uncoded(edge["fallback"]) == "/a runs in a container of debian (docker): `containers: off`"
 
 
-@pytest.mark.parametrize(("step", "delivery"), [("a", Delivery.TERMINATION), ("b", Delivery.COMMIT)])
-@pytest.mark.parametrize("container", ["docker", "none"])
+@pytest.mark.parametrize(
+    ("step", "delivery", "container"), [("a", Delivery.TERMINATION, "docker"), ("b", Delivery.COMMIT, "none")]
+)
 def test_a_directory_that_attempts_share_is_left_alone(
     bench: Bench, step: str, delivery: Delivery, container: str
 ) -> None:
@@ -349,29 +354,32 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
     )
 
 
-@pytest.mark.parametrize(
-    ("split", "count", "outcome"),
-    [
+def test_where_parts_are_read(bench: Bench) -> None:
+    """One workflow has a split and its reader for each pair of deployments."""
+    every = [
         ("one", "other", "if its readers see it by the same path, or reach where it is split; else real"),
         ("here", "one", "if its readers see it by the same path; else real"),
-        ("hpc", "hpc", "parts of /split/reads, reported by the program"),
+        ("hpc", "hpc", "parts of /split2/reads, reported by the program"),
         ("mate", "mate", "if its readers see it by the same path; else real"),
-        ("pods", "pods", "/split runs on pods (kubernetes): parts are not read in pods"),
+        ("pods", "pods", "/split4 runs on pods (kubernetes): parts are not read in pods"),
         ("here", "hpc", "name the storage that hpc shares, with `scope: shared`, among the `storages`"),
-    ],
-)
-def test_where_parts_are_read(bench: Bench, split: str, count: str, outcome: str) -> None:
+    ]
     rule = {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads"}]}
     run = tool("true", {"reads": "File"}, {"chunks": found("*.txt", "File[]")}, hints=[rule])
     reader = tool("true", {"chunk": "File"}, {"counted": "stdout"}, stdout="counted.txt")
-    steps = {
-        "split": {"run": run, "in": {"reads": "reads"}},
-        "count": {"run": reader, "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
-    }
-    planned = workflow({"reads": "File"}, steps, {"counted": "count/counted"})
-    plans = plan_file(Path(bound(bench, planned, split=split, count=count)))
+    steps: dict[str, Document] = {}
+    targets: dict[str, str] = {}
+    for number, (split, count, _) in enumerate(every):
+        steps[f"split{number}"] = {"run": run, "in": {"reads": "reads"}}
+        steps[f"count{number}"] = {"run": reader, "in": {"chunk": f"split{number}/chunks"}, "scatter": "chunk"}
+        targets |= {f"split{number}": split, f"count{number}": count}
+    outputs = {f"counted{number}": f"count{number}/counted" for number in range(len(every))}
+    plans = plan_file(Path(bound(bench, workflow({"reads": "File"}, steps, outputs), **targets)))
     shown = io.StringIO()
     plans.show(Console(width=300, file=shown))
-    assert outcome in shown.getvalue(), shown.getvalue()
-    (partition,) = plans.plans["main"].parts.partitions
-    assert partition.is_virtual is (split != "pods" and (split, count) != ("here", "hpc"))
+    rows = shown.getvalue().splitlines()
+    partitions = {partition.step: partition for partition in plans.plans["main"].parts.partitions}
+    for number, (split, count, outcome) in enumerate(every):
+        assert any(f"/split{number}" in row and outcome in row for row in rows), shown.getvalue()
+        is_virtual = split != "pods" and (split, count) != ("here", "hpc")
+        assert partitions[f"/split{number}"].is_virtual is is_virtual

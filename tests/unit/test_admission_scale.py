@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
@@ -31,7 +30,7 @@ class Cluster:
     Of 20 steps: most with a static constraint, some that learn, some that are no I/O tasks.
     """
 
-    def __init__(self, waiting: int, locations: int = 1000) -> None:
+    def __init__(self, waiting: int, locations: int) -> None:
         self.admission = Admission(4)
         self.locations = [f"n{index}" for index in range(locations)]
         self.admission.set_locations("hpc", dict.fromkeys(self.locations, 48.0))
@@ -86,7 +85,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def large() -> Cluster:
-    return Cluster(waiting=10_000)
+    return Cluster(waiting=4000, locations=200)
 
 
 def counted(decision: Callable[[], None]) -> int:
@@ -108,29 +107,17 @@ def counted(decision: Callable[[], None]) -> int:
 
 
 def lines_of(cluster: Cluster) -> float:
-    return statistics.median(counted(cluster.end_one) + counted(cluster.submit_one) for _ in range(50))
-
-
-@pytest.mark.parametrize("decision", [Cluster.end_one, Cluster.submit_one])
-def test_a_decision_takes_less_than_a_millisecond(large: Cluster, decision: Callable[[Cluster], None]) -> None:
-    times = []
-    for _ in range(DECISIONS):
-        begin = time.perf_counter()
-        decision(large)
-        times.append(time.perf_counter() - begin)
-        # The same load for the next one.
-        large.submit_one()
-    # It takes a fifth of one; the machine may be busy with other things.
-    assert statistics.median(times) < 3e-3
+    return statistics.mean(counted(cluster.end_one) + counted(cluster.submit_one) for _ in range(3 * STEPS))
 
 
 def test_a_decision_does_not_look_at_all_that_wait() -> None:
-    # Jobs of as many steps wait in both.
-    assert lines_of(Cluster(waiting=5000)) <= 1.1 * lines_of(Cluster(waiting=2000))
+    # Jobs of every step wait in both: with fewer jobs for each location, some steps have none that wait.
+    few, many = Cluster(waiting=1000, locations=100), Cluster(waiting=4000, locations=100)
+    assert lines_of(many) <= 1.1 * lines_of(few)
 
 
 def test_a_decision_does_not_look_at_all_locations(large: Cluster) -> None:
-    assert lines_of(large) <= 1.2 * lines_of(Cluster(waiting=10_000, locations=100))
+    assert lines_of(large) <= 1.2 * lines_of(Cluster(waiting=4000, locations=50))
 
 
 def test_what_earlier_jobs_keep_is_found_once_for_all_locations(monkeypatch: pytest.MonkeyPatch) -> None:

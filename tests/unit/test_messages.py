@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,19 @@ REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 
 
+@cache
+def trees() -> list[tuple[Path, ast.Module]]:
+    """The modules, without those that quote the messages of others."""
+    files = (file for file in (REPOSITORY / "streamflow_io").rglob("*.py") if file.parent.name != "messages")
+    return [(file, ast.parse(file.read_text())) for file in files]
+
+
 def in_python() -> Iterator[tuple[Path, str]]:
     """The names of codes that modules use."""
-    for file in (REPOSITORY / "streamflow_io").rglob("*.py"):
-        if file.parent.name != "messages":
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Code":
-                    yield file, node.attr
+    for file, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Code":
+                yield file, node.attr
 
 
 def in_rust() -> set[str]:

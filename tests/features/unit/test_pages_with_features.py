@@ -25,20 +25,16 @@ from tests.unit.test_pages import DOCS, PAGES, REPOSITORY, named
 from tests.unit.test_quoted_messages import OF_OTHERS, QUOTED, is_printed, words_quoted
 
 
-@pytest.mark.parametrize(("page", "file"), sorted(set(modules.named())))
-def test_a_file_that_a_page_names_is_there(page: str, file: str) -> None:
-    where = next(each for each in modules.PAGES if each.name == page)
-    assert modules.found(file, where)
+def test_files_and_directories_that_pages_name_are_there() -> None:
+    pages = {page.name: page for page in modules.PAGES}
+    missing = [(page, file) for page, file in set(modules.named()) if not modules.found(file, pages[page])]
+    missing += [pair for pair in set(modules.directories()) if not (REPOSITORY / pair[1]).is_dir()]
+    assert not missing
 
 
-@pytest.mark.parametrize(("page", "directory"), sorted(set(modules.directories())))
-def test_a_directory_that_a_page_names_is_there(page: str, directory: str) -> None:
-    assert (REPOSITORY / directory).is_dir()
-
-
-@pytest.mark.parametrize(("page", "message"), QUOTED)
-def test_the_program_prints_what_is_quoted(page: str, message: str) -> None:
-    assert message in OF_OTHERS or is_printed(words_quoted(message))
+def test_the_program_prints_what_is_quoted() -> None:
+    quoted = [pair for pair in QUOTED if pair[1] not in OF_OTHERS]
+    assert not [pair for pair in quoted if not is_printed(words_quoted(pair[1]))]
 
 
 @pytest.mark.parametrize("page", reference.PAGES)

@@ -28,7 +28,7 @@ NAME = digest(PROFILES)
 @pytest.fixture(autouse=True, scope="module")
 def _soon() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans_module, "_SECONDS", 2.0)
+        patch.setattr(plans_module, "_SECONDS", 0.5)
         yield
 
 
