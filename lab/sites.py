@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +88,7 @@ class Site(Bench):
 
     @property
     def is_slurm(self) -> bool:
-        return bool(self.deployment["type"] == "slurm")
+        return self.deployment["type"] in ("slurm", "sfio.allocation")
 
     def control(self, *words: str) -> str:
         """Return what a command of Slurm prints."""
@@ -138,6 +142,30 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
         deployment=slurm_deployment(directory / "work"),
         shared=directory,
     )
+
+
+@contextmanager
+def allocation_site(laboratory: Laboratory, directory: Path, nodes: int = 2, limit: str = "60") -> Iterator[Site]:
+    """An allocation of a Slurm, as its batch jobs find it.
+
+    :param limit: of time, for `salloc`
+    """
+    site = slurm_site(laboratory, directory)
+    deployment = {"type": "sfio.allocation", "config": {}, "workdir": site.deployment["workdir"]}
+    ask = ("salloc", "--no-shell", "--exclusive", f"-N{nodes}", f"-t{limit}")
+    words = [*laboratory.prefix, *ask]
+    environment = {**os.environ, **site.environment}
+    told = subprocess.run(
+        words, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    job = told.stderr.split()[-1]
+    assert told.returncode == 0, told.stderr
+    try:
+        yield replace(site, deployment=deployment, environment={**site.environment, "SLURM_JOB_ID": job})
+    finally:
+        site.control("scancel", job)
+        while job in site.queue():
+            time.sleep(0.1)
 
 
 def login_site(laboratory: Laboratory, directory: Path) -> Site:

@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import shlex
-from asyncio.subprocess import STDOUT
-from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, Sequence
+from abc import ABC, abstractmethod
+from asyncio.subprocess import STDOUT, Process
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
@@ -47,6 +48,14 @@ from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.data.manager import _RemotePathMapper
+from streamflow.deployment.connector.base import (
+    BaseConnector,
+    SubprocessShell,
+    SubprocessStreamReaderWrapper,
+    SubprocessStreamReaderWrapperContextManager,
+    SubprocessStreamWriterWrapper,
+    SubprocessStreamWriterWrapperContextManager,
+)
 from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import STREAM_CLOSE, KubernetesBaseConnector, KubernetesShell
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
@@ -321,13 +330,101 @@ async def remove_jobs(connector: Connector) -> None:
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
 
+class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
+    """A connector of the plugin whose locations are hosts, as those of SSH.
+
+    All that runs on a host is a local process of :meth:`start`, whose standard input and output are those there.
+    """
+
+    @abstractmethod
+    async def start(
+        self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
+    ) -> Process:
+        """Start a program on a host. The standard streams are those of `asyncio.subprocess`.
+
+        :raises WorkflowExecutionException: if no program can be started there
+        """
+
+    @abstractmethod
+    async def explain(self, location: ExecutionLocation, process: Process) -> None:
+        """Raise the reason why a process has ended whose input is open. Return: the program has ended by itself.
+
+        :raises WorkflowExecutionException: with the reason
+        """
+
+    @abstractmethod
+    def drop(self, location: ExecutionLocation) -> None:
+        """End all processes of a host that does not answer."""
+
+    async def _create_shell(self, command: MutableSequence[str], location: ExecutionLocation) -> Shell:
+        pipe = asyncio.subprocess.PIPE
+        process = await self.start(location, command, pipe, pipe, asyncio.subprocess.DEVNULL)
+        return _HostShell(command, self.transferBufferSize, process, lambda: self.explain(location, process))
+
+    async def get_stream_reader(
+        self, command: MutableSequence[str], location: ExecutionLocation
+    ) -> SubprocessStreamReaderWrapperContextManager:
+        null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
+        words = shlex.split(" ".join(command))
+        return SubprocessStreamReaderWrapperContextManager(self.start(location, words, null, pipe, null))
+
+    async def get_stream_writer(
+        self, command: MutableSequence[str], location: ExecutionLocation
+    ) -> SubprocessStreamWriterWrapperContextManager:
+        null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
+        words = shlex.split(" ".join(command))
+        return SubprocessStreamWriterWrapperContextManager(self.start(location, words, pipe, null, null))
+
+    def own(self, location: ExecutionLocation) -> ExecutionLocation:
+        """The host of a location: StreamFlow may hand the location of a container on it to this connector."""
+        return _own_location(self, location)
+
+
+#: What has hosts as locations: a node runtime runs on each of them, and streams go between them by the network.
+HOSTS = (SSHConnector, OwnHosts)
+
+
+class _HostShell(SubprocessShell):  # type: ignore[misc]
+    """A shell on a host, whose end has a reason.
+
+    :param explain: raises the reason for an end that was not wanted
+    """
+
+    def __init__(
+        self, command: MutableSequence[str], buffer_size: int, process: Process, explain: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(command, buffer_size, process)
+        assert process.stdout is not None
+        self._reader = _HostOutput(process.stdout, self._writer, explain)
+
+
+class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
+    def __init__(
+        self,
+        stream: asyncio.StreamReader,
+        writer: SubprocessStreamWriterWrapper,
+        explain: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(stream)
+        self._input = writer
+        self._explain = explain
+
+    async def read(self, size: int | None = None) -> bytes:
+        content: bytes = await self.stream.read(-1 if size is None else size)
+        if not content and not self._input.closed and self._input._closing is None:
+            await self._explain()
+        return content
+
+
 def abandon(connector: Connector, location: ExecutionLocation) -> None:
-    """Drop the connections to an SSH host that does not answer.
+    """Drop the connections to a host that does not answer.
 
     StreamFlow 0.2.0rc3 waits, when it undeploys, until they are closed: a quarter of an hour, until TCP gives up.
     """
     if isinstance(connector, FutureConnector):
         connector = connector._connector
+    if isinstance(connector, OwnHosts):
+        connector.drop(location)
     if not isinstance(connector, SSHConnector):
         return
     for factories in (connector.ssh_context_factories, connector.data_transfer_context_factories):
@@ -372,7 +469,7 @@ async def _copy_from_host(
     await _copy_here(self, src, dst, _own_location(self, location), read_only)
 
 
-def _own_location(host: SSHConnector, location: ExecutionLocation) -> ExecutionLocation:
+def _own_location(host: Connector, location: ExecutionLocation) -> ExecutionLocation:
     own: ExecutionLocation | None = location
     while own is not None and own.deployment != host.deployment_name:
         own = own.wraps

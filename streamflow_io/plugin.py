@@ -13,6 +13,7 @@ from streamflow.ext.plugin import StreamFlowPlugin
 from streamflow_io._streamflow import install_provenance, install_translator
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.engine.translator import IOAwareTranslator
+from streamflow_io.runtime.allocation.connector import AllocationConnector
 
 
 def crate_writer(
@@ -28,9 +29,13 @@ def crate_writer(
 
 
 class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
-    """Registers the scheduler `sfio.io-aware`, the translator, which acts only under it, and the writer of crates."""
+    """Registers the scheduler `sfio.io-aware`, the translator, which acts only under it, and the writer of crates.
+
+    Registers the deployment type `sfio.allocation`, too.
+    """
 
     def register(self) -> None:
         self.register_scheduler("sfio.io-aware", IOAwareScheduler)
+        self.register_connector("sfio.allocation", AllocationConnector)
         install_translator(IOAwareTranslator)
         install_provenance(crate_writer)

@@ -19,8 +19,8 @@ from streamflow.deployment.connector.container import (
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
-from streamflow.deployment.connector.ssh import SSHConnector
 
+from streamflow_io._streamflow import HOSTS
 from streamflow_io.capacity import Room
 from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind, binds_of
@@ -163,7 +163,7 @@ def deployment_kind(deployment_type: str) -> SiteKind:
 
 _CONNECTORS = {
     SiteKind.LOCAL: LocalConnector,
-    SiteKind.HOSTS: SSHConnector,
+    SiteKind.HOSTS: HOSTS,
     SiteKind.QUEUE: QueueManagerConnector,
     SiteKind.CONTAINERS: ContainerConnector,
     SiteKind.PODS: KubernetesBaseConnector,

@@ -159,7 +159,9 @@ class Run:
         streams = isinstance(self._plan.workflow.steps.get(job.step), StreamingExecuteStep)
         if self.config.runtime == "off":
             self.bandwidth.limits.not_held(job, "in this run", "`runtime: off`")
-        elif not streams and self.recorder.is_measured(job):
+        elif not streams and (
+            self.recorder.is_measured(job) or self._runtimes.deployments.starts_commands(job.location)
+        ):
             observes = self.config.observe
             what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
             if self.bandwidth.limits.is_limited(job):

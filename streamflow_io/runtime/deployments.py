@@ -14,10 +14,9 @@ from streamflow.deployment.connector.base import BatchConnector
 from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
-from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 
-from streamflow_io._streamflow import pod_location, remove_jobs
+from streamflow_io._streamflow import HOSTS, OwnHosts, pod_location, remove_jobs
 from streamflow_io.graph.pods import binds_of_container
 from streamflow_io.graph.volumes import Bind, binds_of
 
@@ -41,11 +40,13 @@ class Manner(Struct, frozen=True):
     :ivar shared: jobs run on other nodes than `serve`, and these share the work directory with it
     :ivar listen: whether streams go between this location and others by network
     :ivar address: the address to listen at; empty: the one by which SSH has reached the host
+    :ivar starts_commands: whether `serve` starts the commands of jobs; else the connector does
     """
 
     shared: bool = False
     listen: bool = False
     address: str = ""
+    starts_commands: bool = False
 
 
 class Deployments:
@@ -115,7 +116,7 @@ class Deployments:
         :raises NodeRuntimeError: if no node runtime can run there
         """
         connector = self._connector(location)
-        is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
+        is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, HOSTS))
         is_contained = isinstance(connector, _CONTAINED)
         if is_contained and not self._contained:
             raise NodeRuntimeError("`containers: off`")
@@ -129,8 +130,13 @@ class Deployments:
             if sessions < _LEAST_SESSIONS:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
         # A container has an address of its own; without a network it has none.
-        address = location.hostname or "" if is_contained else ""
-        return Manner(is_queue_manager, is_host or bool(address), address)
+        is_own = isinstance(connector, OwnHosts)
+        address = location.hostname or "" if is_contained or is_own else ""
+        return Manner(is_queue_manager, is_host or bool(address), address, is_own)
+
+    def starts_commands(self, location: ExecutionLocation) -> bool:
+        """Whether the node runtime of a location starts commands much faster than its connector."""
+        return isinstance(self._manager.get_connector(location.deployment), OwnHosts)
 
     async def owner(self, location: ExecutionLocation) -> int:
         """Return the user that containers of a location run for. The user may own directories above volumes, as root.

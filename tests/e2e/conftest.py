@@ -25,7 +25,7 @@ from lab.machines.laboratory import (
     start_slurm,
 )
 from lab.once import once
-from lab.sites import Site, hosts_site, login_site, slurm_site
+from lab.sites import Site, allocation_site, hosts_site, login_site, slurm_site
 
 why_not = functools.cache(obstacle)
 why_no_containers = functools.cache(containers_obstacle)
@@ -125,6 +125,13 @@ def one_user_host(
 @pytest.fixture
 def slurm(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
     return slurm_site(slurm_laboratory, tmp_path)
+
+
+@pytest.fixture
+def allocation(slurm_laboratory: Laboratory, tmp_path: Path) -> Iterator[Site]:
+    """Two nodes of the Slurm, as a batch job finds them."""
+    with allocation_site(slurm_laboratory, tmp_path) as site:
+        yield site
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""An allocation of a queue manager: its nodes, and programs on them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import time
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from . import slurm
+from .commands import begin, said
+
+
+class Node(Struct, frozen=True):
+    """A node of an allocation.
+
+    :ivar address: a name or an address, by which the queue manager reaches it
+    :ivar cores: those that the allocation has there
+    :ivar memory: the memory that the allocation has there, in MiB
+    """
+
+    name: str
+    address: str
+    cores: int
+    memory: int
+
+    @property
+    def has_address(self) -> bool:
+        """Whether the address is no name."""
+        try:
+            ipaddress.ip_address(self.address)
+        except ValueError:
+            return False
+        return True
+
+
+class Allocation:
+    """An allocation of Slurm that runs.
+
+    :ivar over: why none of its nodes can be used any more; None: jobs may start
+    :ivar nodes: by name
+
+    :param end: the time when it ends, in seconds since 1970; None: no limit
+    """
+
+    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None) -> None:
+        self.over: str | None = None
+        self.nodes = nodes
+        self._job = job
+        self._end = end
+
+    @classmethod
+    async def find(cls, deployment: str) -> Allocation:
+        """Return the allocation that this process runs in.
+
+        :param deployment: its name in messages
+        :raises WorkflowExecutionException: if there is none, with the reason
+        """
+        if (job := os.environ.get("SLURM_JOB_ID")) is None:
+            raise WorkflowExecutionException(
+                f"{deployment} has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm: "
+                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`."
+            )
+        if missing := [name for name in slurm.PROGRAMS if shutil.which(name) is None]:
+            raise WorkflowExecutionException(
+                f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
+                "add the directory of the programs to PATH"
+            )
+        return await cls._of(job)
+
+    @classmethod
+    async def _of(cls, job: str) -> Allocation:
+        try:
+            held = slurm.allocation_of(await said(slurm.show_allocation(job)))
+            nodes = dict[str, Node]()
+            for group in held.groups:
+                names = (await said(slurm.show_names(group.nodes))).split()
+                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(names)))):
+                    memory = group.memory or known.memory
+                    nodes[known.name] = Node(known.name, known.address, group.cores, memory)
+        except slurm.AllocationError as error:
+            raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
+        if not held.runs or not nodes:
+            raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
+        return cls(job, nodes, held.end)
+
+    def __str__(self) -> str:
+        return f"allocation {self._job} of Slurm"
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until it ends; None: no limit."""
+        return None if self._end is None else self._end - time.time()
+
+    async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
+        """Start a program on a node. The program ends with the local process, and the reverse.
+
+        :raises WorkflowExecutionException: if the program cannot be started
+        """
+        return await begin(slurm.on_node(self._job, node, self.nodes[node].cores, words), stdin, stdout, stderr)
+
+    async def why(self, node: str, code: int) -> str | None:
+        """The reason why a program on a node has ended that was to go on; None: the program has ended by itself.
+
+        :param code: the exit code of its local process
+        """
+        try:
+            held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+            if not held.runs:
+                is_late = self._end is not None and self._end <= time.time() + 1
+                self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
+                return self.over
+            (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
+        except (WorkflowExecutionException, ValueError) as error:
+            return f"nothing is known of node {node} of {self}: {error}"
+        if known.gone is not None:
+            return f"node {node} of {self} is {known.gone}"
+        if code < 0:
+            return f"srun to node {node} of {self} was ended by signal {-code}"
+        if code > 128:
+            return f"the program on node {node} of {self} was ended by signal {code - 128}"
+        return None

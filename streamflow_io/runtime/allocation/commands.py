@@ -1,0 +1,69 @@
+"""Commands of a queue manager, as local processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+
+from streamflow.core.exception import WorkflowExecutionException
+
+from streamflow_io.runtime.child_watcher import watch_children_without_threads
+
+from .slurm import environment
+
+_SECONDS = 60.0
+_END_SECONDS = 5.0
+
+
+async def said(words: Sequence[str]) -> str:
+    """Run a command, and return what it prints.
+
+    :raises WorkflowExecutionException: if the command fails, with its output
+    """
+    process = await begin(words, DEVNULL, PIPE, PIPE)
+    try:
+        printed, errors = await asyncio.wait_for(process.communicate(), _SECONDS)
+    except asyncio.TimeoutError as error:
+        raise WorkflowExecutionException(f"{' '.join(words)} does not end within {_SECONDS:.0f} s") from error
+    finally:
+        await end(process)
+    if process.returncode != 0:
+        why = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
+        raise WorkflowExecutionException(f"{' '.join(words)}: {why}")
+    return printed.decode(errors="replace")
+
+
+async def begin(words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
+    """Start a command in a session of its own: an interrupt at the terminal does not reach it.
+
+    A command without an input of ours ends with this process, however this process ends. Any other command sees the
+    end of its input.
+
+    :raises WorkflowExecutionException: if the command cannot be started
+    """
+    watch_children_without_threads()
+    tied = ["setpriv", "--pdeathsig", "TERM"] if stdin == DEVNULL and shutil.which("setpriv") else []
+    try:
+        return await asyncio.create_subprocess_exec(
+            *tied, *words, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
+            env=environment(os.environ),
+        )  # fmt: skip
+    except OSError as error:
+        raise WorkflowExecutionException(f"{words[0]} cannot be started: {error.strerror}") from error
+
+
+async def end(process: Process) -> None:
+    """End a process that may still run."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _END_SECONDS)
+        except asyncio.TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

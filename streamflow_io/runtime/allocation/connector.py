@@ -1,0 +1,290 @@
+"""The connector of the deployment type `sfio.allocation`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import MutableMapping, MutableSequence, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from streamflow.core.deployment import Connector, ExecutionLocation
+from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
+from streamflow.core.utils import create_command, run_in_shell
+from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
+
+from streamflow_io._streamflow import OwnHosts
+
+from .allocation import Allocation, Node
+from .commands import end
+
+logger = logging.getLogger("streamflow")
+
+_STAT = "%i %s %Y"
+
+
+class AllocationConnector(OwnHosts):
+    """Runs commands on the nodes of an allocation. Each node is a location.
+
+    All nodes, and the driver's, share the work directory. What they share is not copied between them. Other files are
+    copied through the driver.
+    """
+
+    def __init__(
+        self,
+        deployment_name: str,
+        config_dir: str,
+        transferBufferSize: int = 2**16,  # noqa: N803
+    ) -> None:
+        super().__init__(deployment_name, config_dir, transferBufferSize)
+        self._allocation: Allocation | None = None
+        self._hardware: dict[str, asyncio.Task[Hardware]] = {}
+        self._addresses: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
+        self._processes: dict[str, set[Process]] = {}
+        self._closing = False
+        self._told_of_copies = False
+
+    @classmethod
+    def get_schema(cls) -> str:
+        return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
+
+    async def deploy(self, external: bool) -> None:
+        self._allocation = await Allocation.find(self.deployment_name)
+        nodes = ", ".join(
+            f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in self._allocation.nodes.values()
+        )
+        logger.info(f"The deployment {self.deployment_name} has {self._allocation}: {nodes}")
+
+    async def undeploy(self, external: bool) -> None:
+        self._closing = True
+        for looking in self._hardware.values():
+            looking.cancel()
+        try:
+            await super().undeploy(external)
+        finally:
+            for processes in self._processes.values():
+                await asyncio.gather(*map(end, [*processes]))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until the allocation ends; None: no limit is known."""
+        return None if self._allocation is None else self._allocation.seconds_left
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        allocation = self._deployed()
+        if (over := allocation.over) is not None:
+            raise WorkflowExecutionException(over)
+        names = [name for name in allocation.nodes if name not in self._lost]
+        found = await asyncio.gather(*(self._hardware_of(name) for name in names))
+        locations = {
+            name: AvailableLocation(name, self.deployment_name, self._addresses[name], service=service, hardware=has)
+            for name, has in zip(names, found, strict=True)
+            if has is not None
+        }
+        if not locations:
+            raise WorkflowExecutionException(
+                f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}"
+            )
+        return locations
+
+    async def run(
+        self,
+        location: ExecutionLocation,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | str | None = None,
+        stdout: int | str = STDOUT,
+        stderr: int | str = STDOUT,
+        capture_output: bool = False,
+        timeout: int | None = None,
+        job_name: str | None = None,
+    ) -> tuple[str, int] | None:
+        location = self.own(location)
+        if job_name is None and stdin is None and location.name not in self._lost:
+            with contextlib.suppress(WorkflowExecutionException):
+                shell = await self.get_shell(["sh"], location)
+                said: tuple[str, int] | None = await run_in_shell(
+                    shell, location, command, environment, workdir, capture_output, timeout
+                )
+                return said
+        script = create_command(type(self).__name__, command, environment, workdir, stdin, stdout, stderr)
+        process = await self.start(location, ["sh", "-c", f"exec 2>&1; {script}"], DEVNULL, PIPE, PIPE)
+        try:
+            printed, errors = await asyncio.wait_for(process.communicate(), timeout)
+        finally:
+            await end(process)
+        assert process.returncode is not None
+        if process.returncode != 0:  # Otherwise srun may say what does not matter.
+            printed += errors
+        return (printed.decode(errors="replace").strip(), process.returncode) if capture_output else None
+
+    async def start(
+        self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
+    ) -> Process:
+        location = self.own(location)
+        if (why := self._lost.get(location.name)) is not None:
+            raise WorkflowExecutionException(why)
+        process = await self._deployed().start(location.name, words, stdin, stdout, stderr)
+        running = {other for other in self._processes.get(location.name, ()) if other.returncode is None}
+        self._processes[location.name] = running | {process}
+        return process
+
+    async def explain(self, location: ExecutionLocation, process: Process) -> None:
+        code = await process.wait()
+        name = self.own(location).name
+        if self._closing:
+            return
+        if name not in self._lost:
+            if (why := await self._deployed().why(name, code)) is None:
+                return
+            self._lost[name] = why
+            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {why}")
+        raise WorkflowExecutionException(self._lost[name])
+
+    def drop(self, location: ExecutionLocation) -> None:
+        for process in self._processes.get(self.own(location).name, ()):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def copy_local_to_remote(
+        self, src: str, dst: str, locations: MutableSequence[ExecutionLocation], read_only: bool = False
+    ) -> None:
+        own = list({location.name: self.own(location) for location in locations}.values())
+        here = await asyncio.to_thread(_identity, src)
+        apart = [location for location in own if not await self._copied(src, dst, location, here, read_only)]
+        if apart:
+            await super().copy_local_to_remote(src, dst, apart, read_only)
+
+    async def copy_remote_to_local(
+        self, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
+    ) -> None:
+        location = self.own(location)
+        here = await asyncio.to_thread(_identity, src)
+        if here is not None and here == await self._identity_at(location, src):
+            await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
+        else:
+            await super().copy_remote_to_local(src, dst, location, read_only)
+
+    async def copy_remote_to_remote(
+        self,
+        src: str,
+        dst: str,
+        locations: MutableSequence[ExecutionLocation],
+        source_location: ExecutionLocation,
+        source_connector: Connector | None = None,
+        read_only: bool = False,
+    ) -> None:
+        source = source_connector or self
+        own = list({location.name: self.own(location) for location in locations}.values())
+        is_ours = source.deployment_name == self.deployment_name
+        if is_ours:
+            source_location = self.own(source_location)
+            there = await self._identity_at(source_location, src)
+            own = [location for location in own if not await self._copied(src, dst, location, there, read_only)]
+            if own and not self._told_of_copies:
+                self._told_of_copies = True
+                shown = f"{src} of {source_location.name} is not seen on {own[0].name}"
+                logger.warning(
+                    f"Files go through the driver between nodes of {self.deployment_name}, because {shown}: a work "
+                    "directory of each node is not supported yet. Let `workdir` be a directory that all nodes share."
+                )
+        if own:
+            await super().copy_remote_to_remote(src, dst, own, source_location, source, read_only)
+
+    async def _copied(
+        self, src: str, dst: str, location: ExecutionLocation, identity: str | None, read_only: bool
+    ) -> bool:
+        """Copy on a node, if the node sees the file that has this identity elsewhere; else return False."""
+        if identity is None or identity != await self._identity_at(location, src):
+            return False
+        if src != dst:
+            copy = ["ln", "-snf"] if read_only else ["cp", "-rLf"]
+            said, code = await self._said(location, f"{shlex.join([*copy, '--', src, dst])} 2>&1")
+            if code != 0:
+                raise WorkflowExecutionException(f"{src} cannot be copied to {dst} on {location}: {said}")
+        return True
+
+    async def _identity_at(self, location: ExecutionLocation, path: str) -> str | None:
+        said, code = await self._said(location, f"{shlex.join(['stat', '-L', '-c', _STAT, '--', path])} 2>/dev/null")
+        return said if code == 0 else None
+
+    async def _said(self, location: ExecutionLocation, script: str) -> tuple[str, int]:
+        said = await self.run(location, [script], capture_output=True)
+        assert said is not None
+        return said
+
+    async def _hardware_of(self, name: str) -> Hardware | None:
+        """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
+        if name not in self._hardware:
+            self._hardware[name] = asyncio.create_task(self._look(self._deployed().nodes[name]))
+        try:
+            return await asyncio.shield(self._hardware[name])
+        except WorkflowExecutionException as error:
+            if name not in self._lost:
+                self._lost[name] = str(error)
+                logger.warning(f"No jobs start at {self.deployment_name}/{name}: {error}")
+            return None
+
+    async def _look(self, node: Node) -> Hardware:
+        location = ExecutionLocation(node.name, self.deployment_name)
+        printed, code = await self._said(location, "df -PTk 2>/dev/null; true")
+        if code != 0:
+            raise WorkflowExecutionException(f"node {node.name} does not answer: {printed}")
+        self._addresses[node.name] = await self._address(node)
+        return Hardware(float(node.cores), float(node.memory), _storages(printed))
+
+    async def _address(self, node: Node) -> str:
+        """The address of a node for other nodes; a name is looked up on another node.
+
+        The own name of a machine often means 127.0.1.1 there.
+        """
+        if node.has_address:
+            return node.address
+        others = [name for name in self._deployed().nodes if name != node.name and name not in self._lost]
+        asked = ExecutionLocation(others[0] if others else node.name, self.deployment_name)
+        printed, _ = await self._said(asked, f"getent ahosts {shlex.quote(node.address)} || true")
+        return next(iter(printed.split()), node.address)
+
+    def _deployed(self) -> Allocation:
+        if self._allocation is None:
+            raise WorkflowExecutionException(f"{self.deployment_name} is not deployed")
+        return self._allocation
+
+
+def _storages(printed: str) -> dict[str, Storage]:
+    """The file systems that `df -PTk` has printed, with the space that is free."""
+    found = {}
+    for line in printed.splitlines()[1:]:
+        words = line.split(None, 6)
+        if len(words) == 7 and words[4].isdigit() and (words[6] == "/" or words[1] not in FS_TYPES_TO_SKIP):
+            found[words[6]] = Storage(words[6], int(words[4]) / 2**10)
+    return found
+
+
+def _identity(path: str) -> str | None:
+    """The text that :data:`_STAT` stands for, of a file on this node; None: no copy without a transfer is possible."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return f"{status.st_ino} {status.st_size} {int(status.st_mtime)}"
+
+
+def _copy_here(source: Path, target: Path, read_only: bool) -> None:
+    if target.is_dir():
+        target = target / source.name
+    if read_only:
+        with contextlib.suppress(FileExistsError):
+            target.symlink_to(source)
+    elif source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif not (target.exists() and target.samefile(source)):
+        shutil.copy(source, target)

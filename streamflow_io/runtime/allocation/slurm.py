@@ -1,0 +1,179 @@
+"""The commands of Slurm for an allocation, and what they print."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+_GROUP = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
+_FIELD = re.compile(r"(?<!\S)([A-Za-z][\w:/-]*)=(\S*)")
+_GONE = ("DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT")
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
+#: The name of the step that gives an allocation back when the driver is gone.
+GUARD = "sfio-guard"
+#: Seconds between two lines of the driver to the guard.
+GUARDED_SECONDS = 10
+# The driver is gone when no line has come for 30 s. Half a minute later, a driver that lives has started another guard.
+_GUARD = (
+    'while test -n "$(timeout 30 head -n 1)"; do :; done; sleep 30; '
+    'test "$(squeue -h -s -j {job} -o %j | grep -cx {name})" -gt 1 || scancel {job}'
+)
+#: The programs that the driver's node must have.
+PROGRAMS = ("srun", "scontrol")
+
+
+class AllocationError(ValueError):
+    """The text of a command of a queue manager is not understood, or names no allocation."""
+
+
+class Group(Struct, frozen=True):
+    """Nodes on which an allocation has the same.
+
+    :ivar nodes: in the notation of Slurm, as `n[1-4]`
+    :ivar cores: of each node
+    :ivar memory: of each node, in MiB; 0: all that the node has
+    """
+
+    nodes: str
+    cores: int
+    memory: int
+
+
+class Held(Struct, frozen=True):
+    """An allocation.
+
+    :ivar state: as Slurm calls it
+    :ivar end: the time when it ends, in seconds since 1970; None: no limit
+    :ivar groups: its nodes; empty: it has none yet, or none any more
+    """
+
+    state: str
+    end: float | None
+    groups: tuple[Group, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether its nodes can be used."""
+        return self.state == "RUNNING"
+
+
+class SlurmNode(Struct, frozen=True):
+    """A node as its queue manager knows it.
+
+    :ivar address: a name or an address
+    :ivar memory: in MiB
+    :ivar gone: the state that Slurm gives as the reason why nothing runs there; None: the node can be used
+    """
+
+    name: str
+    address: str
+    memory: int
+    gone: str | None
+
+
+def show_allocation(job: str) -> list[str]:
+    """The words that print an allocation for :func:`allocation_of`."""
+    return ["scontrol", "show", "job", job, "--details", "--oneliner"]
+
+
+def show_nodes(nodes: str) -> list[str]:
+    """The words that print nodes for :func:`nodes_of`."""
+    return ["scontrol", "show", "node", nodes, "--oneliner"]
+
+
+def show_names(nodes: str) -> list[str]:
+    """The words that print the name of each node, one in a line."""
+    return ["scontrol", "show", "hostnames", nodes]
+
+
+def allocation_of(printed: str) -> Held:
+    """Read what :func:`show_allocation` printed.
+
+    :raises AllocationError: if it is not understood
+    """
+    fields: dict[str, str] = dict(_FIELD.findall(printed))
+    if "JobState" not in fields:
+        raise AllocationError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
+    groups = [Group(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(printed)]
+    return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups))
+
+
+def nodes_of(printed: str) -> list[SlurmNode]:
+    """Read what :func:`show_nodes` printed.
+
+    :raises AllocationError: if it is not understood
+    """
+    found = []
+    for line in filter(str.strip, printed.splitlines()):
+        fields: dict[str, str] = dict(_FIELD.findall(line))
+        if "NodeName" not in fields:
+            raise AllocationError(f"scontrol names no node: {line.strip()[:200]}")
+        name, state = fields["NodeName"], fields.get("State", "")
+        # An asterisk says that the node does not respond.
+        gone = state if "*" in state or any(word in state.split("+") for word in _GONE) else None
+        memory = fields.get("RealMemory", "0")
+        found.append(SlurmNode(name, fields.get("NodeAddr", name), int(memory) if memory.isdigit() else 0, gone))
+    return found
+
+
+def on_node(job: str, node: str, cores: int, words: Sequence[str], name: str | None = None) -> list[str]:
+    """The words that run a program on a node of an allocation, with all that the allocation has there.
+
+    Without its number of cores, Slurm gives a step one core. `--overlap` lets steps share cores.
+
+    :param name: of the step; None: the one of the program
+    """
+    named = [] if name is None else [f"--job-name={name}"]
+    step = [f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--cpus-per-task={cores}"]
+    return ["srun", *step, "--mem=0", "--chdir=/", "--cpu-bind=none", "--quiet", "--kill-on-bad-exit=0", *named, *words]
+
+
+def guard(job: str) -> str:
+    """The script that gives an allocation back when its input has brought no line for a minute."""
+    return _GUARD.format(job=job, name=GUARD)
+
+
+def ask(nodes: int, limit: str, partition: str | None, options: Iterable[str]) -> list[str]:
+    """The words that ask for an allocation, and hold it as long as their standard input is open.
+
+    :param limit: of time, in the notation of Slurm
+    """
+    queue = [] if partition is None else [f"--partition={partition}"]
+    fixed = [f"--nodes={nodes}", f"--time={limit}", *queue, "--no-kill", "--job-name=streamflow-io"]
+    return ["salloc", *fixed, *options, "cat"]
+
+
+def asked(line: str) -> tuple[str, bool] | None:
+    """Read a line that :func:`ask` printed: the number of the allocation, and whether it is granted.
+
+    None: the line tells neither that it waits nor that it is granted.
+    """
+    if (found := re.search(r"(Pending|Granted) job allocation (\d+)", line)) is None:
+        return None
+    return found[2], found[1] == "Granted"
+
+
+def environment(outer: Mapping[str, str]) -> dict[str, str]:
+    """The environment for commands of Slurm: options that a batch script had are not those of our steps."""
+    return {name: value for name, value in outer.items() if not name.startswith("SLURM_") or name in _KEPT}
+
+
+def _count(ids: str) -> int:
+    """How many numbers there are in a text as `0-3,8`."""
+    ranges = [part.partition("-") for part in ids.split(",")]
+    try:
+        return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
+    except ValueError as error:
+        raise AllocationError(f"scontrol names no cores: {ids[:200]}") from error
+
+
+def _time(text: str) -> float | None:
+    """Seconds since 1970 of a time that Slurm prints in the local time zone; None: no time limit."""
+    try:
+        moment = time.strptime(text, "%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        return None
+    return time.mktime(moment)

@@ -1,0 +1,103 @@
+"""The deployment type `sfio.allocation`: what Slurm prints, its schema, and its messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from streamflow.core.exception import WorkflowExecutionException
+
+from streamflow_io.adapters.deployment_sites import deployment_kind
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.runtime.allocation import slurm
+from streamflow_io.runtime.allocation.connector import AllocationConnector
+
+JOB = (
+    "JobId=7 JobName=a b JobState=RUNNING Reason=None EndTime=2026-11-28T02:13:57 NodeList=n[1-3] NumNodes=3 "
+    "JOB_GRES=gpu:2   Nodes=n[1-2] CPU_IDs=0-3,8 Mem=2000 GRES=    Nodes=n3 CPU_IDs=1 Mem=0 GRES=gpu:2 Command=(null)\n"
+)
+
+
+def test_an_allocation_has_groups_of_nodes() -> None:
+    held = slurm.allocation_of(JOB)
+    assert held.runs
+    assert held.end == time.mktime((2026, 11, 28, 2, 13, 57, 0, 0, -1))
+    assert held.groups == (slurm.Group("n[1-2]", 5, 2000), slurm.Group("n3", 1, 0))
+
+
+@pytest.mark.parametrize("end", ["Unknown", "(null)"])
+def test_an_allocation_may_have_no_end_and_no_nodes(end: str) -> None:
+    held = slurm.allocation_of(f"JobId=7 JobState=PENDING EndTime={end} NodeList=\n")
+    assert held == slurm.Held("PENDING", None, ())
+    assert not held.runs
+
+
+@pytest.mark.parametrize("printed", ["", "slurm_load_jobs error: Invalid job id specified"])
+def test_what_is_not_understood_is_said(printed: str) -> None:
+    with pytest.raises(slurm.AllocationError, match="names no state of the allocation"):
+        slurm.allocation_of(printed)
+    with pytest.raises(slurm.AllocationError, match="names no cores: x"):
+        slurm.allocation_of("JobState=RUNNING Nodes=n1 CPU_IDs=x Mem=0")
+
+
+@pytest.mark.parametrize(
+    ("state", "gone"),
+    [("ALLOCATED", False), ("MIXED+DRAIN", False), ("DOWN*", True), ("IDLE*", True), ("DOWN+NOT_RESPONDING", True)],
+)
+def test_a_node_may_be_gone(state: str, gone: bool) -> None:
+    printed = f"NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 RealMemory=4000 State={state} ThreadsPerCore=1\n\n"
+    (node,) = slurm.nodes_of(printed)
+    assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
+
+
+def test_options_of_a_batch_script_do_not_reach_steps() -> None:
+    """Slurm refuses `--mem` beside SLURM_MEM_PER_CPU."""
+    outer = {"PATH": "/bin", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "7"}
+    assert slurm.environment(outer) == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
+
+
+def test_nodes_are_hosts() -> None:
+    """The scheduler's plugin registers the type with StreamFlow."""
+    from streamflow_io.plugin import StreamFlowIOPlugin
+
+    StreamFlowIOPlugin().register()
+    assert deployment_kind("sfio.allocation") is deployment_kind("ssh") is SiteKind.HOSTS
+
+
+def test_the_schema_describes_each_field() -> None:
+    schema = json.loads(AllocationConnector.get_schema())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    described = [schema]
+    while described:
+        entry = described.pop()
+        if entry["type"] == "object":
+            assert entry["additionalProperties"] is False
+            described += entry["properties"].values()
+        assert entry["description"]
+    validator = Draft202012Validator(schema)
+    assert validator.is_valid({})
+    assert not validator.is_valid({"workdir": "/local"})
+
+
+async def deploy_error(**config: object) -> str:
+    connector = AllocationConnector("nodes", "/", **config)
+    with pytest.raises(WorkflowExecutionException) as raised:
+        await connector.deploy(False)
+    return str(raised.value)
+
+
+async def test_outside_of_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    said = await deploy_error()
+    assert said.startswith("nodes has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm")
+    assert "sbatch" in said
+
+
+async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "srun and scontrol of Slurm cannot be found" in await deploy_error()
