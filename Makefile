@@ -73,7 +73,7 @@ wheels: $(VENV)/.installed
 # SFIO_REPOSITORY is the address of the repository: then the links of the README and of the site are absolute.
 release: $(SOURCES)
 	./scripts/setup.sh $(VENV) release
-	$(BIN)/python -m build --sdist --outdir dist .
+	$(BIN)/python -m build --quiet --sdist --outdir dist .
 	+@$(MAKE) --no-print-directory wheels docs
 	$(BIN)/twine check --strict dist/*
 
