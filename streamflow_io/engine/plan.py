@@ -14,6 +14,7 @@ from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
+from streamflow_io.graph.last_readers import Removal
 from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
 from streamflow_io.graph.possible import PossibleRoute
@@ -150,6 +151,7 @@ class Plan(Struct, frozen=True, dict=True):
     :ivar jobs: the jobs that are known before the run
     :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
     :ivar impossible: steps whose jobs cannot start, and why
+    :ivar removal: which intermediate files go when; empty with `intermediates: keep`
     """
 
     workflow: Workflow
@@ -163,6 +165,7 @@ class Plan(Struct, frozen=True, dict=True):
     jobs: KnownJobs = field(default_factory=KnownJobs)
     storages: StepStorages | None = None
     impossible: Mapping[str, str] = field(default_factory=dict)
+    removal: Removal = Removal()
 
     @property
     def warnings(self) -> Iterator[str]:

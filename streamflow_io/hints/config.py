@@ -201,6 +201,11 @@ class SchedulerConfig(Model):
     tls: StrictBool = Field(
         False, description="true: byte streams between SSH hosts are encrypted by TLS 1.3; false (default)"
     )
+    intermediates: Literal["keep", "remove"] = Field(
+        "keep",
+        description="keep (default): files of jobs stay in the work directories; remove: each file goes when no job "
+        "needs it any more, unless it is a result of the workflow or its rule has `permanent: true`",
+    )
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
