@@ -10,12 +10,13 @@ from streamflow.core.workflow import Step, Workflow
 from streamflow.cwl.transformer import ValueFromTransformer
 from streamflow.workflow.step import ExecuteStep, ScheduleStep, TransferStep
 
-from streamflow_io.graph.io_graph import HopKind
-from streamflow_io.graph.last_readers import Passage, Removal, last_readers
+from streamflow_io.graph.io_graph import HopKind, OutputKind
+from streamflow_io.graph.last_readers import Outcome, Passage, Removal, last_readers, outcome
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 
 from .inspect import COLLECTOR, hop_of
+from .plan import Plan
 from .ports import Readers, readers_of
 
 # `inputs` as a whole, where a field of it is not taken.
@@ -47,9 +48,10 @@ def plan_removal(
     return Removal(found, kept, held)
 
 
-def is_result(step: str) -> bool:
-    """Whether a step of StreamFlow schedules the collection of a result of the workflow."""
-    return step.removesuffix("/__schedule__").removesuffix("-transformer").endswith("-collector")
+def outcomes(plan: Plan) -> list[Outcome]:
+    """Say what happens to the files of each output of a command, if intermediate files are removed."""
+    files = [output for output in plan.graph.outputs if output.kind is not OutputKind.OTHER and output.record is None]
+    return [outcome(plan.removal, output.step, output.port) for output in files if plan.removal.readers]
 
 
 def _passages(port: str, readers: Readers) -> Iterator[Passage]:

@@ -71,6 +71,48 @@ class Removal(Struct, frozen=True):
     held: Mapping[str, str] = field(default_factory=dict)
 
 
+class Outcome(Struct, frozen=True):
+    """What happens to the files of an output, for people.
+
+    :ivar step: that makes them
+    :ivar port: its output
+    :ivar goes: whether the files are removed
+    :ivar why: when the files go, or why they stay
+    """
+
+    step: str
+    port: str
+    goes: bool
+    why: str
+
+
+def outcome(removal: Removal, step: str, port: str) -> Outcome:
+    """Say what happens to the files of an output."""
+    readers = removal.readers[step, port]
+    once = sorted(filter(None, (_reader(each.step) for each in readers.jobs)))
+    ended = sorted(filter(None, (_reader(each) for each in readers.steps)))
+    if (why := removal.kept.get((step, port))) is not None:
+        return Outcome(step, port, False, why)
+    if RESULT in once:
+        return Outcome(step, port, False, "a result of the workflow")
+    if (why := removal.held.get(step)) is not None:
+        return Outcome(step, port, True, f"at the end of the run: {why}")
+    when = [f"after its job of {name}" for name in once]
+    when += [f"after all jobs of {name}" for name in ended if name != RESULT]
+    why = " and ".join(when) or "when its job has ended: no step reads it"
+    return Outcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
+
+
+#: Stands for the collection of a result of the workflow.
+RESULT = "result"
+
+
+def _reader(schedule: str) -> str | None:
+    """The step whose jobs a step of StreamFlow schedules; None: the step schedules no jobs."""
+    step, found, _ = schedule.rpartition("/__schedule__")
+    return None if not found else RESULT if step.endswith("-collector") else step
+
+
 def last_readers(passages: Mapping[str, Sequence[Passage]], port: str) -> LastReaders:
     """Find all that can read the files that a step puts on a port.
 

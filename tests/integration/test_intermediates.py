@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +14,7 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench, Run
 
 REMOVE: Final[Document] = {"config": {"intermediates": "remove"}}
+SFIO: Final = Path(sys.executable).with_name("streamflow-io")
 #: Waits, in a run that removes files, until no job directory has the file any more.
 GONE: Final = (
     'gone() { run=$(dirname "$TRACE"); test -e "$run/removes" || return 0; '
@@ -252,6 +256,65 @@ def run_both(bench: Bench, document: Document, inputs: Document, **settings: Any
     assert "SFIO-B008" not in ours.log
     assert bench.leftovers() == []
     return ours
+
+
+@pytest.mark.parametrize("settings", [{}, {"failureManager": {"type": "default", "config": {"max_retries": 1}}}])
+def test_a_failed_run_keeps_what_is_there(bench: Bench, settings: Document) -> None:
+    """Also what no job needs: the job fails when the file before its input is gone."""
+    steps = {"a": make("a"), "b": copy("b", "a/o"), "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}
+    steps["d"] = copy("d", "c/o", "echo x > d.x; exit 1; ")
+    path = bench.write(workflow({}, steps, {"d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    assert {"c.txt", "d.x"} <= {posixpath.basename(name) for name in left(path.parent)}
+
+
+@pytest.mark.parametrize("manager", ["default", "rollback"])
+def test_a_retry_makes_again_what_is_gone(bench: Bench, manager: str) -> None:
+    """The job loses its input. What its producer had read is gone, so all three jobs run again."""
+    lose = 'test -e "$TRACE.once" || { touch "$TRACE.once"; gone a.txt; rm -f "$(readlink -f $i)"; exit 1; }; '
+    steps = {name: {**step} for name, step in {"a": make("a", "note a; echo a"), "b": copy("b", "a/o")}.items()}
+    steps["c"] = copy("c", "b/o", f"{GONE}{lose}")
+    steps["d"] = copy("d", "c/o")
+    settings = {"failureManager": {"type": manager, "config": {"max_retries": 5, "retry_delay": 0}}}
+    path = bench.write(workflow({}, steps, {"d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files == {"d.txt": b"a\nb\nc\nd\n"}
+    assert len(run.times("a")) == 2
+    assert left(path.parent) == ["d.txt"]
+
+
+def test_rehearsals_have_their_files(bench: Bench) -> None:
+    """Files stay until the jobs that read them were tried once more, also where a core is free only at the end."""
+    config = {**REMOVE["config"], "streaming": "auto", "rehearse": "wait"}
+    for _ in range(2):
+        path = bench.write(chain(), {}, io=True, config=config)
+        run = bench.finish(bench.start(path), path)
+        assert run.ok, run.errors
+        assert left(path.parent) == ["c.txt"]
+    proven = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert {record["delivery"] for record in proven} == {"stream"}
+
+
+def test_what_users_are_told(bench: Bench) -> None:
+    first = tool("head -c 3000000 /dev/zero", {}, {"o": "stdout"}, stdout="a.txt")
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": copy("b", "a/o", f"{GONE}"),
+        "c": copy("c", "b/o", f"{GONE}gone a.txt; "),
+    }
+    path = bench.write(workflow({}, steps, {"c": "c/o"}), {}, io=True, **REMOVE)
+    (path.parent / "removes").touch()
+    plan = subprocess.run([SFIO, "plan", path], capture_output=True, text=True, check=True).stdout
+    assert all(each in plan for each in ("/a/o", "removed", "after its job of /b"))
+    assert all(each in plan for each in ("/c/o", "kept", "a result of the workflow"))
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    (line,) = [line for line in run.log.splitlines() if "Intermediate files:" in line]
+    assert "6.0 MB removed; the directories of jobs held at most 6.0 MB, and hold 3.0 MB now" in line
 
 
 @pytest.mark.parametrize(

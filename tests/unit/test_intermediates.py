@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, last_readers
+from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
 from streamflow_io.storage.intermediates.directories import _partly, _read, _remove_but
 from streamflow_io.storage.intermediates.ledger import Ledger, Output, Ref
 
@@ -391,3 +391,24 @@ def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:
     ledger.placed("/b/0", [directory(1)])
     assert ledger.ref(f"/real/{name(7)}/{name(1)}/./x/../y") == Ref(name(1), "y")
     assert ledger.ref(f"/work/{name(7)}/y") == Ref("", f"/work/{name(7)}/y")
+
+
+def test_outcomes_for_people() -> None:
+    schedule, result = "/b/__schedule__", "/o-collector/__schedule__"
+    readers = {
+        "once": LastReaders(frozenset({JobReader(schedule, "i", 0)})),
+        "loop": LastReaders(steps=frozenset({schedule, "/b/loop-combinator"})),
+        "result": LastReaders(frozenset({JobReader(result, "o", 0), JobReader(schedule, "i", 0)})),
+        "last": LastReaders(steps=frozenset({schedule, result})),
+        "dead": LastReaders(),
+        "rule": LastReaders(),
+    }
+    removal = Removal({("/a", port): each for port, each in readers.items()}, {("/a", "rule"): "its rule"})
+    assert {port: (found.goes, found.why) for port in readers for found in [outcome(removal, "/a", port)]} == {
+        "once": (True, "after its job of /b"),
+        "loop": (True, "after all jobs of /b"),
+        "result": (False, "a result of the workflow"),
+        "last": (True, "after all jobs of /b, unless it is a result"),
+        "dead": (True, "when its job has ended: no step reads it"),
+        "rule": (False, "its rule"),
+    }

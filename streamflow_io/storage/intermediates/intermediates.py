@@ -143,19 +143,19 @@ class Intermediates(Listener):
             self._places.setdefault(posixpath.basename(path), tuple(job.allocation.locations))
 
     def _outputs(self, job: JobState) -> list[Output]:
-        """The outputs of a job that has succeeded. What is not known of them is kept."""
+        """The outputs of a job that has succeeded. Where they are not known, all of the job is kept until the end."""
         step, depth = self._steps[job.step], _depth(job)
         directories = [job.job.input_directory, job.job.output_directory, job.job.tmp_directory]
         everything = frozenset(map(self._ledger.ref, filter(None, directories)))
-        if job.step in self._removal.held:
-            always = LastReaders(steps=frozenset({_UNTIL_THE_END}))
-            return [Output(everything, readers=always)]
+        all_of_it = Output(everything, readers=LastReaders(steps=frozenset({_UNTIL_THE_END})))
+        if job.step in self._removal.held or self._ledger.has_run_before(job.name):
+            return [all_of_it]
         outputs = []
         for port in (port for port in step.output_ports if not is_early_port(port)):
             token = _last_of(step.get_output_port(port).token_list, str(get_job_tag(job.name)))
             readers = self._removal.readers.get((job.step, port))
-            if token is None or readers is None or self._ledger.has_run_before(job.name):
-                return [Output(everything, is_kept=True)]
+            if token is None or readers is None:
+                return [all_of_it]
             files = self._ledger.files(token_value(token))
             repeated = frozenset(file for file, count in Counter(files).items() if count > 1)
             is_kept = (job.step, port) in self._removal.kept
