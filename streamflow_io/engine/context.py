@@ -111,7 +111,7 @@ class Run:
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
         self._intermediates: Intermediates | None = None
-        if config.intermediates == "remove":
+        if plan.removal is not None:
             # Other runs need none of these modules.
             from streamflow_io.storage.intermediates.intermediates import Intermediates
 

@@ -21,7 +21,6 @@ from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
-from streamflow_io.graph.last_readers import Removal
 from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.hints.config import SchedulerConfig
@@ -42,7 +41,6 @@ from .known_jobs import known_jobs
 from .known_tokens import KnownTokens, UnknownValue, is_open, with_paths
 from .plan import GraphPlan, PartsPlan, Plan, ProofsPlan, Service
 from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
-from .removal import plan_removal
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
@@ -143,8 +141,11 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     parts_plan = PartsPlan(partitions, early, cuts=cuts)
     late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
-    removal = Removal()
+    removal = None
     if config.intermediates == "remove":
+        # Other runs need nothing of this module.
+        from .removal import plan_removal
+
         removal = plan_removal(workflow, annotations, partitions)
     return Plan(
         workflow,

@@ -72,7 +72,7 @@ class Removal(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What happens to the files of an output, for people.
+    """The fate of the files of an output, for people.
 
     :ivar step: that makes them
     :ivar port: its output
@@ -97,7 +97,7 @@ def outcome(removal: Removal, step: str, port: str) -> Outcome:
         return Outcome(step, port, False, "a result of the workflow")
     if (why := removal.held.get(step)) is not None:
         return Outcome(step, port, True, f"at the end of the run: {why}")
-    when = [f"after its job of {name}" for name in once]
+    when = [f"after its jobs of {name}" for name in once]
     when += [f"after all jobs of {name}" for name in ended if name != RESULT]
     why = " and ".join(when) or "when its job has ended: no step reads it"
     return Outcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)

@@ -238,6 +238,12 @@ class SchedulerConfig(Model):
                     raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
 
+    @model_validator(mode="after")
+    def _of_files(self) -> SchedulerConfig:
+        if self.intermediates == "remove" and self.runtime not in ("embedded", "off"):
+            raise mistake(f"`intermediates: remove` does not work with `runtime: {self.runtime}`", "keep")
+        return self
+
     def annotations_of(self, workflow: str) -> str | None:
         """Return the annotations file of a workflow, as written in the config. None: no such file."""
         return self.annotations.get(workflow) if isinstance(self.annotations, dict) else self.annotations

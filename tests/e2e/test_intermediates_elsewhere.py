@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.container_sites import DEBIAN, Containers, contained
+from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained
 from lab.cwl import Document, found, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.sites import Site, apart
@@ -65,7 +65,7 @@ def test_on_slurm(slurm: Site) -> None:
     assert files(slurm.directory / "work") == ["d.txt"]
 
 
-@pytest.mark.parametrize("read", [DEBIAN, pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.parametrize("read", [BUSYBOX, *(pytest.param(each, marks=pytest.mark.long) for each in (DEBIAN, None))])
 def test_in_containers(docker: Containers, read: str | None) -> None:
     """Also where some steps run beside the containers, and see the same files at other paths."""
     document = contained(chain("/tmp/nothing"), b=read, d=None)

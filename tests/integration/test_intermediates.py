@@ -70,6 +70,16 @@ def numbered(name: str) -> Document:
     return {"run": run, "in": {"n": "n"}}
 
 
+def one_by_one() -> Document:
+    """The file of the first job goes while the last job that reads such a file still runs."""
+    write = tool("echo $n", {"n": "int"}, {"o": "stdout"}, stdout="$(inputs.n).a")
+    script = f"{GONE}test $n != 3 || gone 1.a; cat $i"
+    read = tool(script, {"i": "File", "n": "int"}, {"o": "stdout"}, stdout="$(inputs.n).b")
+    first = {"run": write, "in": {"n": "numbers"}, "scatter": "n"}
+    second = {"run": read, "in": {"i": "a/o", "n": "numbers"}, "scatter": ["i", "n"], "scatterMethod": "dotproduct"}
+    return workflow({"numbers": "int[]"}, {"a": first, "b": second, "m": joined("m", "b/o")}, {"m": "m/o"})
+
+
 def two_scatters() -> Document:
     first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
     steps = {"a": first, "b": copy("b", "a/o", scatter="i"), "m": joined("m", "b/o", "gone a.txt; ")}
@@ -287,6 +297,22 @@ def test_a_retry_makes_again_what_is_gone(bench: Bench, manager: str) -> None:
     assert left(path.parent) == ["d.txt"]
 
 
+def test_a_gang_that_is_tried_again(bench: Bench) -> None:
+    """Each attempt has a directory of its own, and only the last one is read."""
+    script = 'note try; for i in 1 2 3; do echo $i; sleep 0.1; done; [ $(grep -c " try$" "$TRACE") -gt 1 ] || exit 3'
+    first = tool(script, {}, {"o": streamable("stdout")}, stdout="a.txt")
+    second = tool("cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}
+    steps |= {"c": copy("c", "b/o", f"{GONE}gone a.txt; "), "d": copy("d", "a/o")}
+    settings = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    path = bench.write(workflow({}, steps, {"c": "c/o", "d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files == {"c.txt": b"1\n2\n3\nc\n", "d.txt": b"1\n2\n3\nd\n"}
+    assert left(path.parent) == ["c.txt", "d.txt"]
+
+
 def test_rehearsals_have_their_files(bench: Bench) -> None:
     """Files stay until the jobs that read them were tried once more, also where a core is free only at the end."""
     config = {**REMOVE["config"], "streaming": "auto", "rehearse": "wait"}
@@ -309,7 +335,7 @@ def test_what_users_are_told(bench: Bench) -> None:
     path = bench.write(workflow({}, steps, {"c": "c/o"}), {}, io=True, **REMOVE)
     (path.parent / "removes").touch()
     plan = subprocess.run([SFIO, "plan", path], capture_output=True, text=True, check=True).stdout
-    assert all(each in plan for each in ("/a/o", "removed", "after its job of /b"))
+    assert all(each in plan for each in ("/a/o", "removed", "after its jobs of /b"))
     assert all(each in plan for each in ("/c/o", "kept", "a result of the workflow"))
     run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
@@ -322,6 +348,7 @@ def test_what_users_are_told(bench: Bench) -> None:
     [
         (chain, ["c.txt"]),
         (scattered, ["n.txt"]),
+        (one_by_one, ["m.txt"]),
         (two_scatters, ["m.txt"]),
         (shared_by_all, ["m.txt"]),
         (crossed, ["m.txt"]),

@@ -405,7 +405,7 @@ def test_outcomes_for_people() -> None:
     }
     removal = Removal({("/a", port): each for port, each in readers.items()}, {("/a", "rule"): "its rule"})
     assert {port: (found.goes, found.why) for port in readers for found in [outcome(removal, "/a", port)]} == {
-        "once": (True, "after its job of /b"),
+        "once": (True, "after its jobs of /b"),
         "loop": (True, "after all jobs of /b"),
         "result": (False, "a result of the workflow"),
         "last": (True, "after all jobs of /b, unless it is a result"),

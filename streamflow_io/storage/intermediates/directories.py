@@ -44,10 +44,13 @@ class Seen(Struct, frozen=True):
 async def look(context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]) -> dict[str, Seen]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
+    A directory in which something cannot be read is left out.
+
     :raises WorkflowExecutionException: if the location cannot be asked
     """
     if location.local:
-        return await asyncio.to_thread(lambda: {path: _look(path) for path in paths})
+        here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
+        return {path: seen for path, seen in here if seen is not None}
     found = dict.fromkeys(paths, Seen({}, 0))
     for some in _chunks(paths):
         found.update(_read(await _run(context, location, _LOOK, some)))
@@ -74,9 +77,9 @@ async def remove(
         await _run(context, location, _partly(directory, left), [])
 
 
-def _look(directory: str) -> Seen:
-    links, total = dict[str, str](), 0
-    for place, directories, files in os.walk(directory):
+def _look(directory: str) -> Seen | None:
+    links, total, errors = dict[str, str](), 0, list[OSError]()
+    for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
             path = os.path.join(place, name)
             try:
@@ -85,9 +88,9 @@ def _look(directory: str) -> Seen:
                     links[os.path.relpath(path, directory)] = os.readlink(path)
                 elif stat.S_ISREG(status.st_mode):
                     total += status.st_blocks * 512
-            except OSError:
-                continue
-    return Seen(links, total)
+            except OSError as error:
+                errors.append(error)
+    return None if any(not isinstance(error, FileNotFoundError) for error in errors) else Seen(links, total)
 
 
 def _remove(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
@@ -161,7 +164,8 @@ def _read(said: bytes) -> Iterator[tuple[str, Seen]]:
             continue
         directory, size, links = os.fsdecode(name), next(fields), dict[str, str]()
         while link := next(fields, b""):
-            text = next(fields).removesuffix(b"/.").removesuffix(b"\n")
+            if not (text := next(fields).removesuffix(b"/.").removesuffix(b"\n")):
+                raise WorkflowExecutionException(f"The link {os.fsdecode(link)} cannot be read")
             links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
         yield directory, Seen(links, int(size) * 1024)
 

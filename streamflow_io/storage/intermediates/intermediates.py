@@ -15,7 +15,6 @@ from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.exception import WorkflowException
 from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status, Token, Workflow
 from streamflow.log_handler import logger
@@ -37,6 +36,8 @@ from .ledger import Decision, Ledger, Output, Ref
 _SETTLING = 0.3
 # The most of its time that the driver spends on decisions.
 _SHARE = 0.05
+# Seconds after which a location that does not answer is left alone.
+_PATIENCE = 600.0
 
 
 class _Given(Struct):
@@ -77,9 +78,12 @@ class Intermediates(Listener):
         # The jobs that no tool ends: StreamFlow copies results for them.
         self._collecting: dict[str, JobState] = {}
         self._silent: set[str] = set()
+        # The directories in which something cannot be read: they may have links that are not known.
+        self._unreadable: set[str] = set()
         self._removed = self._peak = 0
         self._turning: asyncio.Task[None] | None = None
         self._is_due = self._is_closed = False
+        self._is_over = asyncio.Event()
         self._took = 0.0
 
     def submitted(self, job: JobState) -> None:
@@ -114,21 +118,19 @@ class Intermediates(Listener):
 
     async def finish(self) -> None:
         """Remove all that is left of a run whose steps have all ended, except its results."""
-        await self._stop()
+        self._is_over.set()
+        if self._turning is not None:
+            await self._turning
         for job in self._collecting.values():
             self._placed(job, "input_directory", "output_directory", "tmp_directory")
             results = frozenset(self._ledger.files([token_value(token) for token in job.job.inputs.values()]))
             self._ledger.ended(job.name, [Output(results, is_kept=True)])
-        if not self._is_closed:
-            await self._turn(is_over=True)
+        await self._turn(is_over=True)
 
     async def run_closed(self) -> None:
         self._is_closed = True
-        await self._stop()
-
-    async def _stop(self) -> None:
         if self._turning is not None:
-            self._is_due = False
+            self._turning.cancel()
             await asyncio.gather(self._turning, return_exceptions=True)
 
     def _placed(self, job: JobState, *names: str) -> None:
@@ -187,19 +189,26 @@ class Intermediates(Listener):
     async def _turns(self) -> None:
         while self._is_due:
             self._is_due = False
-            await asyncio.sleep(max(_SETTLING, self._took / _SHARE))
-            try:
-                if not self._is_closed:
-                    await self._turn()
-            except Exception as error:
-                # The run goes on: nothing is lost by files that stay.
-                self._is_closed = True
-                kept = f"Intermediate files are kept from now on: {error!r}"
-                logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), max(_SETTLING, self._took / _SHARE))
+            if self._is_over.is_set():
+                return
+            await self._turn()
 
     async def _turn(self, *, is_over: bool = False) -> None:
         """Look into the directories of jobs that have ended, decide, and remove."""
-        await self._see(self._ledger.unseen())
+        if self._is_closed:
+            return
+        try:
+            await self._look_and_remove(is_over)
+        except Exception as error:
+            # The run goes on: files that stay do no harm.
+            self._is_closed = True
+            kept = f"Intermediate files are kept from now on: {error!r}"
+            logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
+
+    async def _look_and_remove(self, is_over: bool) -> None:
+        await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         began = time.monotonic()
         decision = self._ledger.decide(lambda name: is_over or self._has_ended(name), self._held(), is_over=is_over)
         self._took = time.monotonic() - began
@@ -215,7 +224,9 @@ class Intermediates(Listener):
 
         async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
             with self._asking(location):
-                for path, seen in (await look(self._context, location, [*paths])).items():
+                told = await asyncio.wait_for(look(self._context, location, [*paths]), _PATIENCE)
+                self._unreadable.update(paths[path] for path in paths if path not in told)
+                for path, seen in told.items():
                     found[paths[path]].append(seen)
 
         by_location = self._by_location(names)
@@ -240,7 +251,7 @@ class Intermediates(Listener):
             with self._asking(location):
                 whole = [path for path in paths if path not in partly]
                 parts = {path: partly[path] for path in paths if path in partly}
-                await remove(self._context, location, whole, parts)
+                await asyncio.wait_for(remove(self._context, location, whole, parts), _PATIENCE)
 
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
         for name in decision.whole:
@@ -266,9 +277,10 @@ class Intermediates(Listener):
     def _asking(self, location: ExecutionLocation) -> Any:
         try:
             yield
-        except (WorkflowException, OSError) as error:
+        # Connectors raise what the libraries behind them do.
+        except Exception as error:
             self._silent.add(str(location))
-            kept = f"Intermediate files on {location} are kept, because it does not answer: {error}"
+            kept = f"Intermediate files on {location} are kept, because it does not answer: {error!r}"
             logger.warning(coded(kept, Code.NOT_REMOVED))
 
 
