@@ -390,6 +390,9 @@ def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:
     ledger.submitted("/b/0", "s", 1, {})
     ledger.placed("/b/0", [directory(1)])
     assert ledger.ref(f"/real/{name(7)}/{name(1)}/./x/../y") == Ref(name(1), "y")
+    ledger.placed("/b/0", [directory(1) + "-2"])
+    assert ledger.ref(f"{directory(1)}-2/y") == Ref(name(1) + "-2", "y")
+    assert ledger.ref(f"{directory(1)}-3/y").directory == ""
     assert ledger.ref(f"/work/{name(7)}/y") == Ref("", f"/work/{name(7)}/y")
 
 

@@ -20,7 +20,8 @@ from streamflow_io.graph.last_readers import LastReaders
 
 # What a File says about itself beside its path, secondary files and listing.
 _FIELDS = ("path", "location", "dirname", "basename", "nameroot", "nameext", "checksum", "contents", "size", "class")
-_RANDOM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Further attempts of a job have directories with a number behind the name of the first one.
+_RANDOM = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(-[0-9]+)?")
 
 
 class Ref(Struct, frozen=True):
@@ -102,7 +103,7 @@ class Ledger:
         """The file with a path. A directory of a job has a random name: what stands before the name does not matter."""
         path = posixpath.normpath(path) if path else ""
         for found in _RANDOM.finditer(path):
-            if found[0] in self._paths:
+            if found[0] in self._paths and path[found.end() :][:1] in ("", "/"):
                 return Ref(found[0], path[found.end() :].strip("/"))
         return Ref("", path)
 
@@ -116,9 +117,8 @@ class Ledger:
 
     def _files(self, value: Any) -> Iterator[Ref]:
         if isinstance(value, str):
-            for name in dict.fromkeys(_RANDOM.findall(value)):
-                if name in self._paths:
-                    yield Ref(name, "")
+            names = (name for found in _RANDOM.finditer(value) for name in (found[0], found[1]))
+            yield from (Ref(name, "") for name in dict.fromkeys(names) if name in self._paths)
         elif isinstance(value, Mapping):
             is_file = value.get("class") in ("File", "Directory")
             if is_file and (path := value.get("path") or _local_path(value.get("location"))):
