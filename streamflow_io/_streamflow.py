@@ -24,6 +24,7 @@ from asyncio.subprocess import STDOUT, Process
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import cwl_utils.parser.utils
@@ -39,7 +40,7 @@ from kubernetes_asyncio.stream import ws_client
 from msgspec import Struct
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.data import DataLocation, DataType, StreamWrapper
+from streamflow.core.data import DataLocation, DataManager, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
 from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
@@ -227,16 +228,26 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     return RetryPolicy(0, 0, None)
 
 
-def end_with_the_last_step() -> None:
+def end_with_the_last_step(all_ended: Callable[[], Awaitable[None]]) -> None:
     """Let a run, from now on in this process, end when all its steps have ended or one has failed.
 
     StreamFlow 0.2.0rc3 ends a run with the last output of the workflow. It cancels the steps that still run then, and
     fails because it has cancelled them.
+
+    :param all_ended: awaited when all steps have succeeded, while the locations can still be reached
     """
+    _ExecutorOfAllSteps.all_ended = staticmethod(all_ended)
     streamflow.cwl.main.StreamFlowExecutor = _ExecutorOfAllSteps
 
 
 class _ExecutorOfAllSteps(StreamFlowExecutor):  # type: ignore[misc]
+    all_ended: Callable[[], Awaitable[None]]
+
+    async def run(self) -> MutableMapping[str, Any]:
+        tokens: MutableMapping[str, Any] = await super().run()
+        await type(self).all_ended()
+        return tokens
+
     async def _wait_outputs(
         self, output_consumer: str, output_tokens: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
@@ -289,6 +300,36 @@ async def prepare_work_dir(command: CWLCommand, job: Job, context: CWLParameterC
     prepared = copy(command)
     prepared.initial_work_dir = None
     return prepared
+
+
+def forget_data(manager: DataManager, path: str, left: frozenset[str]) -> None:
+    """Let a data manager forget a directory with a random name, and all that is in it, at all locations.
+
+    `DataManager.invalidate_location` also forgets what links in the directory lead to.
+
+    :param left: relative paths that are not forgotten, nor what is below them
+    """
+    mapper = getattr(manager, "path_mapper", None)
+    if not isinstance(mapper, _RemotePathMapper):
+        return
+    name = posixpath.basename(path)
+    node = mapper._filesystem
+    for part in Path(path).parts:
+        if (child := node.children.get(part)) is None:
+            return
+        node = child
+    ahead = [(node, "")]
+    while ahead:
+        node, below = ahead.pop()
+        if below in left:
+            continue
+        is_needed = any(not below or each.startswith(below + "/") for each in left)
+        for of_deployment in () if is_needed else node.locations.values():
+            for location in (each for of_name in of_deployment.values() for each in of_name):
+                # The same file has other paths where a container, or a job, sees it.
+                if f"/{name}/" in location.path + "/":
+                    location.data_type = DataType.INVALID
+        ahead += ((child, f"{below}/{part}".lstrip("/")) for part, child in node.children.items())
 
 
 class OwnPaths(_RemotePathMapper):  # type: ignore[misc]

@@ -28,6 +28,7 @@ from streamflow_io._streamflow import cwl_files
 from streamflow_io.engine.locked_database import held, locked_now
 from streamflow_io.engine.plan import Plan
 from streamflow_io.engine.planning import InvalidHintsException, unavailable_here
+from streamflow_io.engine.removal import outcomes
 from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
@@ -98,6 +99,7 @@ class WorkflowPlans(Struct, frozen=True):
                         {**asdict(gang), "apart": plan.graph.apart.get(number)}
                         for number, gang in enumerate(plan.graph.gangs)
                     ],
+                    "removal": [asdict(each) for each in outcomes(plan)],
                     "impossible": dict(plan.impossible),
                     "storages": [asdict(step) for step in plan.storages.steps] if plan.storages else [],
                     **{
@@ -125,6 +127,9 @@ class WorkflowPlans(Struct, frozen=True):
                 say(console, _FIND_OUT)
             if plan.parts.partitions:
                 console.print(_partitions(plan.parts.partitions))
+            if found_outcomes := outcomes(plan):
+                rows = [(port_path(o.step, o.port), "removed" if o.goes else "kept", o.why) for o in found_outcomes]
+                console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
             if plan.parts.read_early:
                 names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
                 say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from streamflow.core.deployment import Connector
@@ -45,6 +46,9 @@ from .proofs_of_run import ProofsOfRun
 from .run_telemetry import RunTelemetry
 from .services import Scheduling, Services
 from .start_records import start_records
+
+if TYPE_CHECKING:
+    from streamflow_io.storage.intermediates.intermediates import Intermediates
 
 
 class Run:
@@ -106,12 +110,25 @@ class Run:
         )
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
+        self._intermediates: Intermediates | None = None
+        if plan.removal is not None:
+            # Other runs need none of these modules.
+            from streamflow_io.storage.intermediates.intermediates import Intermediates
+
+            self._intermediates = Intermediates(plan.workflow, context, plan.removal, self.proofs.held, self._record)
+            listeners.append(self._intermediates)
         self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
         if config.observe and config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
+
+    async def all_ended(self) -> None:
+        """All steps have succeeded, and the results are where the user wants them."""
+        if self._intermediates is not None:
+            await self.proofs.end(True)
+            await self._intermediates.finish()
 
     async def close(self) -> None:
         """Keep what was learned, and end the telemetry and the node runtimes."""

@@ -311,7 +311,7 @@ def _follow(
             yield hops, None
         elif (consumer := _consumer(reader, name, inputs)) is not None:
             yield hops, consumer
-        elif (found := _hop(reader, name, readers)) is not None:
+        elif (found := hop_of(reader, name, readers)) is not None:
             hop, next_port = found
             if record and hop.kind is HopKind.VALUE_FROM:
                 field = None if hops else taken_field(reader, name)
@@ -332,7 +332,7 @@ def _consumer(reader: Step, name: str, inputs: Mapping[tuple[str, str], Input]) 
     return None
 
 
-def _hop(reader: Step, name: str, readers: Readers) -> _Passed | None:
+def hop_of(reader: Step, name: str, readers: Readers) -> _Passed | None:
     """The hop that a reader makes, and the port on which the token goes on. None: the reader needs only the tag."""
     for cls, hop_of in _HOPS.items():
         if isinstance(reader, cls):

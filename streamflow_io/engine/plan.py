@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
@@ -25,6 +26,10 @@ from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.storage.admission.storages import StepStorages
 
 from .cuts import PlannedCuts
+
+if TYPE_CHECKING:
+    # Most runs remove nothing.
+    from streamflow_io.graph.last_readers import Removal
 
 
 class GraphPlan(Struct, frozen=True):
@@ -150,6 +155,7 @@ class Plan(Struct, frozen=True, dict=True):
     :ivar jobs: the jobs that are known before the run
     :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
     :ivar impossible: steps whose jobs cannot start, and why
+    :ivar removal: which intermediate files go when; None: all of them stay
     """
 
     workflow: Workflow
@@ -163,6 +169,7 @@ class Plan(Struct, frozen=True, dict=True):
     jobs: KnownJobs = field(default_factory=KnownJobs)
     storages: StepStorages | None = None
     impossible: Mapping[str, str] = field(default_factory=dict)
+    removal: Removal | None = None
 
     @property
     def warnings(self) -> Iterator[str]:

@@ -141,6 +141,12 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     parts_plan = PartsPlan(partitions, early, cuts=cuts)
     late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
+    removal = None
+    if config.intermediates == "remove":
+        # Other runs need nothing of this module.
+        from .removal import plan_removal
+
+        removal = plan_removal(workflow, annotations, partitions)
     return Plan(
         workflow,
         file=str(document.loadingOptions.fileuri or ""),
@@ -164,6 +170,7 @@ def make_plan(
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
+        removal=removal,
     )
 
 

@@ -60,15 +60,23 @@ class ProofsOfRun:
                 services.record,
             )
         self._waits = config.rehearse == "wait"
+        self._has_ended = False
         self.listeners: tuple[Listener, ...] = (
             (self.awaited,) if self.rehearsals is None else (self.awaited, self.rehearsals)
         )
 
+    def held(self) -> frozenset[str]:
+        """The names of the jobs that a trial may run once more."""
+        return frozenset() if self.rehearsals is None else self.rehearsals.held()
+
     async def end(self, is_well: bool) -> None:
-        """End all trials. No job of the workflow runs any more.
+        """End all trials. No job of the workflow runs any more. Only the first call has an effect.
 
         :param is_well: whether the run has succeeded
         """
+        if self._has_ended:
+            return
+        self._has_ended = True
         if self.rehearsals is not None:
             await self.rehearsals.close(waits=is_well and self._waits, is_well=is_well)
         await self._programs.close()

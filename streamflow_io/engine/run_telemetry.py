@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus, StepRecord
+from streamflow_io.records.records import (
+    EndRecord,
+    ProgressRecord,
+    Record,
+    RemovedRecord,
+    RunRecord,
+    RunStatus,
+    StepRecord,
+)
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter
 
@@ -29,6 +37,7 @@ _KEPT = (
     StreamedRecord,
     CommittedRecord,
     FallbackRecord,
+    RemovedRecord,
     EndRecord,
 )
 

@@ -67,7 +67,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
         mend_containers_on_ssh_hosts()
-        end_with_the_last_step()
+        end_with_the_last_step(self._all_ended)
         mend_queued_streams()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
@@ -98,6 +98,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or bool(self.config.storages)
             or self.config.observe
             or self.config.streaming == "auto"
+            or self.config.intermediates == "remove"
             # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )
@@ -107,6 +108,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         from .context import Run
 
         self.run = Run(self, plan, start_here)
+
+    async def _all_ended(self) -> None:
+        if self.run is not None:
+            await self.run.all_ended()
 
     async def close(self) -> None:
         self._disk_waits.close()

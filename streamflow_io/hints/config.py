@@ -201,6 +201,11 @@ class SchedulerConfig(Model):
     tls: StrictBool = Field(
         False, description="true: byte streams between SSH hosts are encrypted by TLS 1.3; false (default)"
     )
+    intermediates: Literal["keep", "remove"] = Field(
+        "keep",
+        description="keep (default): files of jobs stay in the work directories; remove: each file goes when no job "
+        "needs it any more, unless it is a result of the workflow or its rule has `permanent: true`",
+    )
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
@@ -232,6 +237,12 @@ class SchedulerConfig(Model):
                     message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
                     raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
+
+    @model_validator(mode="after")
+    def _of_files(self) -> SchedulerConfig:
+        if self.intermediates == "remove" and self.runtime not in ("embedded", "off"):
+            raise mistake(f"`intermediates: remove` does not work with `runtime: {self.runtime}`", "keep")
+        return self
 
     def annotations_of(self, workflow: str) -> str | None:
         """Return the annotations file of a workflow, as written in the config. None: no such file."""

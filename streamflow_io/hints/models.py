@@ -185,7 +185,8 @@ class StreamingRule(Model):
     )
     permanent: StrictBool | None = Field(
         None,
-        description="true or false: the files are kept after the run (default: true for workflow outputs, else false)",
+        description="true or false: the files are kept after the run (default: true for workflow outputs, else false). "
+        "A run removes files only with `intermediates: remove`",
     )
     home_node: StepPath | None = Field(
         None, alias="homeNode", description="for CAPIO: the path of the step whose node holds the data"

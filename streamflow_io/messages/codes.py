@@ -55,6 +55,7 @@ class Code(str, Enum):
     NO_SPACE = "SFIO-B005"
     NO_MEMORY = "SFIO-B006"
     OVERSTAYS = "SFIO-B007"
+    NOT_REMOVED = "SFIO-B008"
 
     STORE_NOT_USED = "SFIO-L001"
     NOT_PROVEN = "SFIO-L002"

@@ -101,6 +101,20 @@ RESOURCES = {
         ),
         "sharing.md#several-users",
     ),
+    Code.NOT_REMOVED: Explanation(
+        "Intermediate files are kept",
+        "With `intermediates: remove`, files go when no job needs them any more. Here the files could not be removed, "
+        "so they stay. The results of the run are the same.",
+        (
+            Case(
+                "Intermediate files on L are kept, because it does not answer: ...",
+                "The location refuses the commands `find` and `rm`, or it is not reachable any more. Remove what is "
+                "left in its work directory by hand.",
+            ),
+            Case("Intermediate files are kept from now on: ...", "StreamFlow-IO has made an error: please report it."),
+        ),
+        "guide.md#intermediate-files",
+    ),
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",
         "The store cannot be read or written: another user could replace the file, the disk is full, or another "

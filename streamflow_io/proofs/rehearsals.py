@@ -177,6 +177,14 @@ class Rehearsals(Listener):
             for name, how in self._refuted.items():
                 logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
 
+    def held(self) -> frozenset[str]:
+        """The names of the jobs whose files a rehearsal reads, or may read."""
+        rehearsals = [each for waiting in self._waiting.values() for each, _ in waiting]
+        rehearsals += [each.rehearsal for each in self._running.values()]
+        rehearsals += self._confirming.values()
+        names = {rehearsal.performance.job.name for rehearsal in rehearsals}
+        return frozenset(names | {adding.get_name() for adding in self._adding})
+
     async def _compare(self) -> None:
         """Begin no more rehearsals, and wait for those whose outputs are compared with jobs that have just ended."""
         self._is_closed = True
@@ -267,10 +275,10 @@ class Rehearsals(Listener):
         elif runtime.is_here:
             self._add(performance, place, candidate, ports, ())
         else:
-            self._start_adding(self._look_and_add(performance, place, candidate, ports))
+            self._start_adding(job.name, self._look_and_add(performance, place, candidate, ports))
 
-    def _start_adding(self, adding: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(adding)
+    def _start_adding(self, job: str, adding: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(adding, name=job)
         self._adding.add(task)
         task.add_done_callback(self._adding.discard)
 
@@ -291,7 +299,7 @@ class Rehearsals(Listener):
             span = span_of(exit_event)
             performance.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if (reading := self._reading.pop(job.name, None)) is not None:
-                self._start_adding(reading())
+                self._start_adding(job.name, reading())
 
     def attempt_ended(self, job: Job) -> None:
         """Note that the attempt has ended; it has failed unless :meth:`succeeded` was called.

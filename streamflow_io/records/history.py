@@ -47,6 +47,7 @@ from .records import (
     LeaseRecord,
     RateRecord,
     Record,
+    RemovedRecord,
     RequestRecord,
     RunRecord,
     RunStatus,
@@ -123,6 +124,7 @@ class History(Struct):
     :ivar leases: bandwidth that the run held of storages that other runs use, too
     :ivar lent: jobs that ran on cores of other jobs
     :ivar held: bursts that were held back until their slots, in order
+    :ivar removed: removals of intermediate files, in order
     :ivar sessions: read sessions, by their numbers
     """
 
@@ -146,6 +148,7 @@ class History(Struct):
     leases: list[LeaseRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
+    removed: list[RemovedRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
@@ -302,6 +305,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(LeaseRecord, lambda history: history.leases),
         _in(LentRecord, lambda history: history.lent),
         _in(HeldRecord, lambda history: history.held),
+        _in(RemovedRecord, lambda history: history.removed),
     )
 )
 

@@ -196,6 +196,16 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
     ] = field(default_factory=dict)
 
 
+class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
+    """The removal of intermediate files. All figures are bytes on disk, as measured when jobs have ended."""
+
+    bytes: Annotated[int, Meta(description="removed since the start of the run")]
+    held: Annotated[
+        int, Meta(description="left in the directories of jobs that have ended, results of the run among them")
+    ]
+    peak: Annotated[int, Meta(description="the most that was held since the start of the run")]
+
+
 #: How a run has ended.
 RunStatus = Literal["completed", "failed", "cancelled"]
 
@@ -236,6 +246,7 @@ Record = (
     | ArrivedRecord
     | ConsumedRecord
     | SessionEndRecord
+    | RemovedRecord
     | EndRecord
 )
 

@@ -67,7 +67,7 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired")
+_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired", ":removing")
 
 
 @dataclass
@@ -80,6 +80,7 @@ class _Draft:
     sharing: Random
     dying: Random
     pairing: Random
+    removing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -123,6 +124,8 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if beside:
         draft.steps = [_with_share(draft.sharing, step) for step in draft.steps]
         config = tuple({**dict(config), "storages": [*_STORAGES]}.items())
+    if draft.removing.random() < 0.5:
+        config = (*config, ("intermediates", "remove"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
 

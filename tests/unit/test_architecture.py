@@ -77,6 +77,7 @@ PURE = (
     "parts.selected",
     "parts.window",
     "runtime.extents",
+    "storage.intermediates.ledger",
     "storage.sharing",
     "hints",
     "report.analysis",
@@ -144,7 +145,7 @@ EFFECTS |= dict.fromkeys(("io", "shutil", "tempfile", "glob", "aiofiles"), EFFEC
 EFFECTS |= dict.fromkeys(("socket", "requests", "threading", "logging", "signal"), EFFECTS["os"])
 EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
 
-MOST_IN_FUNCTIONS = 21
+MOST_IN_FUNCTIONS = 23
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,19 @@ _MOST = 5
 
 def verdict(history: History) -> str:
     """Return the run in a sentence: its time, the time without early delivery, and why they differ."""
+    return "; ".join([_verdict(history), *(text[0].lower() + text[1:] for text in _removed_lines(history))])
+
+
+def _removed_lines(history: History) -> Iterator[str]:
+    if history.removed:
+        last = history.removed[-1]
+        yield (
+            f"Intermediate files: {size_text(last.bytes)} removed; the directories of jobs held at most "
+            f"{size_text(last.peak)}, and hold {size_text(last.held)} now"
+        )
+
+
+def _verdict(history: History) -> str:
     took = f"{history.seconds:,.1f} s"
     jobs = [job for job in history.jobs if job.status == "completed"]
     if not history.ended:
@@ -100,11 +113,12 @@ def ending_lines(history: History) -> list[str]:
     """Return the lines that end a run: its time, early deliveries and their savings, and fallbacks.
 
     :param history: the history of a run, without the records that :class:`RunTelemetry` does not keep
-    :return: empty if the run had no hints
+    :return: empty if the run had no hints and has removed nothing
     """
+    removed = [*_removed_lines(history)]
     if not history.edges and not history.steps:
-        return []
-    return [_time_line(history), *_early_lines(history), *_fallback_lines(history)]
+        return removed
+    return [_time_line(history), *_early_lines(history), *removed, *_fallback_lines(history)]
 
 
 def _time_line(history: History) -> str:

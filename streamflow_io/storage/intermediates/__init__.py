@@ -1,0 +1,1 @@
+"""Intermediate files: which of them no job needs any more, and their removal."""

@@ -1,0 +1,197 @@
+"""Looks into the directories of jobs, and removes them, at the locations where they are.
+
+One command serves many directories of a location. Symbolic links are not followed: only what is in a directory itself
+is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.exception import WorkflowExecutionException
+
+# A command line has at most some 128 kB.
+_MOST_CHARACTERS = 60_000
+# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does.
+_LOOK = """for d; do test -d "$d" && test ! -L "$d" || continue
+set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${1:-0}"
+find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {} +
+printf '\\0'; done"""
+_REMOVE = """for d; do test -L "$d" && { rm -f "$d"; continue; }
+rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null; done"""
+
+
+class Seen(Struct, frozen=True):
+    """The contents of a directory.
+
+    :ivar links: the symbolic links with their texts, by path relative to the directory
+    :ivar bytes: of its files
+    """
+
+    links: Mapping[str, str]
+    bytes: int
+
+
+async def look(context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]) -> dict[str, Seen]:
+    """Return the contents of directories at a location. A directory that is not there has none.
+
+    A directory in which something cannot be read is left out.
+
+    :raises WorkflowExecutionException: if the location cannot be asked
+    """
+    if location.local:
+        here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
+        return {path: seen for path, seen in here if seen is not None}
+    found = dict.fromkeys(paths, Seen({}, 0))
+    for some in _chunks(paths):
+        found.update(_read(await _run(context, location, _LOOK, some)))
+    return found
+
+
+async def remove(
+    context: StreamFlowContext,
+    location: ExecutionLocation,
+    whole: Sequence[str],
+    parts: Mapping[str, frozenset[str]],
+) -> None:
+    """Remove directories at a location, and of others all but some paths. What cannot be removed stays.
+
+    :param parts: the relative paths that are left, by directory
+    :raises WorkflowExecutionException: if the location cannot be asked
+    """
+    if location.local:
+        await asyncio.to_thread(_remove, whole, parts)
+        return
+    for some in _chunks(whole):
+        await _run(context, location, _REMOVE, some)
+    for directory, left in parts.items():
+        await _run(context, location, _partly(directory, left), [])
+
+
+def _look(directory: str) -> Seen | None:
+    links, total, errors = dict[str, str](), 0, list[OSError]()
+    for place, directories, files in os.walk(directory, onerror=errors.append):
+        for name in (*directories, *files):
+            path = os.path.join(place, name)
+            try:
+                status = os.lstat(path)
+                if stat.S_ISLNK(status.st_mode):
+                    links[os.path.relpath(path, directory)] = os.readlink(path)
+                elif stat.S_ISREG(status.st_mode):
+                    total += status.st_blocks * 512
+            except OSError as error:
+                errors.append(error)
+    return None if any(not isinstance(error, FileNotFoundError) for error in errors) else Seen(links, total)
+
+
+def _remove(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
+    for directory in whole:
+        if os.path.islink(directory):
+            Path(directory).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+            if os.path.isdir(directory):
+                _allow(directory)
+                shutil.rmtree(directory, ignore_errors=True)
+    for directory, left in parts.items():
+        _remove_but(directory, left)
+
+
+def _allow(directory: str) -> None:
+    """Let the user remove what is in a directory."""
+    for place, directories, _ in os.walk(directory):
+        for each in (place, *(os.path.join(place, name) for name in directories)):
+            try:
+                if not os.path.islink(each):
+                    os.chmod(each, 0o700)
+            except OSError:
+                continue
+
+
+def _remove_but(directory: str, left: frozenset[str]) -> None:
+    """Remove all of a directory but some relative paths, with what is below them and above them."""
+    try:
+        entries = [*os.scandir(directory)]
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in left:
+            continue
+        below = frozenset(path.removeprefix(entry.name + "/") for path in left if path.startswith(entry.name + "/"))
+        if below and not entry.is_symlink():
+            _remove_but(entry.path, below)
+        elif not below and entry.is_dir(follow_symlinks=False):
+            _remove([entry.path], {})
+        elif not below:
+            try:
+                os.unlink(entry.path)
+            except OSError:
+                continue
+
+
+def _partly(directory: str, left: frozenset[str]) -> str:
+    """A script that removes all of a directory but some relative paths, with what is below them and above them."""
+    paths = [_pattern(f"{directory}/{path}") for path in sorted(left)]
+    above = {"/".join(path.split("/")[:count]) for path in left for count in range(1, path.count("/") + 1)}
+    kept = [f"-path {path}" for path in paths]
+    passed = [f"-path {_pattern(f'{directory}/{path}')}" for path in sorted(above)]
+    # What is kept is not entered, what is above is entered, and the rest is removed as a whole.
+    choice = f"\\( {' -o '.join(kept)} \\) -prune"
+    if passed:
+        choice += f" -o \\( {' -o '.join(passed)} \\)"
+    place = shlex.quote(directory)
+    return f"test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
+
+
+def _pattern(path: str) -> str:
+    """A pattern of `find` that means one path."""
+    return shlex.quote("".join("\\" + letter if letter in "*?[\\" else letter for letter in path))
+
+
+def _read(said: bytes) -> Iterator[tuple[str, Seen]]:
+    fields = iter(said.split(b"\0"))
+    for name in fields:
+        if not name:
+            continue
+        directory, size, links = os.fsdecode(name), next(fields), dict[str, str]()
+        while link := next(fields, b""):
+            if not (text := next(fields).removesuffix(b"/.").removesuffix(b"\n")):
+                raise WorkflowExecutionException(f"The link {os.fsdecode(link)} cannot be read")
+            links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
+        yield directory, Seen(links, int(size) * 1024)
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:
+    some, length = list[str](), 0
+    for path in paths:
+        if some and length + len(path) > _MOST_CHARACTERS:
+            yield some
+            some, length = [], 0
+        some.append(path)
+        length += len(path) + 3
+    if some:
+        yield some
+
+
+async def _run(context: StreamFlowContext, location: ExecutionLocation, script: str, paths: Sequence[str]) -> bytes:
+    """Run a script at a location, and return its output."""
+    connector = context.deployment_manager.get_connector(location.deployment)
+    if connector is None:
+        raise WorkflowExecutionException(f"{location} is not deployed any more")
+    inner = shlex.join(["sh", "-c", script, "sh", *paths])
+    # In hexadecimal digits: connectors decode printed text as UTF-8, and strip it.
+    command = ["sh", "-c", shlex.quote(f"{inner} | od -An -v -tx1")]
+    result = await connector.run(location=location, command=command, capture_output=True)
+    try:
+        return bytes.fromhex(str(result[0] if result else ""))
+    except ValueError:
+        raise WorkflowExecutionException(f"{location} has answered: {str(result)[:200]}") from None

@@ -1,0 +1,313 @@
+"""Removes the files of a run that no job needs any more, while the run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.data import DataType
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.utils import get_job_tag
+from streamflow.core.workflow import Status, Token, Workflow
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep, InputInjectorStep, ScheduleStep
+
+from streamflow_io._streamflow import forget_data, token_value
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.outputs import is_early_port
+from streamflow_io.graph.last_readers import LastReaders, Removal
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.records import Record, RemovedRecord
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import JobSpec
+
+from .directories import Seen, look, remove
+from .ledger import Decision, Ledger, Output, Ref
+
+# Seconds. Steps that end because a job has ended do so meanwhile.
+_SETTLING = 0.3
+# The most of its time that the driver spends on decisions.
+_SHARE = 0.05
+# Seconds after which a location that does not answer is left alone.
+_PATIENCE = 600.0
+
+
+class _Given(Struct):
+    """The paths that a job was given."""
+
+    paths: frozenset[str]
+
+
+class Intermediates(Listener):
+    """Removes the directories of jobs, and what is in them, when no job needs that any more.
+
+    - Nothing is removed while a job has failed and has not succeeded since.
+    - StreamFlow's data manager forgets files before they are removed: its recovery runs their producer again.
+    - A location that cannot be asked keeps its files.
+
+    :param removal: what is known before the run
+    :param held: returns the names of the jobs that may run once more
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        context: StreamFlowContext,
+        removal: Removal,
+        held: Callable[[], Collection[str]],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._steps = workflow.steps
+        self._context = context
+        self._removal = removal
+        self._held = held
+        self._record = record
+        self._ledger = Ledger()
+        # By the name of a directory: where it is, and the bytes in it.
+        self._places: dict[str, tuple[ExecutionLocation, ...]] = {}
+        self._bytes: dict[str, int] = {}
+        # The jobs that no tool ends: StreamFlow copies results for them.
+        self._collecting: dict[str, JobState] = {}
+        self._silent: set[str] = set()
+        # The directories in which something cannot be read: they may have links that are not known.
+        self._unreadable: set[str] = set()
+        self._removed = self._peak = 0
+        self._turning: asyncio.Task[None] | None = None
+        self._is_due = self._is_closed = False
+        self._is_over = asyncio.Event()
+        self._took = 0.0
+
+    def submitted(self, job: JobState) -> None:
+        step = self._steps.get(job.step)
+        if isinstance(step, InputInjectorStep):
+            return
+        if not isinstance(step, ExecuteStep):
+            self._collecting[job.name] = job
+        values = {port: token_value(token) for port, token in job.job.inputs.items()}
+        files = {port: self._ledger.files(value) for port, value in values.items()}
+        self._ledger.submitted(job.name, _schedule(job.step), _depth(job), files, job.sources)
+        job.keep(_Given(frozenset(_paths(list(values.values())))))
+
+    def running(self, job: JobState) -> None:
+        self._placed(job, "input_directory", "output_directory", "tmp_directory")
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        # Each further attempt has an output directory of its own.
+        self._placed(job, "output_directory")
+        return spec
+
+    def ended(self, job: JobState) -> None:
+        if job.kept(_Given) is None:
+            return
+        if job.status is not Status.COMPLETED:
+            self._ledger.ended(job.name, None)
+            return
+        self._placed(job, "output_directory")
+        self._ledger.ended(job.name, self._outputs(job))
+        self._note_copies(job)
+        self._look_soon()
+
+    async def finish(self) -> None:
+        """Remove all that is left of a run whose steps have all ended, except its results."""
+        self._is_over.set()
+        if self._turning is not None:
+            await self._turning
+        for job in self._collecting.values():
+            self._placed(job, "input_directory", "output_directory", "tmp_directory")
+            results = frozenset(self._ledger.files([token_value(token) for token in job.job.inputs.values()]))
+            self._ledger.ended(job.name, [Output(results, is_kept=True)])
+        await self._turn(is_over=True)
+
+    async def run_closed(self) -> None:
+        self._is_closed = True
+        if self._turning is not None:
+            self._turning.cancel()
+            await asyncio.gather(self._turning, return_exceptions=True)
+
+    def _placed(self, job: JobState, *names: str) -> None:
+        schedule = self._steps.get(_schedule(job.step))
+        if not isinstance(schedule, ScheduleStep) or job.allocation is None or job.kept(_Given) is None:
+            return
+        # A directory that the workflow names may be shared with others.
+        paths = [getattr(job.job, name) for name in names if getattr(schedule, name) is None]
+        paths = [path for path in paths if path]
+        self._ledger.placed(job.name, paths)
+        for path in paths:
+            self._places.setdefault(posixpath.basename(path), tuple(job.allocation.locations))
+
+    def _outputs(self, job: JobState) -> list[Output]:
+        """The outputs of a job that has succeeded. Where they are not known, all of the job is kept until the end."""
+        step, depth = self._steps[job.step], _depth(job)
+        directories = [job.job.input_directory, job.job.output_directory, job.job.tmp_directory]
+        everything = frozenset(map(self._ledger.ref, filter(None, directories)))
+        all_of_it = Output(everything, readers=LastReaders(steps=frozenset({_UNTIL_THE_END})))
+        if job.step in self._removal.held or self._ledger.has_run_before(job.name):
+            return [all_of_it]
+        outputs = []
+        for port in (port for port in step.output_ports if not is_early_port(port)):
+            token = _last_of(step.get_output_port(port).token_list, str(get_job_tag(job.name)))
+            readers = self._removal.readers.get((job.step, port))
+            if token is None or readers is None:
+                return [all_of_it]
+            files = self._ledger.files(token_value(token))
+            repeated = frozenset(file for file, count in Counter(files).items() if count > 1)
+            is_kept = (job.step, port) in self._removal.kept
+            outputs.append(Output(frozenset(files), depth, repeated, readers, is_kept))
+        # What jobs have got early may be in the directory of an earlier attempt.
+        names = frozenset().union(*(output.readers.names for output in outputs))
+        earlier = self._ledger.directories_of(job.name) - {file.directory for file in everything}
+        if earlier:
+            outputs.append(Output(frozenset(Ref(name, "") for name in earlier), readers=LastReaders(steps=names)))
+        return outputs
+
+    def _note_copies(self, job: JobState) -> None:
+        """Note which of the files in the directories of a job other jobs may be given as copies of others."""
+        given = job.kept(_Given)
+        for path in given.paths if given is not None else ():
+            file = self._ledger.ref(path)
+            for found in self._context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY):
+                copy = self._ledger.ref(found.path)
+                if copy.directory and copy != file:
+                    self._ledger.copied(file, copy)
+
+    def _look_soon(self) -> None:
+        if self._is_closed:
+            return
+        self._is_due = True
+        if self._turning is None or self._turning.done():
+            self._turning = asyncio.create_task(self._turns())
+
+    async def _turns(self) -> None:
+        while self._is_due:
+            self._is_due = False
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), max(_SETTLING, self._took / _SHARE))
+            if self._is_over.is_set():
+                return
+            await self._turn()
+
+    async def _turn(self, *, is_over: bool = False) -> None:
+        """Look into the directories of jobs that have ended, decide, and remove."""
+        if self._is_closed:
+            return
+        try:
+            await self._look_and_remove(is_over)
+        except Exception as error:
+            # The run goes on: files that stay do no harm.
+            self._is_closed = True
+            kept = f"Intermediate files are kept from now on: {error!r}"
+            logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
+
+    async def _look_and_remove(self, is_over: bool) -> None:
+        await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
+        began = time.monotonic()
+        decision = self._ledger.decide(lambda name: is_over or self._has_ended(name), self._held(), is_over=is_over)
+        self._took = time.monotonic() - began
+        if decision.whole or decision.parts:
+            await self._remove(decision)
+
+    def _has_ended(self, name: str) -> bool:
+        step = self._steps.get(name)
+        return step is not None and bool(step.terminated)
+
+    async def _see(self, names: Collection[str]) -> None:
+        found: dict[str, list[Seen]] = defaultdict(list)
+
+        async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
+            with self._asking(location):
+                told = await asyncio.wait_for(look(self._context, location, [*paths]), _PATIENCE)
+                self._unreadable.update(paths[path] for path in paths if path not in told)
+                for path, seen in told.items():
+                    found[paths[path]].append(seen)
+
+        by_location = self._by_location(names)
+        await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
+        for name, all_seen in found.items():
+            if len(all_seen) == len(self._places[name]) and self._ledger.is_known(name):
+                self._ledger.seen(name, {link: text for seen in all_seen for link, text in seen.links.items()})
+                self._bytes[name] = sum(seen.bytes for seen in all_seen)
+        self._peak = max(self._peak, sum(self._bytes.values()))
+
+    async def _remove(self, decision: Decision) -> None:
+        before = sum(self._bytes.values())
+        by_location = self._by_location([*decision.whole, *decision.parts])
+        partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
+        # Nothing may wait between the decision and this: a job must not get a file that is to be removed.
+        for name in (*decision.whole, *decision.parts):
+            left = decision.parts.get(name)
+            forget_data(self._context.data_manager, self._ledger.path(name), left or frozenset())
+            self._ledger.removed(name, left)
+
+        async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
+            with self._asking(location):
+                whole = [path for path in paths if path not in partly]
+                parts = {path: partly[path] for path in paths if path in partly}
+                await asyncio.wait_for(remove(self._context, location, whole, parts), _PATIENCE)
+
+        await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
+        for name in decision.whole:
+            self._bytes.pop(name, None)
+            self._places.pop(name, None)
+        await self._see(decision.parts)
+        held = sum(self._bytes.values())
+        self._removed += before - held
+        self._record(RemovedRecord(time.time(), self._removed, held, self._peak))
+
+    def _by_location(self, names: Iterable[str]) -> list[tuple[ExecutionLocation, dict[str, str]]]:
+        """The paths of directories, with their names, by location. Locations that do not answer are left out."""
+        locations: dict[str, ExecutionLocation] = {}
+        paths: dict[str, dict[str, str]] = defaultdict(dict)
+        for name in names:
+            for location in self._places[name]:
+                if str(location) not in self._silent:
+                    locations[str(location)] = location
+                    paths[str(location)][self._ledger.path(name)] = name
+        return [(locations[key], found) for key, found in paths.items()]
+
+    @contextlib.contextmanager
+    def _asking(self, location: ExecutionLocation) -> Any:
+        try:
+            yield
+        # Connectors raise what the libraries behind them do.
+        except Exception as error:
+            self._silent.add(str(location))
+            kept = f"Intermediate files on {location} are kept, because it does not answer: {error!r}"
+            logger.warning(coded(kept, Code.NOT_REMOVED))
+
+
+# The name of no step.
+_UNTIL_THE_END = ""
+
+
+def _schedule(step: str) -> str:
+    return posixpath.join(step, "__schedule__")
+
+
+def _depth(job: JobState) -> int:
+    return str(get_job_tag(job.name)).count(".") + 1
+
+
+def _last_of(tokens: Iterable[Token], tag: str) -> Token | None:
+    """The last token with a tag."""
+    return next((token for token in reversed([*tokens]) if token.tag == tag), None)
+
+
+def _paths(value: Any) -> Iterable[str]:
+    """The paths of all files in a value of CWL."""
+    if isinstance(value, Mapping):
+        if value.get("class") in ("File", "Directory") and isinstance(value.get("path"), str):
+            yield value["path"]
+        for each in value.values():
+            yield from _paths(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _paths(each)

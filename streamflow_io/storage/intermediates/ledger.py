@@ -1,0 +1,344 @@
+"""Decides which files of jobs are not needed any more.
+
+Each job has directories with random names. What a running job reads is needed, and what a later job may read. Of these
+files everything else follows: what they link to, and copies of them at other locations. The rest can be removed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec import Struct, field
+
+from streamflow_io.graph.last_readers import LastReaders
+
+# What a File says about itself beside its path, secondary files and listing.
+_FIELDS = ("path", "location", "dirname", "basename", "nameroot", "nameext", "checksum", "contents", "size", "class")
+# Further attempts of a job have directories with a number behind the name of the first one.
+_RANDOM = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(-[0-9]+)?")
+
+
+class Ref(Struct, frozen=True):
+    """A file or directory.
+
+    :ivar directory: the name of the directory of a job; empty: the file is in no such directory
+    :ivar path: relative to the directory, whose own path is empty; or an absolute path
+    """
+
+    directory: str
+    path: str
+
+
+class Output(Struct, frozen=True):
+    """A value that a job has put on one of its output ports.
+
+    :ivar files: the files and directories in the value
+    :ivar depth: the length of its tag
+    :ivar repeated: the files that are there several times
+    :ivar readers: all that can read the value
+    :ivar is_kept: whether the files stay in any case
+    """
+
+    files: frozenset[Ref]
+    depth: int = 1
+    repeated: frozenset[Ref] = frozenset()
+    readers: LastReaders = LastReaders()
+    is_kept: bool = False
+
+
+class Decision(Struct, frozen=True):
+    """The files that can be removed.
+
+    :ivar whole: the names of directories that no job needs
+    :ivar parts: by the name of a directory: its only paths that are needed
+    """
+
+    whole: tuple[str, ...] = ()
+    parts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+class _Job(Struct, eq=False):
+    """A job.
+
+    :ivar inputs: what it was given
+    :ivar sources: the names of the jobs whose outputs it reads while they are written
+    :ivar directories: the names of those that are left
+    :ivar outputs: None: the job has not succeeded
+    """
+
+    inputs: frozenset[Ref]
+    sources: Sequence[str] = ()
+    directories: set[str] = field(default_factory=set)
+    outputs: Sequence[Output] | None = None
+
+
+class Ledger:
+    """The files of the jobs of a run, and the jobs that need them."""
+
+    def __init__(self) -> None:
+        # By name. A job that runs again gets a new entry, and the old one is among the past.
+        self._jobs: dict[str, _Job] = {}
+        self._past: list[tuple[str, _Job]] = []
+        self._again: set[str] = set()
+        # All directories that are left, with their paths and jobs.
+        self._paths: dict[str, str] = {}
+        self._owners: dict[str, _Job] = {}
+        # The links in the directories whose contents are known.
+        self._links: dict[str, dict[str, Ref]] = {}
+        # By directory: the inputs that got its files, with the lengths of the tags of the jobs.
+        self._given: dict[str, set[tuple[str, str, str, int]]] = defaultdict(set)
+        # The copies of files in the directories of jobs at other locations, by the directory of the file.
+        self._copies: dict[str, set[tuple[str, Ref]]] = defaultdict(set)
+        # By directory: what was left of it.
+        self._left: dict[str, frozenset[str]] = {}
+        self._failed: set[str] = set()
+
+    def ref(self, path: str) -> Ref:
+        """The file with a path. A directory of a job has a random name: what stands before the name does not matter."""
+        path = posixpath.normpath(path) if path else ""
+        for found in _RANDOM.finditer(path):
+            if found[0] in self._paths and path[found.end() :][:1] in ("", "/"):
+                return Ref(found[0], path[found.end() :].strip("/"))
+        return Ref("", path)
+
+    def is_known(self, directory: str) -> bool:
+        """Whether a directory of a job has this name, and is left."""
+        return directory in self._paths
+
+    def files(self, value: Any) -> list[Ref]:
+        """All files in a value of CWL, one after the other. A text with the name of a directory means its contents."""
+        return [*self._files(value)]
+
+    def _files(self, value: Any) -> Iterator[Ref]:
+        if isinstance(value, str):
+            names = (name for found in _RANDOM.finditer(value) for name in (found[0], found[1]))
+            yield from (Ref(name, "") for name in dict.fromkeys(names) if name in self._paths)
+        elif isinstance(value, Mapping):
+            is_file = value.get("class") in ("File", "Directory")
+            if is_file and (path := value.get("path") or _local_path(value.get("location"))):
+                yield self.ref(path)
+            for name, each in value.items():
+                if not (is_file and name in _FIELDS):
+                    yield from self._files(each)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                yield from self._files(each)
+
+    def submitted(
+        self, job: str, schedule: str, depth: int, inputs: Mapping[str, Iterable[Ref]], sources: Sequence[str] = ()
+    ) -> None:
+        """Note that a job has its input.
+
+        :param schedule: the step that schedules the job
+        :param depth: the length of its tag
+        :param sources: the names of the jobs whose outputs it reads while they are written
+        """
+        if (before := self._jobs.get(job)) is not None:
+            self._past.append((job, before))
+            if before.outputs is not None:
+                self._again.add(job)
+        self._failed.discard(job)
+        given = {port: frozenset(files) for port, files in inputs.items()}
+        for port, files in given.items():
+            for file in files:
+                if file.directory:
+                    self._given[file.directory].add((schedule, port, file.path, depth))
+        self._jobs[job] = _Job(frozenset().union(*given.values()), sources)
+
+    def placed(self, job: str, paths: Iterable[str]) -> None:
+        """Note directories of a job. Directories without a random name stay."""
+        for path in paths:
+            name = posixpath.basename(path.rstrip("/"))
+            if _RANDOM.fullmatch(name) and name not in self._owners:
+                self._paths[name], self._owners[name] = path, self._jobs[job]
+                self._jobs[job].directories.add(name)
+
+    def copied(self, file: Ref, copy: Ref) -> None:
+        """Note that a job has a copy of a file, from which other jobs may get the file."""
+        if copy.directory and copy != file:
+            self._copies[file.directory].add((file.path, copy))
+
+    def directories_of(self, job: str) -> frozenset[str]:
+        """The names of the directories of a job that are left."""
+        return frozenset(self._jobs[job].directories)
+
+    def has_run_before(self, job: str) -> bool:
+        """Whether a job has succeeded before it was submitted again."""
+        return job in self._again
+
+    def ended(self, job: str, outputs: Sequence[Output] | None) -> None:
+        """Note the end of a job.
+
+        :param outputs: None: the job has not succeeded
+        """
+        if (state := self._jobs.get(job)) is None:
+            return
+        if outputs is None:
+            self._failed.add(job)
+        else:
+            # No other job has got anything of an attempt that has failed.
+            for name, past in self._past:
+                if name == job and past.outputs is None:
+                    past.outputs = ()
+        state.outputs = outputs
+
+    def unseen(self) -> list[str]:
+        """The names of the directories of jobs that have succeeded, whose contents are not known."""
+        return [name for name, job in self._owners.items() if job.outputs is not None and name not in self._links]
+
+    def seen(self, directory: str, links: Mapping[str, str]) -> None:
+        """Note the contents of a directory.
+
+        :param links: the symbolic links with their texts, by path relative to the directory
+        """
+        place = self._paths[directory]
+        self._links[directory] = {
+            link: self.ref(posixpath.join(place, posixpath.dirname(link), text)) for link, text in sorted(links.items())
+        }
+
+    def removed(self, directory: str, left: frozenset[str] | None = None) -> None:
+        """Note that a directory was removed.
+
+        :param left: the paths that were left; None: nothing was left
+        """
+        if left is not None:
+            self._left[directory] = left
+            return
+        for found in (self._paths, self._links, self._given, self._copies, self._left):
+            found.pop(directory, None)
+        if (job := self._owners.pop(directory, None)) is not None:
+            job.directories.discard(directory)
+
+    def path(self, directory: str) -> str:
+        """The path of a directory that is left."""
+        return self._paths[directory]
+
+    def decide(
+        self, has_ended: Callable[[str], bool], held: Collection[str] = (), *, is_over: bool = False
+    ) -> Decision:
+        """Decide what can be removed now. As long as a job has failed, that is nothing.
+
+        :param has_ended: whether a step of StreamFlow has ended
+        :param held: the names of jobs that may run once more
+        :param is_over: whether no job will run any more
+        """
+        if self._failed:
+            return Decision()
+        self._forget_jobs()
+        held_jobs = {id(self._jobs[name]) for name in held if name in self._jobs}
+        free = {
+            name
+            for name, job in self._owners.items()
+            if job.outputs is not None and id(job) not in held_jobs and all(n in self._links for n in job.directories)
+        }
+        needed = _Needed(self._links, self._copies)
+        needed.mark(self._roots(has_ended, free))
+        if not is_over:
+            needed.mark(copy for _, copy in self._copies.get("", ()))
+        parts = {}
+        for name in free & needed.paths.keys():
+            paths = frozenset(_tops(needed.paths[name]))
+            if "" not in paths and self._left.get(name) != paths:
+                parts[name] = paths
+        return Decision(tuple(name for name in self._owners if name in free and name not in needed.paths), parts)
+
+    def _forget_jobs(self) -> None:
+        """Forget the jobs that have left nothing to be read."""
+        for name, job in [*self._jobs.items()]:
+            if job.outputs is not None and not job.directories:
+                files = (file for output in job.outputs for file in output.files)
+                if not any(file.directory in self._owners for file in files):
+                    # Whether the job has succeeded before is still to be known.
+                    self._jobs[name] = _Job(frozenset(), outputs=())
+
+    def _roots(self, has_ended: Callable[[str], bool], free: Collection[str]) -> Iterator[Ref]:
+        for job in (*(past for _, past in self._past), *self._jobs.values()):
+            if job.outputs is None or not all(name in free for name in job.directories):
+                yield from job.inputs
+                yield from (Ref(name, "") for name in job.directories)
+                for source in job.sources:
+                    if source in self._jobs:
+                        yield from (Ref(name, "") for name in self._jobs[source].directories)
+            for output in job.outputs or ():
+                if output.is_kept:
+                    yield from output.files
+                elif not all(map(has_ended, output.readers.names)):
+                    # A reader may look for secondary files beside a file.
+                    yield from (Ref(file.directory, "") for file in self._open(output, has_ended))
+
+    def _open(self, output: Output, has_ended: Callable[[str], bool]) -> Iterator[Ref]:
+        """The files of an output that later jobs may read."""
+        if not all(map(has_ended, output.readers.steps)):
+            yield from output.files
+            return
+        readers = [reader for reader in output.readers.jobs if not has_ended(reader.step)]
+        for file in output.files:
+            given = self._given.get(file.directory, ())
+            if file in output.repeated or not all(
+                (reader.step, reader.port, file.path, output.depth + reader.depth) in given for reader in readers
+            ):
+                yield file
+
+
+class _Needed:
+    """The paths that are needed, by directory."""
+
+    def __init__(
+        self, links: Mapping[str, Mapping[str, Ref]], copies: Mapping[str, Collection[tuple[str, Ref]]]
+    ) -> None:
+        self._links = links
+        self._sorted = dict[str, list[str]]()
+        self._copies = copies
+        self.paths: dict[str, set[str]] = defaultdict(set)
+
+    def mark(self, roots: Iterable[Ref]) -> None:
+        """Mark files as needed, with all that they link to."""
+        ahead = [*roots]
+        while ahead:
+            file = ahead.pop()
+            if file.directory and file.path not in self.paths[file.directory]:
+                self.paths[file.directory].add(file.path)
+                ahead += (copy for path, copy in self._copies.get(file.directory, ()) if _overlap(path, file.path))
+                if links := self._links.get(file.directory):
+                    ahead += self._linked(file, links)
+
+    def _linked(self, file: Ref, links: Mapping[str, Ref]) -> Iterator[Ref]:
+        """The targets of the links at a path, below it, and above it."""
+        parts = file.path.split("/")
+        for count in range(1, len(parts) + 1):
+            if (target := links.get("/".join(parts[:count]))) is not None:
+                yield Ref(target.directory, "/".join(filter(None, (target.path, *parts[count:]))))
+        ordered = self._sorted.setdefault(file.directory, sorted(links))
+        begin = file.path and file.path + "/"
+        for link in ordered[bisect_left(ordered, begin) :]:
+            if not link.startswith(begin):
+                break
+            yield links[link]
+
+
+def _local_path(location: Any) -> str | None:
+    return unquote(location.removeprefix("file://")) if isinstance(location, str) else None
+
+
+def _is_in(path: str, parent: str) -> bool:
+    """Whether a path is another one, or below that."""
+    return path == parent or not parent or path.startswith(parent + "/")
+
+
+def _overlap(one: str, other: str) -> bool:
+    return _is_in(one, other) or _is_in(other, one)
+
+
+def _tops(paths: Collection[str]) -> Iterator[str]:
+    """The paths that are not below another one."""
+    for path in paths:
+        parts = path.split("/")
+        above = {"", *("/".join(parts[:count]) for count in range(1, len(parts)))} if path else ()
+        if not any(each in paths for each in above):
+            yield path

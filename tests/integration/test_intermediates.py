@@ -1,0 +1,380 @@
+"""`intermediates: remove`: results as with plain StreamFlow, and nothing else left in the work directory."""
+
+from __future__ import annotations
+
+import posixpath
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench, Run
+
+REMOVE: Final[Document] = {"config": {"intermediates": "remove"}}
+SFIO: Final = Path(sys.executable).with_name("streamflow-io")
+#: Waits, in a run that removes files, until no job directory has the file any more.
+GONE: Final = (
+    'gone() { run=$(dirname "$TRACE"); test -e "$run/removes" || return 0; '
+    'while ls "$run"/tmp/streamflow/*/$1 >/dev/null 2>&1; do sleep 0.02; done; }; '
+)
+
+
+def make(name: str, script: str = "", **fields: Any) -> Document:
+    """A step that makes `name.txt`, and a file that is no output."""
+    run = tool(f"echo scratch > {name}.tmp; {script or f'echo {name}'}", {}, {"o": "stdout"}, stdout=f"{name}.txt")
+    return {"run": run, "in": {}, **fields}
+
+
+def copy(name: str, source: str, script: str = "", kind: Any = "File", **fields: Any) -> Document:
+    run = tool(f"{script}cat $i; echo {name}", {"i": kind}, {"o": "stdout"}, stdout=f"{name}.txt")
+    return {"run": run, "in": {"i": source}, **fields}
+
+
+def expression(text: str, inputs: Document, outputs: Document) -> Document:
+    return {"class": "ExpressionTool", "expression": text, "inputs": inputs, "outputs": outputs}
+
+
+def as_step(run: Document, **sources: Any) -> Document:
+    """A step without the input `trace`."""
+    return {"run": {**run, "inputs": {**run["inputs"], "trace": "string"}}, "in": sources}
+
+
+def joined(name: str, source: str, script: str = "", **fields: Any) -> Document:
+    run = tool(f"{script}cat", {"i": "File[]"}, {"o": "stdout"}, stdout=f"{name}.txt")
+    run["baseCommand"] = ["sh", "-c", f'{GONE}{script}cat "$@"', "sh"]
+    run["arguments"] = ["$(inputs.i)"]
+    return {"run": run, "in": {"i": source}, **fields}
+
+
+def chain() -> Document:
+    steps = {"a": make("a"), "b": copy("b", "a/o"), "c": copy("c", "b/o", f"{GONE}gone a.txt; gone b.tmp; ")}
+    return workflow({}, steps, {"c": "c/o"})
+
+
+def scattered() -> Document:
+    """Both scatters are in one workflow, so the first job of `b` ends while others wait."""
+    inner = workflow({"n": "int"}, {"a": numbered("a"), "b": copy("b", "a/o")}, {"o": "b/o"})
+    steps = {
+        "s": {"run": inner, "in": {"n": "numbers"}, "scatter": "n"},
+        "m": joined("m", "s/o", "gone a.txt; "),
+        "n": copy("n", "m/o", f"{GONE}gone b.txt; "),
+    }
+    return workflow({"numbers": "int[]"}, steps, {"n": "n/o"})
+
+
+def numbered(name: str) -> Document:
+    run = tool("echo $n", {"n": "int"}, {"o": "stdout"}, stdout=f"{name}.txt")
+    return {"run": run, "in": {"n": "n"}}
+
+
+def one_by_one() -> Document:
+    """The file of the first job goes while the last job that reads such a file still runs."""
+    write = tool("echo $n", {"n": "int"}, {"o": "stdout"}, stdout="$(inputs.n).a")
+    script = f"{GONE}test $n != 3 || gone 1.a; cat $i"
+    read = tool(script, {"i": "File", "n": "int"}, {"o": "stdout"}, stdout="$(inputs.n).b")
+    first = {"run": write, "in": {"n": "numbers"}, "scatter": "n"}
+    second = {"run": read, "in": {"i": "a/o", "n": "numbers"}, "scatter": ["i", "n"], "scatterMethod": "dotproduct"}
+    return workflow({"numbers": "int[]"}, {"a": first, "b": second, "m": joined("m", "b/o")}, {"m": "m/o"})
+
+
+def two_scatters() -> Document:
+    first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
+    steps = {"a": first, "b": copy("b", "a/o", scatter="i"), "m": joined("m", "b/o", "gone a.txt; ")}
+    return workflow({"numbers": "int[]"}, steps, {"m": "m/o"})
+
+
+def shared_by_all() -> Document:
+    """Each job of a scatter reads the file, also the last one."""
+    run = tool("cat $i; echo $n", {"i": "File", "n": "int"}, {"o": "stdout"}, stdout="b.txt")
+    step = {"run": run, "in": {"i": "a/o", "n": "numbers"}, "scatter": "n"}
+    return workflow({"numbers": "int[]"}, {"a": make("a"), "b": step, "m": joined("m", "b/o")}, {"m": "m/o"})
+
+
+def crossed() -> Document:
+    run = tool("cat $i $j", {"i": "File", "j": "File"}, {"o": "stdout"}, stdout="b.txt")
+    first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
+    second = {**first, "run": numbered("c")["run"]}
+    step = {"run": run, "in": {"i": "a/o", "j": "c/o"}, "scatter": ["i", "j"], "scatterMethod": "flat_crossproduct"}
+    steps = {"a": first, "c": second, "b": step, "m": joined("m", "b/o", "gone a.txt; ")}
+    return workflow({"numbers": "int[]"}, steps, {"m": "m/o"})
+
+
+def nested() -> Document:
+    inner = workflow({"i": "File"}, {"b": copy("b", "i"), "c": copy("c", "b/o")}, {"o": "c/o"})
+    steps = {"a": make("a"), "w": {"run": inner, "in": {"i": "a/o"}}, "d": copy("d", "w/o", f"{GONE}gone b.txt; ")}
+    return workflow({}, steps, {"d": "d/o"})
+
+
+def passed_through() -> Document:
+    run = expression("$({o: inputs.i})", {"i": "File"}, {"o": "File"})
+    steps = {"a": make("a"), "e": as_step(run, i="a/o"), "b": copy("b", "a/o")}
+    return workflow({}, steps, {"e": "e/o", "b": "b/o"})
+
+
+def twice() -> Document:
+    """A list has a file twice, and a scatter reads it in two jobs, one after the other."""
+    run = expression("$({o: [inputs.i, inputs.i]})", {"i": "File"}, {"o": "File[]"})
+    steps = {
+        "a": make("a"),
+        "e": as_step(run, i="a/o"),
+        "b": copy("b", "e/o", scatter="i", hints=[{"class": "ResourceRequirement", "coresMin": 2}]),
+        "m": joined("m", "b/o", "gone a.txt; "),
+    }
+    return workflow({}, steps, {"m": "m/o"})
+
+
+def linked() -> Document:
+    run = tool("ln -s $i b.txt; ln $(readlink -f $i) h.txt", {"i": "File"}, {"o": found("b.txt"), "h": found("h.txt")})
+    step = {"run": run, "in": {"i": "a/o"}}
+    return workflow({}, {"a": make("a"), "b": step, "c": copy("c", "b/h")}, {"b": "b/o", "c": "c/o"})
+
+
+def linked_late() -> Document:
+    """The file behind a link is read when its own readers have ended."""
+    link = {"run": tool("ln -s $i b.txt", {"i": "File"}, {"o": found("b.txt")}), "in": {"i": "a/o"}}
+    steps = {"a": make("a"), "b": link, "c": copy("c", "x/o"), "x": make("x", "sleep 1")}
+    run = tool("cat $i $j", {"i": "File", "j": "File"}, {"o": "stdout"}, stdout="d.txt")
+    steps["d"] = {"run": run, "in": {"i": "b/o", "j": "c/o"}}
+    steps["e"] = copy("e", "d/o", f"{GONE}gone a.txt; ")
+    return workflow({}, steps, {"e": "e/o"})
+
+
+def directory() -> Document:
+    run = tool("mkdir -p d/s; echo x > d/s/x; echo y > d/y; echo z > z", {}, {"d": found("d", "Directory")})
+    pick = expression(
+        "$({o: inputs.d.listing.filter(function(f) {return f.basename == 'y'})[0]})",
+        {"d": {"type": "Directory", "loadListing": "shallow_listing"}},
+        {"o": "File"},
+    )
+    return workflow({}, {"a": {"run": run, "in": {}}, "e": as_step(pick, d="a/d")}, {"e": "e/o"})
+
+
+def picked() -> Document:
+    skipped = {**make("a"), "when": "$(inputs.trace == '')"}
+    taken = {**make("b"), "when": "$(inputs.trace != '')"}
+    step = copy("c", "")
+    step["in"]["i"] = {"source": ["a/o", "b/o"], "pickValue": "first_non_null"}
+    return workflow(
+        {}, {"a": skipped, "b": taken, "c": step, "d": copy("d", "c/o", f"{GONE}gone b.txt; ")}, {"d": "d/o"}
+    )
+
+
+def merged() -> Document:
+    step = joined("m", "")
+    step["in"]["i"] = {"source": ["a/o", "b/o", "a/o"], "linkMerge": "merge_flattened"}
+    return workflow(
+        {}, {"a": make("a"), "b": make("b"), "m": step, "c": copy("c", "m/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"}
+    )
+
+
+def contents() -> Document:
+    run = expression("$({o: inputs.i.contents})", {"i": {"type": "File", "loadContents": True}}, {"o": "string"})
+    say = {"run": tool('echo "$s"', {"s": "string"}, {"o": "stdout"}, stdout="s.txt"), "in": {"s": "e/o"}}
+    return workflow({}, {"a": make("a"), "e": as_step(run, i="a/o"), "s": say}, {"s": "s/o"})
+
+
+def secondary() -> Document:
+    files = {"secondaryFiles": [{"pattern": ".idx"}]}
+    run = tool("echo a > a.bam; echo i > a.bam.idx; echo z > z", {}, {"o": found("a.bam", **files)})
+    use = tool("cat $i $i.idx", {"i": {"type": "File", **files}}, {"o": "stdout"}, stdout="b.txt")
+    steps = {
+        "a": {"run": run, "in": {}},
+        "b": {"run": use, "in": {"i": "a/o"}},
+        "c": copy("c", "b/o", f"{GONE}gone a.bam; "),
+    }
+    return workflow({}, steps, {"c": "c/o"})
+
+
+def staged() -> Document:
+    """The file is put into the work directory of its reader, as a link, which is an output."""
+    listing = [{"entryname": "w.txt", "entry": "$(inputs.i)"}]
+    run = tool(
+        "cat w.txt > b.txt",
+        {"i": "File"},
+        {"o": found("b.txt"), "w": found("w.txt")},
+        requirements=[{"class": "InitialWorkDirRequirement", "listing": listing}],
+    )
+    return workflow({}, {"a": make("a"), "b": {"run": run, "in": {"i": "a/o"}}}, {"o": "b/o", "w": "b/w"})
+
+
+def looped() -> Document:
+    run = tool("cat $i; echo $round", {"i": "File", "round": "int"}, {"o": "stdout"}, stdout="l.txt")
+    requirement = {
+        "class": "cwltool:Loop",
+        "loopWhen": "$(inputs.round < 3)",
+        "loop": {"round": {"valueFrom": "$(inputs.round + 1)"}, "i": "o"},
+        "outputMethod": "last",
+    }
+    step = {"run": run, "in": {"i": "a/o", "round": {"default": 0}}, "requirements": [requirement]}
+    return workflow({}, {"a": make("a"), "l": step, "c": copy("c", "l/o")}, {"c": "c/o"})
+
+
+def by_path() -> Document:
+    """Only the path of the file reaches its reader, as a text."""
+    step = {"run": tool("cat $p", {"p": "string"}, {"o": "stdout"}, stdout="b.txt"), "in": {}}
+    step["in"]["p"] = {"source": "a/o", "valueFrom": "$(self.path)"}
+    return workflow({}, {"a": make("a"), "b": step, "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"})
+
+
+def permanent() -> Document:
+    first = make("a")
+    first["run"]["hints"] = [streaming({"port": "o", "permanent": True})]
+    return workflow({}, {"a": first, "b": copy("b", "a/o"), "c": copy("c", "b/o")}, {"c": "c/o"})
+
+
+def streamed() -> Document:
+    first = tool("for i in 1 2 3; do echo $i; sleep 0.1; done", {}, {"o": streamable("stdout")}, stdout="a.txt")
+    second = tool("cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}
+    return workflow({}, {**steps, "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"})
+
+
+def committed() -> Document:
+    """The elements of a list are read as soon as each is closed."""
+    script = "for i in 1 2 3; do echo $i > $i.part; sleep 0.2; done"
+    run = tool(script, {}, {"o": found("*.part", "File[]")}, [streaming({"port": "o", "committed": "on_close"})])
+    steps = {"a": {"run": run, "in": {}}, "b": copy("b", "a/o", scatter="i"), "m": joined("m", "b/o", "gone 1.part; ")}
+    return workflow({}, steps, {"m": "m/o"})
+
+
+NUMBERS: Final = {"numbers": [1, 2, 3]}
+
+
+def left(run: Path) -> list[str]:
+    """All that a run has left of its jobs, relative to their directories; a directory without files with a slash."""
+    found = []
+    for directory in (run / "tmp" / "streamflow").glob("*"):
+        inner = [*directory.rglob("*")]
+        found += [str(path.relative_to(directory)) for path in inner if path.is_symlink() or path.is_file()]
+        found += [
+            f"{path.relative_to(directory)}/" for path in [directory, *inner] if path.is_dir() and not [*path.iterdir()]
+        ]
+    return sorted(found)
+
+
+def run_both(bench: Bench, document: Document, inputs: Document, **settings: Any) -> Run:
+    """Run a workflow with plain StreamFlow, and with files removed; the results must be the same."""
+    paths = [bench.write_plain(document, inputs), bench.write(document, inputs, io=True, **REMOVE, **settings)]
+    (paths[1].parent / "removes").touch()
+    plain, ours = bench.run_all(paths)
+    assert plain.ok, plain.errors
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert "SFIO-B008" not in ours.log
+    assert bench.leftovers() == []
+    return ours
+
+
+@pytest.mark.parametrize("settings", [{}, {"failureManager": {"type": "default", "config": {"max_retries": 1}}}])
+def test_a_failed_run_keeps_what_is_there(bench: Bench, settings: Document) -> None:
+    """Also what no job needs: the job fails when the file before its input is gone."""
+    steps = {"a": make("a"), "b": copy("b", "a/o"), "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}
+    steps["d"] = copy("d", "c/o", "echo x > d.x; exit 1; ")
+    path = bench.write(workflow({}, steps, {"d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    assert {"c.txt", "d.x"} <= {posixpath.basename(name) for name in left(path.parent)}
+
+
+@pytest.mark.parametrize("manager", ["default", "rollback"])
+def test_a_retry_makes_again_what_is_gone(bench: Bench, manager: str) -> None:
+    """The job loses its input. What its producer had read is gone, so all three jobs run again."""
+    lose = 'test -e "$TRACE.once" || { touch "$TRACE.once"; gone a.txt; rm -f "$(readlink -f $i)"; exit 1; }; '
+    steps = {name: {**step} for name, step in {"a": make("a", "note a; echo a"), "b": copy("b", "a/o")}.items()}
+    steps["c"] = copy("c", "b/o", f"{GONE}{lose}")
+    steps["d"] = copy("d", "c/o")
+    settings = {"failureManager": {"type": manager, "config": {"max_retries": 5, "retry_delay": 0}}}
+    path = bench.write(workflow({}, steps, {"d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files == {"d.txt": b"a\nb\nc\nd\n"}
+    assert len(run.times("a")) == 2
+    assert left(path.parent) == ["d.txt"]
+
+
+def test_a_gang_that_is_tried_again(bench: Bench) -> None:
+    """Each attempt has a directory of its own, and only the last one is read."""
+    script = 'note try; for i in 1 2 3; do echo $i; sleep 0.1; done; [ $(grep -c " try$" "$TRACE") -gt 1 ] || exit 3'
+    first = tool(script, {}, {"o": streamable("stdout")}, stdout="a.txt")
+    second = tool("cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}
+    steps |= {"c": copy("c", "b/o", f"{GONE}gone a.txt; "), "d": copy("d", "a/o")}
+    settings = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    path = bench.write(workflow({}, steps, {"c": "c/o", "d": "d/o"}), {}, io=True, **REMOVE, **settings)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files == {"c.txt": b"1\n2\n3\nc\n", "d.txt": b"1\n2\n3\nd\n"}
+    assert left(path.parent) == ["c.txt", "d.txt"]
+
+
+def test_rehearsals_have_their_files(bench: Bench) -> None:
+    """Files stay until the jobs that read them were tried once more, also where a core is free only at the end."""
+    config = {**REMOVE["config"], "streaming": "auto", "rehearse": "wait"}
+    for _ in range(2):
+        path = bench.write(chain(), {}, io=True, config=config)
+        run = bench.finish(bench.start(path), path)
+        assert run.ok, run.errors
+        assert left(path.parent) == ["c.txt"]
+    proven = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert {record["delivery"] for record in proven} == {"stream"}
+
+
+def test_what_users_are_told(bench: Bench) -> None:
+    first = tool("head -c 3000000 /dev/zero", {}, {"o": "stdout"}, stdout="a.txt")
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": copy("b", "a/o", f"{GONE}"),
+        "c": copy("c", "b/o", f"{GONE}gone a.txt; "),
+    }
+    path = bench.write(workflow({}, steps, {"c": "c/o"}), {}, io=True, **REMOVE)
+    (path.parent / "removes").touch()
+    plan = subprocess.run([SFIO, "plan", path], capture_output=True, text=True, check=True).stdout
+    assert all(each in plan for each in ("/a/o", "removed", "after its jobs of /b"))
+    assert all(each in plan for each in ("/c/o", "kept", "a result of the workflow"))
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    (line,) = [line for line in run.log.splitlines() if "Intermediate files:" in line]
+    assert "6.0 MB removed; the directories of jobs held at most 6.0 MB, and hold 3.0 MB now" in line
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (chain, ["c.txt"]),
+        (scattered, ["n.txt"]),
+        (one_by_one, ["m.txt"]),
+        (two_scatters, ["m.txt"]),
+        (shared_by_all, ["m.txt"]),
+        (crossed, ["m.txt"]),
+        (nested, ["d.txt"]),
+        (passed_through, ["a.txt", "b.txt"]),
+        (twice, ["m.txt"]),
+        (linked, ["a.txt", "b.txt", "c.txt", "*/a.txt"]),
+        (linked_late, ["e.txt"]),
+        (directory, ["d/y"]),
+        (picked, ["d.txt"]),
+        (merged, ["c.txt"]),
+        (contents, ["s.txt"]),
+        (secondary, ["c.txt"]),
+        (staged, ["a.txt", "b.txt", "w.txt"]),
+        (looped, ["c.txt"]),
+        (by_path, ["c.txt"]),
+        (permanent, ["a.txt", "c.txt"]),
+        (streamed, ["c.txt"]),
+        (committed, ["m.txt"]),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_what_is_left(bench: Bench, document: Any, expected: list[str]) -> None:
+    made = document()
+    inputs = {name: value for name, value in NUMBERS.items() if name in made["inputs"]}
+    run_both(bench, made, inputs)
+    # The names of some directories are random.
+    names = [name.split("/", 1) for name in left(bench.directory / "run2")]
+    assert sorted("/".join(["*" if len(part) == 36 else part for part in parts]) for parts in names) == sorted(expected)

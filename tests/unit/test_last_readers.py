@@ -1,0 +1,417 @@
+"""Which files of jobs are not needed any more."""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
+from streamflow_io.storage.intermediates.directories import _partly, _read, _remove_but
+from streamflow_io.storage.intermediates.ledger import Ledger, Output, Ref
+
+
+def job(step: str, port: str = "i") -> Passage:
+    return Passage(step, port, "job")
+
+
+def on(step: str, *following: str, depth: int = 0, makes_lists: bool = False) -> Passage:
+    return Passage(step, "i", "on", following, depth, makes_lists)
+
+
+def many(step: str, *following: str) -> Passage:
+    return Passage(step, "i", "many", following)
+
+
+@pytest.mark.parametrize(
+    ("passages", "jobs", "steps"),
+    [
+        ({}, [], []),
+        ({"o": [job("b")]}, [("b", "i", 0)], []),
+        ({"o": [job("b"), job("c")]}, [("b", "i", 0), ("c", "i", 0)], []),
+        ({"o": [on("gather", "g", depth=-1)], "g": [job("b")]}, [("b", "i", -1)], []),
+        ({"o": [on("gather", "g", depth=-1)], "g": [on("s", "e", depth=1)], "e": [job("b")]}, [("b", "i", 0)], []),
+        # `loadContents` of an input that nothing reads.
+        ({"o": [on("transformer", "t")]}, [], ["transformer"]),
+        # A list may have a file twice.
+        (
+            {"o": [on("v", "v", makes_lists=True)], "v": [on("s", "e", depth=1)], "e": [job("b")]},
+            [],
+            ["s", "b"],
+        ),
+        ({"o": [on("v", "v", makes_lists=True)], "v": [job("b")]}, [("b", "i", 0)], []),
+        # Two ways to one input.
+        ({"o": [on("x", "m"), on("y", "m")], "m": [job("b")]}, [], ["b"]),
+        ({"o": [job("b"), many("cross", "c")], "c": [job("b")]}, [], ["b", "cross"]),
+        # A loop goes round, and out of it.
+        (
+            {"o": [many("loop", "in", "out")], "in": [job("b")], "out": [job("r"), many("back", "o")]},
+            [],
+            ["loop", "back", "b", "r"],
+        ),
+        ({"o": [on("x", "y")], "y": [on("z", "o"), job("b")]}, [], ["x", "z", "b"]),
+    ],
+)
+def test_the_last_readers(
+    passages: dict[str, list[Passage]], jobs: list[tuple[str, str, int]], steps: list[str]
+) -> None:
+    found = last_readers(passages, "o")
+    assert found.jobs == {JobReader(*each) for each in jobs} - {each for each in found.jobs if each.step in steps}
+    assert found.steps >= {*steps} - {"x", "z"}
+    assert {reader.step for reader in found.jobs}.isdisjoint(found.steps)
+
+
+def directory(number: int) -> str:
+    return f"/work/{uuid.UUID(int=number)}"
+
+
+def name(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+NEVER = LastReaders(steps=frozenset({"later"}))
+
+
+def file(number: int, path: str = "o.txt") -> dict[str, object]:
+    return {"class": "File", "path": f"{directory(number)}/{path}", "basename": posixpath.basename(path)}
+
+
+def with_job(ledger: Ledger, number: int, *inputs: object, links: dict[str, str] | None = None) -> None:
+    """A job has run in a directory, and has succeeded without an output."""
+    ledger.submitted(f"/j{number}/0", "s", 1, {"i": ledger.files([*inputs])})
+    ledger.placed(f"/j{number}/0", [directory(number)])
+    ledger.ended(f"/j{number}/0", [])
+    ledger.seen(name(number), links or {})
+
+
+def outputs(ledger: Ledger, number: int, *values: object, readers: LastReaders = NEVER) -> None:
+    ledger.ended(f"/j{number}/0", [Output(frozenset(ledger.files([*values])), readers=readers, is_kept=True)])
+
+
+def removed(ledger: Ledger, *held: str) -> tuple[set[int], dict[int, set[str]]]:
+    decision = ledger.decide(lambda _: False, held)
+    return (
+        {uuid.UUID(each).int for each in decision.whole},
+        {uuid.UUID(each).int: {*left} for each, left in decision.parts.items()},
+    )
+
+
+def test_links_keep_what_they_lead_to() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1), links={"in.txt": f"{directory(1)}/o.txt"})
+    with_job(ledger, 3, links={"d/out.txt": f"../../{name(2)}/in.txt", "other": f"{directory(4)}/x"})
+    with_job(ledger, 4)
+    outputs(ledger, 3, file(3, "d/out.txt"))
+    assert removed(ledger) == ({4}, {1: {"o.txt"}, 2: {"in.txt"}, 3: {"d/out.txt"}})
+
+
+def test_one_file_of_a_directory_behind_a_link() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, links={"d": f"/elsewhere/{name(1)}/e"})
+    outputs(ledger, 2, file(2, "d/y"))
+    assert removed(ledger) == (set(), {1: {"e/y"}, 2: {"d/y"}})
+
+
+def test_all_links_below_a_directory_count() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, links={"d/s/l": f"{directory(1)}/o.txt", "dd": f"{directory(3)}/o.txt"})
+    with_job(ledger, 3)
+    outputs(ledger, 2, {"class": "Directory", "location": f"file://{directory(2)}/d"})
+    assert removed(ledger) == ({3}, {1: {"o.txt"}, 2: {"d"}})
+
+
+def test_a_text_with_a_path_keeps_the_directory() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2)
+    outputs(ledger, 2, f"--index={directory(1)}/x.idx --fast")
+    assert removed(ledger) == ({2}, {})
+
+
+def test_a_job_that_runs_keeps_its_inputs_and_its_directories() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    ledger.submitted("/b/0", "s", 1, {"i": ledger.files(file(1))})
+    ledger.placed("/b/0", [directory(2)])
+    assert removed(ledger) == (set(), {1: {"o.txt"}})
+    ledger.ended("/b/0", [])
+    # Its outputs may be links, so nothing changes before its directory was seen.
+    assert removed(ledger) == (set(), {1: {"o.txt"}})
+    ledger.seen(name(2), {})
+    assert removed(ledger) == ({1, 2}, {})
+    assert removed(ledger, "/b/0") == (set(), {1: {"o.txt"}})
+
+
+def test_a_job_that_reads_a_stream_keeps_the_directories_of_its_source() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    ledger.submitted("/b/0", "s", 1, {"i": []}, ["/j1/0"])
+    assert removed(ledger) == (set(), {})
+
+
+def test_nothing_is_removed_while_a_job_has_failed() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    ledger.submitted("/b/0", "s", 1, {"i": []})
+    ledger.placed("/b/0", [directory(2)])
+    ledger.ended("/b/0", None)
+    assert removed(ledger) == (set(), {})
+    ledger.submitted("/b/0", "s", 1, {"i": []})
+    ledger.placed("/b/0", [directory(3)])
+    assert removed(ledger) == ({1}, {})
+    ledger.ended("/b/0", [])
+    ledger.seen(name(3), {})
+    ledger.seen(name(2), {})
+    assert removed(ledger) == ({1, 2, 3}, {})
+
+
+def test_a_copy_is_kept_as_long_as_its_original() -> None:
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1))
+    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/o.txt"))
+    ledger.copied(ledger.ref("/home/me/x"), ledger.ref(f"{directory(2)}/x"))
+    ledger.submitted("/b/0", "s", 1, {"i": ledger.files(file(1))})
+    assert removed(ledger) == (set(), {1: {"o.txt"}, 2: {"o.txt", "x"}})
+    ledger.ended("/b/0", [])
+    assert removed(ledger) == ({1}, {2: {"x"}})
+    assert ledger.decide(lambda _: True, is_over=True).whole == (name(1), name(2))
+
+
+def test_directories_without_a_random_name_stay() -> None:
+    ledger = Ledger()
+    ledger.submitted("/b/0", "s", 1, {})
+    ledger.placed("/b/0", ["/home/me", "/", ""])
+    ledger.ended("/b/0", [])
+    assert removed(ledger) == (set(), {})
+
+
+class World:
+    """Runs a random workflow, and removes what a ledger says. A job fails the test if a file that it reads is missing.
+
+    :ivar steps: for each: the steps that it reads, whether it is scattered, and the kind of its output
+    """
+
+    def __init__(self, steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject) -> None:
+        self.steps, self.results, self.data = steps, results, data
+        self.ledger = Ledger()
+        self.files: dict[str, dict[str, str | None]] = {}
+        self.count = 0
+        self.values: dict[str, str] = {}
+        self.pending = [self.jobs(step) for step in range(len(steps))]
+        self.running: dict[str, tuple[int, str, list[str]]] = {}
+        self.submitted: set[str] = set()
+        self.passages: dict[str, list[Passage]] = defaultdict(list)
+        for reader, (sources, is_scattered, _) in enumerate(steps):
+            for source in sources:
+                self.connect(source, f"s{reader}", f"i{source}", is_scattered)
+        for source in results:
+            self.connect(source, f"r{source}", f"i{source}", False)
+
+    def connect(self, source: int, reader: str, port: str, is_scattered: bool) -> None:
+        """One port for each: several values of a scatter are gathered for a single reader."""
+        if self.steps[source][1] and not is_scattered:
+            gather = f"g{source}{reader}"
+            self.passages[f"p{source}"].append(Passage(gather, "i", "on", (gather,), -1))
+            self.passages[gather] = [Passage(f"{reader}/__schedule__", port, "job")]
+        else:
+            self.passages[f"p{source}"].append(Passage(f"{reader}/__schedule__", port, "job"))
+
+    def jobs(self, step: int) -> list[str]:
+        return [f"s{step}/0.{n}" for n in range(3)] if self.steps[step][1] else [f"s{step}/0"]
+
+    def inputs(self, step: int, job: str) -> dict[str, list[str]]:
+        """The jobs whose values a job reads, by input."""
+        found = {}
+        for source in self.steps[step][0]:
+            same = [each for each in self.jobs(source) if posixpath.basename(each) == posixpath.basename(job)]
+            found[f"i{source}"] = same if self.steps[step][1] and self.steps[source][1] else self.jobs(source)
+        return found
+
+    def submit(self, job: str, schedule: str, depth: int, inputs: dict[str, list[str]]) -> list[str]:
+        paths = {port: [self.values[each] for each in read] for port, read in inputs.items()}
+        values = {port: [{"class": "File", "path": path} for path in found] for port, found in paths.items()}
+        self.ledger.submitted(job, schedule, depth, {port: self.ledger.files(each) for port, each in values.items()})
+        return [path for found in paths.values() for path in found]
+
+    def resolve(self, path: str) -> list[str]:
+        """The links that lead to a file, and the file."""
+        place, entry = posixpath.split(path)
+        content = self.files[place][entry]
+        return [path] if content is None else [path, *self.resolve(content)]
+
+    def make(self) -> str:
+        self.count += 1
+        path = directory(self.count)
+        self.files[path] = {}
+        return path
+
+    def start(self) -> bool:
+        ready = []
+        for step, pending in enumerate(self.pending):
+            for job in pending:
+                read = [each for names in self.inputs(step, job).values() for each in names]
+                if all(each in self.values for each in read):
+                    ready.append((step, job))
+        if not ready:
+            return False
+        step, job = self.data.draw(st.sampled_from(ready))
+        self.pending[step].remove(job)
+        paths = self.submit(job, f"s{step}/__schedule__", job.count(".") + 1, self.inputs(step, job))
+        self.submitted.add(job)
+        place = self.make()
+        self.ledger.placed(job, [place])
+        for number, path in enumerate(paths):
+            target = self.resolve(path)
+            self.files[place][f"in{number}"] = self.data.draw(st.sampled_from([target[0], target[-1]]))
+        self.running[job] = step, place, paths
+        return True
+
+    def end(self) -> bool:
+        if not self.running:
+            return False
+        job = self.data.draw(st.sampled_from(sorted(self.running)))
+        step, place, paths = self.running.pop(job)
+        for path in paths:
+            self.resolve(path)
+        self.files[place]["scratch"] = None
+        kind = self.steps[step][2]
+        own = self.make()
+        self.ledger.placed(job, [own])
+        self.files[own]["out"] = f"{place}/in0" if kind == "link" and paths else None
+        self.values[job] = f"{place}/in0" if kind == "pass" and paths else f"{own}/out"
+        files = frozenset(self.ledger.files({"class": "File", "path": self.values[job]}))
+        readers = last_readers(self.passages, f"p{step}")
+        self.ledger.ended(job, [Output(files, job.count(".") + 1, readers=readers)])
+        for source in self.results - {int(each[1:]) for each in self.submitted if each.startswith("r")}:
+            if all(each in self.values for each in self.jobs(source)):
+                self.submitted.add(f"r{source}")
+                self.submit(f"r{source}/0", f"r{source}/__schedule__", 1, {f"i{source}": self.jobs(source)})
+        return True
+
+    def has_ended(self, step: str) -> bool:
+        owner = step.removesuffix("/__schedule__")
+        if owner.startswith("r"):
+            return owner in self.submitted
+        return owner.startswith("s") and not self.pending[int(owner[1:])]
+
+    def remove(self, *, is_over: bool = False) -> bool:
+        for each in self.ledger.unseen():
+            links = self.files[self.ledger.path(each)]
+            self.ledger.seen(each, {link: target for link, target in links.items() if target is not None})
+        decision = self.ledger.decide(lambda step: is_over or self.has_ended(step), is_over=is_over)
+        for each in decision.whole:
+            del self.files[self.ledger.path(each)]
+            self.ledger.removed(each)
+        for each, left in decision.parts.items():
+            entries = self.files[self.ledger.path(each)]
+            self.files[self.ledger.path(each)] = {path: to for path, to in entries.items() if path in left}
+            self.ledger.removed(each, left)
+        return True
+
+    def run(self) -> None:
+        while any(self.pending) or self.running:
+            self.data.draw(st.sampled_from([self.start, self.end, self.remove]))() or self.start() or self.end()
+        for source in self.results:
+            files = [{"class": "File", "path": self.values[each]} for each in self.jobs(source)]
+            self.ledger.ended(f"r{source}/0", [Output(frozenset(self.ledger.files(files)), is_kept=True)])
+        self.remove(is_over=True)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 5), max_size=2, unique=True),
+        st.booleans(),
+        st.sampled_from(["file", "link", "pass"]),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.sets(st.integers(0, 5), min_size=1), st.data())
+def test_what_is_needed_stays_and_the_rest_goes(
+    steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject
+) -> None:
+    ordered = [([s for s in sources if s < n], scattered, kind) for n, (sources, scattered, kind) in enumerate(steps)]
+    world = World(ordered, {each for each in results if each < len(steps)}, data)
+    world.run()
+    kept = {path for source in world.results for job in world.jobs(source) for path in world.resolve(world.values[job])}
+    left = {f"{place}/{entry}" for place, entries in world.files.items() for entry in entries}
+    assert left == kept
+    assert all(world.files.values())
+
+
+TREE = ["a/b/c", "a/b/d", "a/e", "f", "g/h", "*?[x]/i", "-rf"]
+
+
+@pytest.mark.parametrize("way", ["here", "shell"])
+@pytest.mark.parametrize("left", [["a/b"], ["a/b/c", "f"], ["*?[x]/i"], ["g", "-rf"]])
+def test_all_but_some_paths(tmp_path: Path, way: str, left: list[str]) -> None:
+    import subprocess
+
+    place, outside = tmp_path / "it's", tmp_path / "outside"
+    for path in TREE:
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text("x")
+    outside.mkdir()
+    (outside / "file").write_text("x")
+    (place / "link").symlink_to(outside)
+    (place / "a" / "link").symlink_to(outside)
+    if way == "here":
+        _remove_but(str(place), frozenset(left))
+    else:
+        subprocess.run(["sh", "-c", _partly(str(place), frozenset(left))], check=True)
+    found = {str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir() or path.is_symlink()}
+    assert found == {path for path in TREE if any(path == each or path.startswith(each + "/") for each in left)}
+    assert (outside / "file").exists()
+
+
+def test_what_a_location_says_of_its_directories() -> None:
+    said = (
+        b"/w/a\0" + b"4\0" + b"/w/a/x\0" + b"../b\n/.\0" + b"/w/a/d/\xff\0" + b"/.\n/.\0" + b"\0" + b"/w/b\0" + b"0\0\0"
+    )
+    found = dict(_read(said))
+    assert found["/w/a"].links == {"x": "../b", "d/\udcff": "/."}
+    assert (found["/w/a"].bytes, found["/w/b"].links) == (4096, {})
+
+
+def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:
+    ledger = Ledger()
+    ledger.submitted("/b/0", "s", 1, {})
+    ledger.placed("/b/0", [directory(1)])
+    assert ledger.ref(f"/real/{name(7)}/{name(1)}/./x/../y") == Ref(name(1), "y")
+    ledger.placed("/b/0", [directory(1) + "-2"])
+    assert ledger.ref(f"{directory(1)}-2/y") == Ref(name(1) + "-2", "y")
+    assert ledger.ref(f"{directory(1)}-3/y").directory == ""
+    assert ledger.ref(f"/work/{name(7)}/y") == Ref("", f"/work/{name(7)}/y")
+
+
+def test_outcomes_for_people() -> None:
+    schedule, result = "/b/__schedule__", "/o-collector/__schedule__"
+    readers = {
+        "once": LastReaders(frozenset({JobReader(schedule, "i", 0)})),
+        "loop": LastReaders(steps=frozenset({schedule, "/b/loop-combinator"})),
+        "result": LastReaders(frozenset({JobReader(result, "o", 0), JobReader(schedule, "i", 0)})),
+        "last": LastReaders(steps=frozenset({schedule, result})),
+        "dead": LastReaders(),
+        "rule": LastReaders(),
+    }
+    removal = Removal({("/a", port): each for port, each in readers.items()}, {("/a", "rule"): "its rule"})
+    assert {port: (found.goes, found.why) for port in readers for found in [outcome(removal, "/a", port)]} == {
+        "once": (True, "after its jobs of /b"),
+        "loop": (True, "after all jobs of /b"),
+        "result": (False, "a result of the workflow"),
+        "last": (True, "after all jobs of /b, unless it is a result"),
+        "dead": (True, "when its job has ended: no step reads it"),
+        "rule": (False, "its rule"),
+    }
