@@ -15,8 +15,8 @@ from .access import Access
 from .conversation import LINE_LIMIT, MARK, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
-from .protocol import MadeEvent, PrintedEvent, ReadyEvent, RefusedEvent, ReturnedEvent
-from .wire import parse_said
+from .protocol import MadeEvent, PrintedEvent, ReadyEvent, RefusedEvent, Request, ReturnedEvent
+from .wire import parse_said, text_of
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class ConversingRuntime(LinkedRuntime):
             raise NodeRuntimeError(f"{self.location}: {job.identifier} has been asked for")
         answer = self._asked[job.identifier] = asyncio.get_running_loop().create_future()
         try:
-            await self._send({"job": job.identifier, "spec": json.loads(text)})
+            await self._send(Request(job=job.identifier, spec=json.loads(text)))
             await answer
         finally:
             del self._asked[job.identifier]
@@ -73,17 +73,17 @@ class ConversingRuntime(LinkedRuntime):
         self.check()
         command = self._commands[job.identifier] = _Command()
         try:
-            await self._send({"run": job.identifier, "command": script})
+            await self._send(Request(run=job.identifier, command=script))
             code = await command.code
         finally:
             del self._commands[job.identifier]
         return command.printed.decode(errors="replace").strip(), code
 
     async def request_cancel(self, job: NodeJob) -> None:
-        await self._send({"cancel": job.identifier})
+        await self._send(Request(cancel=job.identifier))
 
     async def write_limits(self, job: NodeJob, text: str) -> None:
-        await self._send({"limit": job.identifier, "spec": json.loads(text)})
+        await self._send(Request(limit=job.identifier, spec=json.loads(text)))
 
     async def close(self) -> None:
         if self._closing is None:
@@ -137,8 +137,8 @@ class ConversingRuntime(LinkedRuntime):
         else:
             answer.set_exception(NodeRuntimeError(f"{self.location}: {said.message}"))
 
-    async def _send(self, request: dict[str, object]) -> None:
-        line = json.dumps(request, separators=(",", ":"))
+    async def _send(self, request: Request) -> None:
+        line = text_of(request)
         if len(line) >= LINE_LIMIT:
             raise NodeRuntimeError(
                 f"{self.location} cannot get the description of a job with too many inputs: {len(line):,} bytes"
@@ -155,7 +155,7 @@ class ConversingRuntime(LinkedRuntime):
         with contextlib.suppress(NodeRuntimeError):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
-                await self._send({"alive": 1})
+                await self._send(Request(alive=1))
 
 
 def serve(binary: object, directory: object, options: Sequence[str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from .protocol import ExitEvent
+from msgspec.structs import replace
+
+from .protocol import ExitEvent, JobLimits
+from .wire import text_of
 
 logger = logging.getLogger("streamflow")
 
@@ -34,8 +36,7 @@ class NewLimits:
         self._tell = tell
         self._ended = ended
         self._seconds = seconds
-        self._of_job: dict[str, int | None] = {}
-        self._of_inputs: dict[str, int | None] = {}
+        self._limits = JobLimits()
         self._has_begun = False
         self._untold = False
         # Set only while limits are told: most jobs have none.
@@ -51,9 +52,9 @@ class NewLimits:
         """Change a limit; see :meth:`NodeJob.limit`."""
         limit = None if rate is None or rate > _MOST else max(1, round(rate))
         if input_name is None:
-            self._of_job["rate"] = limit
+            self._limits = replace(self._limits, rate=limit)
         else:
-            self._of_inputs[input_name] = limit
+            self._limits = replace(self._limits, inputs={**self._limits.inputs, input_name: limit})
         self._untold = True
         if limit is None and self._ends is not None:
             self._ends.set()
@@ -68,7 +69,7 @@ class NewLimits:
             self._untold, pause = False, self._seconds
             ends = self._ends = asyncio.Event()
             try:
-                await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
+                await self._tell(text_of(self._limits))
             except Exception as error:  # each connector raises errors of its own
                 logger.debug(f"A job did not get its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS

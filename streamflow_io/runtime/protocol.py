@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .values import ByteString, DriverMessage, Message, Path, Piece, Target
+from msgspec import UNSET, UnsetType, field
+
+from .values import ByteString, DriverMessage, Extent, Message, Path, Piece, Target
 
 #: The kind of an output or of a gated input.
 Kind = Literal["file", "files", "directory"]
@@ -227,6 +229,34 @@ class JobSpec(DriverMessage, frozen=True, kw_only=True):
     observation: ObservationSpec = ObservationSpec()
     limit: RateLimit | None = None
     rehearsal: RehearsalSpec | None = None
+
+
+class JobLimits(DriverMessage, frozen=True, kw_only=True):
+    """`limit`: the limits of a job that differ from those in `job.json`. Null is no limit."""
+
+    rate: int | UnsetType | None = UNSET
+    inputs: dict[str, int | None] = field(default_factory=dict)
+
+
+class Request(DriverMessage, frozen=True, kw_only=True):
+    """A line of the standard input of `serve`, with one of `job`, `run`, `limit`, `cancel` and `alive`."""
+
+    job: ByteString | None = None
+    run: ByteString | None = None
+    limit: ByteString | None = None
+    cancel: ByteString | None = None
+    alive: int | None = None
+    spec: object | None = None
+    command: ByteString | None = None
+
+
+class SessionOrder(DriverMessage, frozen=True, kw_only=True):
+    """A line of `control.jsonl`, with one field."""
+
+    read: tuple[int, tuple[Extent, ...]] | None = None
+    drop: tuple[Extent, ...] | None = None
+    watch: tuple[Extent, ...] | None = None
+    end: bool = False
 
 
 class SessionSpec(DriverMessage, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 from abc import abstractmethod
@@ -13,7 +12,8 @@ from pathlib import Path
 from .access import Access
 from .extents import Span
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
-from .protocol import SessionSpec
+from .protocol import SessionOrder, SessionSpec
+from .values import Extent
 from .wire import text_of
 
 # The most bytes of orders that go at once; a longer order goes alone.
@@ -38,22 +38,22 @@ class SessionJob(NodeJob):
 
         :raises NodeRuntimeError: for this and every other order, if it cannot be given
         """
-        self._order(read=[chunk, _extents(spans)])
+        self._order(SessionOrder(read=(chunk, _extents(spans))))
 
     def drop(self, spans: Sequence[Span]) -> None:
         """Give the bytes in these spans that the session has brought back to the kernel."""
-        self._order(drop=_extents(spans))
+        self._order(SessionOrder(drop=_extents(spans)))
 
     def watch(self, spans: Sequence[Span]) -> None:
         """Report bytes in these spans that leave the page cache; no other spans are watched any more."""
-        self._order(watch=_extents(spans))
+        self._order(SessionOrder(watch=_extents(spans)))
 
     def end(self) -> None:
         """Read nothing more, and exit when the chunks that are being read have come."""
-        self._order(end=True)
+        self._order(SessionOrder(end=True))
 
-    def _order(self, **line: object) -> None:
-        self._send(json.dumps(line, separators=(",", ":")) + "\n")
+    def _order(self, order: SessionOrder) -> None:
+        self._send(text_of(order) + "\n")
 
     @abstractmethod
     def _send(self, line: str) -> None: ...
@@ -118,6 +118,6 @@ class RemoteSessionJob(SessionJob):
             self.lose(error)
 
 
-def _extents(spans: Sequence[Span]) -> list[tuple[int, int]]:
+def _extents(spans: Sequence[Span]) -> tuple[Extent, ...]:
     """The spans in the form of `sfio-node`: offset and length."""
-    return [(begin, end - begin) for begin, end in spans]
+    return tuple((begin, end - begin) for begin, end in spans)

@@ -8,8 +8,11 @@ from msgspec import Struct
 ByteString = str
 Path = ByteString
 
-#: Bytes of a file, as offset and length; or bytes themselves, in base64.
-Piece = tuple[int, int] | str
+#: Bytes of a file, as offset and length.
+Extent = tuple[int, int]
+
+#: Bytes of a file; or bytes themselves, in base64.
+Piece = Extent | str
 
 #: Where a command finds an input: `{"fifo": PATH}`, `{"stdin": True}` or `{"file": PATH}`.
 Target = dict[str, Path | bool]

@@ -188,7 +188,7 @@ def test_what_is_gone_too_early_is_told(runtime: Node, file: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nonsense\n", "control.jsonl: expected value"),
+        ("words\n", "control.jsonl: expected value"),
         ('{"read": [1, [[0, 99999999]]]}\n', "control.jsonl: extent [0, 99999999] is outside the file"),
     ],
 )

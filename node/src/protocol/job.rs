@@ -1,14 +1,12 @@
 //! `job.json`, which tells `exec` what to do: read and checked.
 
 mod input;
-mod limit;
 mod output;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 pub use self::input::{Access, Home, Input};
-pub use self::limit::{NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::protocol::json;
 use crate::protocol::messages::JobSpec;
@@ -16,7 +14,7 @@ pub use crate::protocol::messages::{
     CommandSpec, Direction, GatedInput as Gate, Kind, Link, Mount, ObservationSpec, ObservedInput, PartitionedInput,
     RateLimit, RehearsalSpec,
 };
-pub use crate::protocol::values::{is_name_of_job, name_of_job, Target};
+pub use crate::protocol::values::{is_name_of_job, name_of_job, Rate, Target};
 use crate::sys::memory::free;
 use crate::sys::ownership;
 

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::protocol::job::NewLimits;
+use crate::protocol::json;
+use crate::protocol::messages::JobLimits;
 
 /// Replaced as a whole each time: what stands in it counts, however many changes that were.
 pub const LIMIT: &str = "limit";
@@ -35,11 +36,11 @@ impl LimitFile {
     ///
     /// # Errors
     /// A message, once, when it cannot be read: nothing has changed then.
-    pub fn look(&mut self) -> Result<Option<NewLimits>, String> {
+    pub fn look(&mut self) -> Result<Option<JobLimits>, String> {
         let (text, found) = match fs::read(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => (error.to_string().into_bytes(), Err(error.to_string())),
-            Ok(text) => (text.clone(), NewLimits::read(&text)),
+            Ok(text) => (text.clone(), json::read(&text)),
         };
         if text == self.last {
             return Ok(None);
@@ -62,7 +63,7 @@ mod tests {
             replace_limits(directory.path(), text.as_bytes()).unwrap();
             file.look()
         };
-        let rate = |found: Result<Option<NewLimits>, String>| found.unwrap().and_then(|found| found.rate);
+        let rate = |found: Result<Option<JobLimits>, String>| found.unwrap().and_then(|found| found.rate);
         assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
         assert_eq!(look(r#"{"rate": 7}"#), Ok(None));
         assert_eq!(rate(look(r#"{"rate": null}"#)), Some(None));
@@ -72,5 +73,26 @@ mod tests {
         assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
         fs::remove_file(directory.path().join(LIMIT)).unwrap();
         assert_eq!(file.look(), Ok(None));
+    }
+
+    #[test]
+    fn what_the_limits_can_be() {
+        let read = |text: &str| json::read::<JobLimits>(text.as_bytes());
+        let found = read(r#"{"rate": 7, "inputs": {"a": null, "b": 8}}"#).unwrap();
+        assert_eq!(found.rate, Some(NonZeroU64::new(7)));
+        assert_eq!(found.inputs, [("a".into(), None), ("b".into(), NonZeroU64::new(8))].into());
+        assert_eq!(read("{}").unwrap(), JobLimits::default());
+        assert_eq!(read(r#"{"rate": null}"#).unwrap().rate, Some(None));
+        for (wrong, word) in [
+            (r#"{"rate": 0}"#, "rate: "),
+            (r#"{"rate": "7"}"#, "rate: "),
+            (r#"{"inputs": {"a": -1}}"#, "inputs.a: "),
+            (r#"{"other": 1}"#, "other: unknown field"),
+            (r#"{"rate": 7"#, "EOF"),
+            ("", "EOF"),
+        ] {
+            let message = read(wrong).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
     }
 }

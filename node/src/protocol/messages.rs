@@ -3,6 +3,7 @@
 //! `scripts/protocol.py` writes this file from `node/protocol.yaml`, which says what each field means.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::json::{bytes, ByteString};
 use crate::protocol::values::{
-    absolute_path, absolute_paths, name_of_job, optional_absolute_path, optional_path, path, Digest, Piece, Target,
+    absolute_path, absolute_paths, name_of_job, optional_absolute_path, optional_path, optional_rate, path, Digest,
+    Extent, Json, Piece, Rate, Target,
 };
 
 /// The kind of an output or of a gated input.
@@ -404,6 +406,40 @@ pub struct JobSpec {
     pub observation: ObservationSpec,
     pub limit: Option<RateLimit>,
     pub rehearsal: Option<RehearsalSpec>,
+}
+
+/// `limit`: the limits of a job that differ from those in `job.json`. Null is no limit.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobLimits {
+    #[serde(default, deserialize_with = "optional_rate")]
+    pub rate: Option<Rate>,
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Rate>,
+}
+
+/// A line of the standard input of `serve`, with one of `job`, `run`, `limit`, `cancel` and `alive`.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    pub job: Option<ByteString<OsString>>,
+    pub run: Option<ByteString<OsString>>,
+    pub limit: Option<ByteString<OsString>>,
+    pub cancel: Option<ByteString<OsString>>,
+    pub alive: Option<u64>,
+    pub spec: Option<Json>,
+    pub command: Option<ByteString<OsString>>,
+}
+
+/// A line of `control.jsonl`, with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionOrder {
+    pub read: Option<(u64, Vec<Extent>)>,
+    pub drop: Option<Vec<Extent>>,
+    pub watch: Option<Vec<Extent>>,
+    #[serde(default)]
+    pub end: bool,
 }
 
 /// `session.json`: a file whose chunks `sfio-node read` brings into the page cache.

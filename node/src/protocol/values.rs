@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Formatter};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::protocol::json::{bytes, ByteString};
 
@@ -84,6 +86,30 @@ pub enum Target {
 fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     bool::deserialize(deserializer)?.then_some(()).ok_or_else(|| D::Error::custom("has to be true"))
 }
+
+/// Bytes per second. None sets no limit.
+pub type Rate = Option<NonZeroU64>;
+
+/// Reads a rate that may be missing. Null is a value.
+pub fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    Rate::deserialize(deserializer).map(Some)
+}
+
+/// Bytes of a file, as offset and length.
+pub type Extent = (u64, u64);
+
+/// JSON as it came.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Json(pub Box<RawValue>);
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for Json {}
 
 /// A digest of bytes, as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

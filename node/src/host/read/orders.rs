@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use serde::Deserialize;
-
 use crate::protocol::json;
-use crate::protocol::messages::SessionSpec;
+use crate::protocol::messages::{SessionOrder, SessionSpec};
+use crate::protocol::values::Extent;
 
 const MOST_THREADS: u64 = 64;
 const SMALLEST_REQUEST: u64 = 64 << 10;
@@ -35,17 +34,6 @@ pub enum Order {
     End,
 }
 
-type Extents = Vec<(u64, u64)>;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Line {
-    Read(u64, Extents),
-    Drop(Extents),
-    Watch(Extents),
-    End(bool),
-}
-
 impl Order {
     /// # Arguments
     /// * `size` - of the file
@@ -53,19 +41,20 @@ impl Order {
     /// # Errors
     /// What is wrong with the line.
     pub fn read(line: &[u8], size: u64) -> Result<Self, String> {
-        type Ranges = Result<Vec<Range<u64>>, String>;
-        let ranges = |extents: Extents| extents.into_iter().map(|extent| range(extent, size)).collect::<Ranges>();
-        Ok(match json::read(line)? {
-            Line::Read(chunk, extents) => Self::Read { chunk, ranges: ranges(extents)? },
-            Line::Drop(extents) => Self::Drop(ranges(extents)?),
-            Line::Watch(extents) => Self::Watch(ranges(extents)?),
-            Line::End(true) => Self::End,
-            Line::End(false) => return Err("end: has to be true".into()),
-        })
+        let ranges =
+            |extents: Vec<Extent>| extents.into_iter().map(|extent| range(extent, size)).collect::<Result<Vec<_>, _>>();
+        let SessionOrder { read, drop, watch, end } = json::read(line)?;
+        match (read, drop, watch, end) {
+            (Some((chunk, extents)), None, None, false) => Ok(Self::Read { chunk, ranges: ranges(extents)? }),
+            (None, Some(extents), None, false) => ranges(extents).map(Self::Drop),
+            (None, None, Some(extents), false) => ranges(extents).map(Self::Watch),
+            (None, None, None, true) => Ok(Self::End),
+            _ => Err("has to have one of read, drop, watch and end".into()),
+        }
     }
 }
 
-fn range((offset, length): (u64, u64), size: u64) -> Result<Range<u64>, String> {
+fn range((offset, length): Extent, size: u64) -> Result<Range<u64>, String> {
     let end = offset.checked_add(length).filter(|end| *end <= size);
     let outside = || format!("extent [{offset}, {length}] is outside the file, which has {size} bytes");
     Ok(offset..end.ok_or_else(outside)?)
@@ -89,8 +78,9 @@ mod tests {
             (r#"{"read": [7, [[0, 11]]]}"#, "extent [0, 11] is outside the file, which has 10 bytes"),
             (r#"{"read": [7, [[18446744073709551615, 1]]]}"#, "is outside the file"),
             (r#"{"read": [7]}"#, "invalid length 1"),
-            (r#"{"end": false}"#, "end: has to be true"),
-            (r#"{"stop": true}"#, "unknown variant `stop`"),
+            (r#"{"end": false}"#, "has to have one of"),
+            (r#"{"drop": [], "end": true}"#, "has to have one of"),
+            (r#"{"stop": true}"#, "unknown field `stop`"),
             ("", "EOF"),
         ] {
             let message = Order::read(line.as_bytes(), 10).unwrap_err();

@@ -201,13 +201,13 @@ impl Conversation {
                     jobs.terminate(&id);
                 }
             }
-            Request::Limit { id, spec } => limit_job(&directory, &id, spec)?,
+            Request::Limit { id, spec } => limit_job(&directory, &id, spec.0.get())?,
             Request::Run { id, command } => match may_run(&directory, &id) {
                 Ok(()) => self.commands.start(id, &command, &mut jobs.output),
                 Err(why) => refuse(&id, &why, CANNOT_SET_UP, &mut jobs.output),
             },
             Request::Job { id, spec } => {
-                let made = make_job(&directory, &id, spec, self.readable);
+                let made = make_job(&directory, &id, spec.0.get(), self.readable);
                 jobs.output.print(&answer(&id, made.err()));
             }
         }

@@ -3,10 +3,9 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use super::limit::Rate;
 use crate::protocol::messages::{GatedInput, InputStream, Kind, Link, Mode, PartInput, Verify};
 use crate::protocol::part::Part;
-use crate::protocol::values::Target;
+use crate::protocol::values::{Rate, Target};
 
 /// A byte stream into the command, or a part of a file.
 #[derive(Clone, Debug)]

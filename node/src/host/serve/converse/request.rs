@@ -2,18 +2,16 @@
 
 use std::ffi::OsString;
 
-use serde::de::IgnoredAny;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use crate::protocol::json::{self, ByteString};
+use crate::protocol::json;
+use crate::protocol::messages;
+use crate::protocol::values::Json;
 
 #[derive(Debug)]
-pub enum Request<'a> {
+pub enum Request {
     /// Make a job of this name; its `job.json` is `spec`, as it came.
     Job {
         id: OsString,
-        spec: &'a str,
+        spec: Json,
     },
     /// Start the command of a job: a script of the POSIX shell.
     Run {
@@ -23,35 +21,22 @@ pub enum Request<'a> {
     /// Give a job other limits.
     Limit {
         id: OsString,
-        spec: &'a str,
+        spec: Json,
     },
     Cancel(OsString),
     /// The driver is there.
     Alive,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Members<'a> {
-    job: Option<ByteString<OsString>>,
-    #[serde(borrow)]
-    spec: Option<&'a RawValue>,
-    run: Option<ByteString<OsString>>,
-    command: Option<ByteString<OsString>>,
-    limit: Option<ByteString<OsString>>,
-    cancel: Option<ByteString<OsString>>,
-    alive: Option<IgnoredAny>,
-}
-
-impl<'a> Request<'a> {
+impl Request {
     /// # Errors
     /// A message that says what is not understood.
-    pub fn parse(line: &'a [u8]) -> Result<Self, String> {
-        let Members { job, spec, run, command, limit, cancel, alive } = json::read(line)?;
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let messages::Request { job, spec, run, command, limit, cancel, alive } = json::read(line)?;
         match (job, run, limit, cancel, alive, spec, command) {
-            (Some(id), None, None, None, None, Some(spec), None) => Ok(Self::Job { id: id.0, spec: spec.get() }),
+            (Some(id), None, None, None, None, Some(spec), None) => Ok(Self::Job { id: id.0, spec }),
             (None, Some(id), None, None, None, None, Some(command)) => Ok(Self::Run { id: id.0, command: command.0 }),
-            (None, None, Some(id), None, None, Some(spec), None) => Ok(Self::Limit { id: id.0, spec: spec.get() }),
+            (None, None, Some(id), None, None, Some(spec), None) => Ok(Self::Limit { id: id.0, spec }),
             (None, None, None, Some(id), None, None, None) => Ok(Self::Cancel(id.0)),
             (None, None, None, None, Some(_), None, None) => Ok(Self::Alive),
             _ => {
@@ -75,7 +60,7 @@ mod tests {
             let spec = if spec.starts_with("[[") { format!("{spec}{}", "]".repeat(spec.len())) } else { spec.into() };
             let line = format!(r#" {{"job":"a\udc80\n","spec":{spec} }} "#);
             let Ok(Request::Job { id, spec: found }) = Request::parse(line.as_bytes()) else { panic!("{line}") };
-            assert_eq!((id.as_bytes(), found), (&b"a\x80\n"[..], &*spec));
+            assert_eq!((id.as_bytes(), found.0.get()), (&b"a\x80\n"[..], &*spec));
         }
     }
 
@@ -84,7 +69,7 @@ mod tests {
         assert!(matches!(Request::parse(br#"{"cancel":"../x"}"#), Ok(Request::Cancel(id)) if id == "../x"));
         assert!(matches!(Request::parse(b"{\"alive\":1}\r"), Ok(Request::Alive)));
         let limit = Request::parse(br#"{"limit":"a","spec":{"rate": null}}"#);
-        assert!(matches!(limit, Ok(Request::Limit { id, spec: r#"{"rate": null}"# }) if id == "a"));
+        assert!(matches!(limit, Ok(Request::Limit { id, spec }) if id == "a" && spec.0.get() == r#"{"rate": null}"#));
         let run = Request::parse(br#"{"run":"a","command":"b\udcff"}"#);
         assert!(matches!(run, Ok(Request::Run { id, command }) if id == "a" && command.as_bytes() == b"b\xff"));
     }
