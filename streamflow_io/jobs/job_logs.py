@@ -138,7 +138,8 @@ class JobLogs:
                 asked = connector.run(location=location, command=words, capture_output=True)
                 said, _ = await asyncio.wait_for(asked, _ASK_SECONDS) or ("", 0)
                 return _parsed(said)
-            return await asyncio.to_thread(_read_here, Path(found), removes)
+            # Without a thread: to change threads takes longer than to read so few bytes, and every job waits for this.
+            return _read_here(Path(found), removes)
         except Exception as error:
             # A connector may raise anything: the job has ended all the same.
             logger.debug(f"What a job has written to {path} cannot be read: {error}")

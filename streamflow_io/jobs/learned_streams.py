@@ -387,4 +387,4 @@ class LearnedReads:
             if key is not None:
                 failures = 0 if name in self._declared else proofs.failures(key) + 1
                 await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
-        await proofs.streamed([self._keys[name] for name in self.streams if name in self._keys])
+        proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

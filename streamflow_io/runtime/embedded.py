@@ -135,9 +135,9 @@ class EmbeddedRuntime(NodeRuntime):
             raise unsafe_workdir(workdir, why)
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        # In one thread: aiofiles changes threads for each of its operations, and every job waits for this.
+        # Without a thread, as its directory is made.
         try:
-            await asyncio.to_thread(_write, job.directory / "job.json", os.O_EXCL, text)
+            _write(job.directory / "job.json", os.O_EXCL, text)
         except OSError as error:
             raise NodeRuntimeError(f"job.json cannot be written: {error}") from error
 

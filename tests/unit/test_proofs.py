@@ -163,9 +163,9 @@ def test_jobs_that_have_streamed_are_counted(tmp_path: Path) -> None:
     async def stream() -> None:
         remembered = RememberedProofs(path, ())
         await remembered.remember(PROVEN)
-        await remembered.streamed([KEY, replace(KEY, port="other")])
-        await remembered.streamed([KEY])
-        await remembered.streamed([])
+        remembered.streamed([KEY, replace(KEY, port="other")])
+        remembered.streamed([KEY])
+        remembered.streamed([])
         await remembered.close()
 
     asyncio.run(stream())
@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.
         remembered = RememberedProofs(path, ())
         await remembered.remember(PROVEN)
         await remembered.remember(replace(PROVEN, runs=3))
-        await remembered.streamed([KEY])
+        remembered.streamed([KEY])
         assert remembered.of(KEY) == replace(PROVEN, runs=3)
         await remembered.close()
 
@@ -221,7 +221,7 @@ def test_a_file_that_could_not_be_read_is_left_alone(tmp_path: Path, caplog: pyt
     async def run() -> None:
         remembered = RememberedProofs(tmp_path / "learned.db", None)
         await remembered.remember(PROVEN)
-        await remembered.streamed([KEY])
+        remembered.streamed([KEY])
         assert remembered.of(KEY) == PROVEN
         await remembered.close()
 

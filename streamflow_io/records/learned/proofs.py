@@ -7,6 +7,7 @@ An input that is declared `streamable` counts as a stream until the contrary is 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -139,6 +140,8 @@ class RememberedProofs(Remembered[Proof]):
         super().__init__(path, Proof, known, "What streams without a hint is")
         # Keys of proofs made with files that are too small, as this run has shown.
         self._outgrown: set[ProofKey] = set()
+        # How many jobs have streamed, by the key of their proof.
+        self._streamed: Counter[ProofKey] = Counter()
         self._news = asyncio.Event()
 
     def is_read(self, tool: str, port: str) -> bool:
@@ -182,6 +185,11 @@ class RememberedProofs(Remembered[Proof]):
         news.set()
         await super().remember(*proofs)
 
-    async def streamed(self, keys: Sequence[ProofKey]) -> None:
-        """Count a job that has streamed as it was proven, without a difference."""
-        await self.update(keys, lambda proof: replace(proof, runs=proof.runs + 1))
+    def streamed(self, keys: Iterable[ProofKey]) -> None:
+        """Count a job that has streamed as it was proven, without a difference. The file gets the counts at the end."""
+        self._streamed.update(key for key in keys if self.of(key) is not None)
+
+    async def close(self) -> None:
+        counts, self._streamed = self._streamed, Counter()
+        await self.update(counts, lambda proof: replace(proof, runs=proof.runs + counts[proof.key]))
+        await super().close()
