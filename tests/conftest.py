@@ -40,6 +40,10 @@ _CWLTOOL = re.compile(r"tests/(integration/test_(validate|refusals)|features/cap
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 
 
+#: The files of tests that need what takes half a minute to start: containers, a Slurm, pods.
+_LABORATORIES = ("e2e/test_containers.py", "e2e/test_node_on_slurm.py", "e2e/test_kubernetes.py")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collected tests stay: the garbage collector does not look at them, neither meanwhile nor later."""
@@ -51,6 +55,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One test makes each laboratory, while the others do something else: at first, six would wait for one of them."""
+    first = {name: next((item for item in items if name in item.nodeid), None) for name in _LABORATORIES}
+    order = {id(item): 0 for item in first.values()}
+    place = {"tests/features": 1, "tests/e2e": 2}
+    items.sort(key=lambda item: order.get(id(item), place.get("/".join(item.nodeid.split("/")[:2]), 3)))
 
 
 @pytest.hookimpl(optionalhook=True)
