@@ -35,7 +35,9 @@ _FILES = re.compile(
     r"|integration/test_template|e2e/test_security).*?(?=::)"
 )
 #: Those that have cwltool read its schemas.
-_CWLTOOL = re.compile(r"tests/(integration/test_(validate|refusals)|features/capio/integration/test_annotate)")
+_CWLTOOL = re.compile(
+    r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
+)
 #: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 
