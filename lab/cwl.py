@@ -10,6 +10,8 @@ NAMESPACES = {"sfio": "urn:streamflow-io:cwl#", "cwltool": "http://commonwl.org/
 
 #: Of the `config` of a workflow: no step has a container.
 NO_CONTAINERS: Document = {"docker": [{"step": "/", "deployment": {"type": "none", "config": {}}}]}
+#: Many jobs run at the same time.
+NO_CORES: Document = {"class": "ResourceRequirement", "coresMin": 0, "ramMin": 1}
 # What workflows of tests use of CWL.
 REQUIREMENTS = [
     {"class": name}
@@ -82,6 +84,32 @@ def workflow(inputs: Mapping[str, Any], steps: Mapping[str, Document], outputs: 
         "steps": {name: step(body) for name, body in steps.items()},
         "outputs": {name: output(source) for name, source in outputs.items()},
     }
+
+
+def side_by_side(**parts: Document) -> Document:
+    """One workflow of several, which need no cores: :meth:`lab.runs.Run.part` has what the tools of each note.
+
+    A step takes as long to plan as in a workflow of its own, and a run takes far less.
+
+    :param parts: workflows of one level, with standard outputs of their own names; other outputs are left out
+    """
+    steps: dict[str, Document] = {}
+    outputs: dict[str, str] = {}
+    for name, part in parts.items():
+        printing = set()
+        for step, body in part["steps"].items():
+            run = body["run"]
+            run["requirements"] = [*run["requirements"], NO_CORES]
+            if isinstance(printed := run.get("stdout"), str):
+                run["stdout"] = f"{name}-{printed}"
+                printing |= {f"{step}/{port}" for port, kind in run["outputs"].items() if kind == "stdout"}
+        kept = {port: output for port, output in part["outputs"].items() if output["outputSource"] in printing}
+        steps[name] = {"run": {**part, "outputs": kept}, "in": {}}
+        outputs |= {f"{name}-{port}": f"{name}/{port}" for port in kept}
+    together = workflow({}, steps, outputs)
+    for name, step in together["steps"].items():
+        step["in"]["trace"] = {"source": "trace", "valueFrom": f"$(self).{name}"}
+    return together
 
 
 def versioned(document: Mapping[str, Any]) -> Document:

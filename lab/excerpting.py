@@ -8,6 +8,7 @@ from unittest.mock import patch
 from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
+from streamflow_io.proofs import repeated_job
 from streamflow_io.proofs.rehearsal_events import Seen
 from streamflow_io.proofs.repeated_job import RepeatedJob
 from streamflow_io.records.learned import extents
@@ -31,3 +32,10 @@ def give_up_late(arguments: list[str]) -> int:
 
     with patch.object(RepeatedJob, "_is_given_up", is_given_up):
         return main(arguments)
+
+
+def impatient(arguments: list[str]) -> int:
+    """Let a rehearsal take two seconds at most, however long the job took."""
+    with patch.object(repeated_job, "seconds_for", lambda plain: 2):
+        code: int = streamflow(arguments)
+        return code

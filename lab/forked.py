@@ -33,6 +33,7 @@ _PROGRAMS = {
     "streamflow believing later": ("lab.believing", "main_later"),
     "streamflow excerpting": ("lab.excerpting", "main"),
     "streamflow giving up late": ("lab.excerpting", "give_up_late"),
+    "streamflow impatient": ("lab.excerpting", "impatient"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("lab.runtime_driver", "command"),

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ class Run:
     :ivar outputs: the output object, without what differs from run to run
     :ivar files: the content of every file below the output directory
     :ivar trace: what the tools noted: (time, what), in the order of time; at the same time, in that in which they did
+    :ivar parts: what the tools of each part noted, for workflows of :func:`lab.cwl.side_by_side`
     """
 
     code: int
@@ -35,6 +36,11 @@ class Run:
     outputs: Any
     files: dict[str, bytes]
     trace: list[tuple[float, str]]
+    parts: Mapping[str, list[tuple[float, str]]] = field(default_factory=dict)
+
+    def part(self, name: str) -> Run:
+        """The run, with what the tools of one part noted."""
+        return replace(self, trace=self.parts[name])
 
     @property
     def ok(self) -> bool:
@@ -161,14 +167,14 @@ class Bench:
         start = stdout.find("\n{") + 1 if not stdout.startswith("{") else 0
         text = stdout[start:]
         files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
-        trace = place / "trace"
-        noted = [line.split(" ", 1) for line in trace.read_text().splitlines()] if trace.exists() else []
+        parts = {path.suffix[1:]: _noted(path) for path in place.glob("trace.*")}
         return Run(
             code,
             (place / "stderr").read_text() + stdout,
             _without_places(json.loads(text)) if code == 0 and text.startswith("{") else None,
             files,
-            sorted(((float(time), what) for time, what in noted), key=itemgetter(0)),
+            _noted(place / "trace"),
+            parts,
         )
 
     def run(
@@ -235,6 +241,11 @@ def kill_group(process: forked.Driver) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _noted(trace: Path) -> list[tuple[float, str]]:
+    noted = [line.split(" ", 1) for line in trace.read_text().splitlines()] if trace.exists() else []
+    return sorted(((float(time), what) for time, what in noted), key=itemgetter(0))
 
 
 def _without_places(value: Any) -> Any:

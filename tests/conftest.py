@@ -25,7 +25,7 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
 settings.register_profile("thorough", settings.get_profile("any machine"), max_examples=400)
 settings.load_profile("any machine")
 
@@ -35,9 +35,15 @@ _FILES = re.compile(
     r"|integration/test_template|e2e/test_security).*?(?=::)"
 )
 #: Those that have cwltool read its schemas.
-_CWLTOOL = re.compile(r"tests/(integration/test_(validate|refusals)|features/capio/integration/test_annotate)")
+_CWLTOOL = re.compile(
+    r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
+)
 #: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
+
+
+#: The files of tests that need what takes half a minute to start: containers, a Slurm, pods.
+_LABORATORIES = ("e2e/test_containers.py", "e2e/test_node_on_slurm.py", "e2e/test_kubernetes.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -51,6 +57,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One test makes each laboratory, while the others do something else: at first, six would wait for one of them."""
+    first = {name: next((item for item in items if name in item.nodeid), None) for name in _LABORATORIES}
+    order = {id(item): 0 for item in first.values()}
+    place = {"tests/features": 1, "tests/e2e": 2}
+    items.sort(key=lambda item: order.get(id(item), place.get("/".join(item.nodeid.split("/")[:2]), 3)))
 
 
 @pytest.hookimpl(optionalhook=True)

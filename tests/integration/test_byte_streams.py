@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
+from lab.gates import MEET
 from lab.runs import Bench, Run
 
 # Ends when something has been read of it, if it streams; 4 s at most, for not all that may stream does.
@@ -72,10 +73,9 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     "read",
     [
         "cat $file > /dev/null; ",
-        pytest.param("head -n 1 $file > /dev/null; ", marks=pytest.mark.long),
         pytest.param("", marks=pytest.mark.long),
     ],
-    ids=["all", "part", "not"],
+    ids=["all", "not"],
 )
 def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     link = tool(f"{read}ln -s $file link.txt", {"file": streamable()}, {"out": found("link.txt")})
@@ -105,7 +105,7 @@ def test_a_stream_with_a_bandwidth(bench: Bench) -> None:
         assert ours.time(f"{name} done") - ours.time(name) > 1.5
 
 
-def test_standard_output_into_standard_input(bench: Bench) -> None:
+def standard_streams() -> Document:
     first = tool(SLOW.replace("> $OUT", ""), {}, {"out": streamable("stdout")}, stdout="out.txt")
     second = tool(
         'while read line; do note read $line; echo "$line"; done',
@@ -114,11 +114,10 @@ def test_standard_output_into_standard_input(bench: Bench) -> None:
         stdin="$(inputs.file.path)",
         stdout="read.txt",
     )
-    _, ours = bench.run_both(chain(first, second))
-    assert_streamed(ours)
+    return chain(first, second)
 
 
-def test_several_streams_into_one_consumer(bench: Bench) -> None:
+def several_streams() -> Document:
     both = tool(
         "while read left <&3 && read right <&4; do note read $left $right; echo $left $right; done 3< $left 4< $right",
         {"left": streamable(), "right": streamable()},
@@ -130,8 +129,86 @@ def test_several_streams_into_one_consumer(bench: Bench) -> None:
         "b": {"run": producer(name="b.txt"), "in": {}},
         "c": {"run": both, "in": {"left": "a/out", "right": "b/out"}},
     }
-    _, ours = bench.run_both(workflow({}, steps, {"out": "c/out"}))
-    assert ours.time("read line 1 line 1") < min(ours.times("end"))
+    return workflow({}, steps, {"out": "c/out"})
+
+
+def list_to_many() -> Document:
+    """A list streams into a scatter, and goes to another scatter and to one reader at the commits."""
+    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
+    lines = "for f in b a; do { echo $f 1; meet read $f 1; echo $f 2; } > $f.txt; note end $f; done"
+    script = f"{MEET}{lines}; meet committed; note end"
+    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    streamed = tool(
+        'while read line; do note read $line; echo "$line"; done < $file',
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdout="$(inputs.file.nameroot).streamed",
+    )
+    committed = tool(
+        "note committed; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).committed"
+    )
+    whole = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="whole.txt")
+    whole["baseCommand"] = "cat"
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": streamed, "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": committed, "in": {"file": "a/out"}, "scatter": "file"},
+        "d": {"run": whole, "in": {"files": "a/out"}},
+    }
+    return workflow({}, steps, {name: f"{name}/out" for name in "bcd"})
+
+
+def defaults() -> Document:
+    second = reader()
+    second["inputs"] |= {
+        "script": {"type": "File", "default": {"class": "File", "location": "job.json"}},
+        "number": {"type": "int", "default": 3},
+        "optional": "string?",
+    }
+    document = chain(producer(), second)
+    document["steps"]["b"]["in"]["number"] = {"default": 4}
+    return document
+
+
+def whole_files(**fields: Any) -> Document:
+    second = tool("note read; cat $file", {"file": streamable(**fields)}, {"out": "stdout"}, stdout="read.txt")
+    return chain(producer(), second)
+
+
+def sized() -> Document:
+    second = tool("note read $size", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    second["requirements"][0]["envDef"].append({"envName": "size", "envValue": "$(inputs.file.size)"})
+    return chain(producer(), second)
+
+
+def test_every_kind_of_edge_in_one_workflow(bench: Bench) -> None:
+    enough = tool("head -n 1 $file; note read line 1", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
+    document = side_by_side(
+        standard=standard_streams(),
+        several=several_streams(),
+        list=list_to_many(),
+        enough=chain(producer(), enough),
+        defaults=defaults(),
+        contents=whole_files(loadContents=True),
+        binding=whole_files(inputBinding={"valueFrom": "$(self.size)"}),
+        size=sized(),
+    )
+    _, ours = bench.run_both(document)
+    for name in ("standard", "enough", "defaults"):
+        assert_streamed(ours.part(name))
+    several = ours.part("several")
+    assert several.time("read line 1 line 1") < min(several.times("end"))
+    of_list = ours.part("list")
+    for name in "ab":
+        assert of_list.time(f"read {name} 1") < of_list.time(f"end {name}")
+    assert of_list.time("read b 1") < of_list.time("committed") < of_list.time("end")
+    assert [file["basename"] for file in ours.outputs["list-b"]] == ["list-a.streamed", "list-b.streamed"]
+    for name in ("contents", "binding"):
+        assert ours.part(name).time("read") > ours.part(name).time("end")
+        assert f"/{name}/a/out -> /{name}/b/file is delivered at termination" in ours.log
+    assert "/contents/b/file has loadContents" in ours.log
+    assert ours.part("size").time("read 35") > ours.part("size").time("end")
+    assert "is used in the expression 'inputs.file.size', which needs the whole file" in ours.log
 
 
 def test_seven_stages_run_as_one_on_two_cores(bench: Bench) -> None:
@@ -162,64 +239,6 @@ def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
     assert ours.files["all.txt"].count(b"\n") == 60
 
 
-def test_files_of_a_list_stream_into_a_scatter(bench: Bench) -> None:
-    script = "for f in b a; do for i in 1 2 3; do echo $f $i; sleep 0.4; done > $f.txt; note end $f; done"
-    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
-    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
-    used = tool(
-        'while read line; do note read $line; echo "$line"; done < $file',
-        {"file": streamable()},
-        {"out": "stdout"},
-        stdout="$(inputs.file.nameroot).used",
-    )
-    steps = {"a": {"run": made, "in": {}}, "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"}}
-    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out", "made": "a/out"}))
-    for name in "ab":
-        assert ours.time(f"read {name} 1") < ours.time(f"end {name}") - 0.5
-    assert [file["basename"] for file in ours.outputs["out"]] == ["a.used", "b.used"]
-
-
-def test_one_list_streams_into_a_scatter_and_goes_to_others_at_commit(bench: Bench) -> None:
-    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
-    script = "for f in b a; do for i in 1 2 3; do echo $f $i; sleep 0.4; done > $f.txt; done; sleep 1; note end"
-    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
-
-    def used(name: str, kind: Any) -> Document:
-        return tool(
-            f"note {name}; cat $file", {"file": kind}, {"out": "stdout"}, stdout=f"$(inputs.file.nameroot).{name}"
-        )
-
-    whole = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="whole.txt")
-    whole["baseCommand"] = "cat"
-    steps = {
-        "a": {"run": made, "in": {}},
-        "b": {"run": used("streamed", streamable()), "in": {"file": "a/out"}, "scatter": "file"},
-        "c": {"run": used("committed", "File"), "in": {"file": "a/out"}, "scatter": "file"},
-        "d": {"run": whole, "in": {"files": "a/out"}},
-    }
-    _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
-    assert ours.time("streamed") < ours.time("committed") < ours.time("end")
-
-
-def test_a_consumer_that_stops_reading_early(bench: Bench) -> None:
-    first = tool("head -n 1 $file; note read line 1", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
-    _, ours = bench.run_both(chain(producer(), first))
-    assert_streamed(ours)
-
-
-def test_a_consumer_with_inputs_that_have_defaults(bench: Bench) -> None:
-    second = reader()
-    second["inputs"] |= {
-        "script": {"type": "File", "default": {"class": "File", "location": "job.json"}},
-        "number": {"type": "int", "default": 3},
-        "optional": "string?",
-    }
-    document = chain(producer(), second)
-    document["steps"]["b"]["in"]["number"] = {"default": 4}
-    _, ours = bench.run_both(document)
-    assert_streamed(ours)
-
-
 def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:
     inside = workflow({"file": "File"}, {"b": {"run": reader(), "in": {"file": "file"}}}, {"out": "b/out"})
     steps = {
@@ -228,35 +247,6 @@ def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:
     }
     _, ours = bench.run_both(workflow({}, steps, {"out": "s/out"}))
     assert_streamed(ours)
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"loadContents": True}, "/b/file has loadContents"),
-        pytest.param(
-            {"secondaryFiles": [{"pattern": ".idx", "required": False}]},
-            "/b/file has secondaryFiles",
-            marks=pytest.mark.long,
-        ),
-        ({"inputBinding": {"valueFrom": "$(self.size)"}}, None),
-    ],
-)
-def test_an_input_that_needs_the_whole_file_falls_back(bench: Bench, fields: Document, why: str | None) -> None:
-    second = tool("note read; cat $file", {"file": streamable(**fields)}, {"out": "stdout"}, stdout="read.txt")
-    _, ours = bench.run_both(chain(producer(), second))
-    assert ours.time("read") > ours.time("end")
-    assert "/a/out -> /b/file is delivered at termination" in ours.log
-    if why:
-        assert why in ours.log
-
-
-def test_an_expression_on_the_size_falls_back(bench: Bench) -> None:
-    second = tool("note read $size", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
-    second["requirements"][0]["envDef"].append({"envName": "size", "envValue": "$(inputs.file.size)"})
-    _, ours = bench.run_both(chain(producer(), second))
-    assert ours.time("read 35") > ours.time("end")
-    assert "is used in the expression 'inputs.file.size', which needs the whole file" in ours.log
 
 
 def test_oversubscribe_never_starts_late_and_loses_nothing(bench: Bench) -> None:

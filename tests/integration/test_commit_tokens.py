@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.gates import ATTEMPT, MEET
 from lab.runs import Bench, Run
 
@@ -47,10 +48,6 @@ def assert_late(run: Run) -> None:
             {"committed": "on_close"},
             marks=pytest.mark.long,
         ),
-        (
-            f"{MEET}echo a > out.txt; touch done; {READ}; sleep 1; note end",
-            {"committed": "on_file", "fileDeps": ["done*"]},
-        ),
     ],
 )
 def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document) -> None:
@@ -64,43 +61,6 @@ def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document
     assert 1 < committed["ended"] - committed["first"] < 60
     [said] = re.findall(r"out.txt of /a was committed ([0-9.]+) s before its job had ended", ours.log)
     assert float(said) == pytest.approx(committed["ended"] - committed["first"], abs=0.1)
-
-
-def test_on_termination_waits_for_the_end(bench: Bench) -> None:
-    producer = tool(
-        "echo data > out.txt; sleep 1; note end", {}, {"out": found("out.txt")}, [streaming({"port": "out"})]
-    )
-    _, ours = bench.run_both(two_steps(producer))
-    assert_late(ours)
-    assert "committed" not in ours.log
-
-
-def test_standard_output_is_committed_when_it_is_closed(bench: Bench) -> None:
-    script = f"{MEET}echo data; exec > /dev/null 2>&1; {READ}; note end"
-    producer = tool(
-        script, {}, {"out": "stdout"}, [streaming({"port": "out", "committed": "on_close"})], stdout="out.txt"
-    )
-    _, ours = bench.run_both(two_steps(producer))
-    assert_early(ours)
-
-
-def test_a_directory_is_complete_with_so_many_files(bench: Bench) -> None:
-    script = f"{MEET}mkdir d; for i in 1 2 3; do echo $i > d/$i; done; {READ}; note end"
-    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
-    producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
-    _, ours = bench.run_both(two_steps(producer, consumer("Directory")))
-    assert_early(ours)
-
-
-def test_a_list_is_complete_with_so_many_files(bench: Bench) -> None:
-    script = f"{MEET}for i in 2 1 3; do echo $i > $i.txt; done; {READ}; note end"
-    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
-    producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
-    reader = tool("note read; cat", {"file": {"type": "File[]"}}, {"out": "stdout"}, stdout="read.txt")
-    reader["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) read" >> "$TRACE"; cat "$@"', "sh"]
-    reader["inputs"]["file"] = {"type": "File[]", "inputBinding": {}}
-    _, ours = bench.run_both(two_steps(producer, reader))
-    assert_early(ours)
 
 
 def scattered(producer: Document) -> Document:
@@ -120,49 +80,97 @@ def scattered(producer: Document) -> Document:
     return workflow({}, steps, {"list": "b/out", "all": "c/out", "made": "a/out"})
 
 
-def test_elements_of_a_list_fire_one_by_one_and_end_in_the_order_of_the_glob(bench: Bench) -> None:
-    script = f"{MEET}for i in 3 1 2; do echo $i > $i.txt; meet read $i.txt; done; note end"
-    rule = {"port": "out", "committed": "on_close"}
-    producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
-    plain, ours = bench.run_both(scattered(producer))
-    assert plain.time("read 3.txt") > plain.time("end")
-    times = [*(ours.time(f"read {name}.txt") for name in (3, 1, 2)), ours.time("end")]
-    assert times == sorted(times)
+EARLY = [streaming({"port": "out", "committed": "on_close"})]
 
 
-def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
-    script = f"{MEET}echo 1 > 1.early; echo 2 > 2.late; meet read 1.early; note end"
-    rules = [{"port": "out", "files": ["*.early"], "committed": "on_close"}, {"port": "out", "files": ["*.late"]}]
-    producer = tool(script, {}, {"out": found(["*.late", "*.early"], "File[]")}, [streaming(*rules)])
-    _, ours = bench.run_both(scattered(producer))
-    assert ours.time("read 1.early") < ours.time("end") < ours.time("read 2.late")
-
-
-@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
-def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
-    # A job that has nothing to commit early is a plain one, in which nothing waits for others.
-    wait = "meet use 3" if committed == "on_close" else "sleep 3"
+def scatter_to_scatter() -> Document:
     made = tool(
-        f"{MEET}note make $n; echo $n > $n.txt; [ $n != 3 ] || {wait}; note made $n",
+        f"{MEET}note make $n; echo $n > $n.txt; [ $n != 3 ] || {{ meet use 3; meet use 0; }}; note made $n",
         {"n": "int"},
         {"out": found("*.txt")},
-        [streaming({"port": "out", "committed": committed})],
+        EARLY,
     )
     used = tool(
         "note use $(cat $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used"
     )
     steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "a": {"run": made, "in": {"n": {"default": [3, 0]}}, "scatter": "n"},
         "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"},
     }
-    document = workflow({"numbers": "int[]"}, steps, {"out": "b/out"})
-    plain, ours = bench.run_both(document, {"numbers": [3, 0]})
-    assert plain.time("use 0") > plain.time("made 3")
-    assert ours.time("use 0") < ours.time("made 3")
-    assert (ours.time("use 3") < ours.time("made 3")) == (committed == "on_close")
+    return workflow({}, steps, {"out": "b/out"})
 
 
-EARLY = [streaming({"port": "out", "committed": "on_close"})]
+def list_reader() -> Document:
+    reader = tool("", {"file": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="read.txt")
+    reader["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) read" >> "$TRACE"; cat "$@"', "sh"]
+    return reader
+
+
+def gathered() -> Document:
+    """One reader of a list that several jobs make."""
+    made = tool(
+        f"{MEET}echo $n > $n.txt; if [ $n = 2 ]; then {READ}; fi; note made $n",
+        {"n": "int"},
+        {"out": found("*.txt")},
+        EARLY,
+    )
+    steps = {
+        "a": {"run": made, "in": {"n": {"default": [2, 0, 1]}}, "scatter": "n"},
+        "b": {"run": list_reader(), "in": {"file": "a/out"}},
+    }
+    return workflow({}, steps, {"out": "b/out"})
+
+
+def made_by(script: str, out: Any, *rules: Document, **fields: Any) -> Document:
+    streams = streaming(*({"port": "out", **rule} for rule in rules))
+    return tool(f"{MEET}{script}; note end", {}, {"out": out}, [streams], **fields)
+
+
+def test_every_rule_in_one_workflow(bench: Bench) -> None:
+    """Each part has another rule, output or consumer."""
+    closed, numbered = {"committed": "on_close"}, {"committed": "on_n_files", "nFiles": 3}
+    some = [{"files": ["*.early"], **closed}, {"files": ["*.late"]}]
+    directory, late_first = found("d", "Directory"), found(["*.late", "*.early"], "File[]")
+    files = found("*.txt", "File[]")
+    computed = {"type": "File", "outputBinding": {"glob": "out.txt", "outputEval": "$(self[0])"}}
+    dependent = {"committed": "on_file", "fileDeps": ["done*"]}
+    parts = {
+        "file": two_steps(made_by(f"echo a > out.txt; touch done; {READ}", found("out.txt"), dependent)),
+        "termination": two_steps(made_by("echo data > out.txt; sleep 0.5", found("out.txt"), {})),
+        "standard": two_steps(made_by(f"echo data; exec > /dev/null 2>&1; {READ}", "stdout", closed, stdout="out.txt")),
+        "directory": two_steps(
+            made_by(f"mkdir d; for i in 1 2 3; do echo $i > d/$i; done; {READ}", directory, numbered),
+            consumer("Directory"),
+        ),
+        "list": two_steps(
+            made_by(f"for i in 2 1 3; do echo $i > $i.txt; done; {READ}", files, numbered), list_reader()
+        ),
+        "fewer": two_steps(
+            made_by("mkdir d; echo 1 > d/1; echo 2 > d/2; sleep 0.5", directory, numbered), consumer("Directory")
+        ),
+        "computed": two_steps(made_by("echo data > out.txt; sleep 0.5", computed, closed)),
+        "elements": scattered(made_by("for i in 3 1 2; do echo $i > $i.txt; meet read $i.txt; done", files, closed)),
+        "some": scattered(made_by("echo 1 > 1.early; echo 2 > 2.late; meet read 1.early", late_first, *some)),
+        "scatter": scatter_to_scatter(),
+        "gathered": gathered(),
+    }
+    plain, ours = bench.run_both(side_by_side(**parts))
+    for name in ("file", "standard", "directory", "list"):
+        assert_early(ours.part(name))
+    for name in ("termination", "fewer", "computed"):
+        assert_late(ours.part(name))
+    assert "output out: on_n_files promised 3 files, 2 are there at the end: committed only now" in ours.log
+    why = "/computed/a/out is computed by outputEval"
+    assert f"/computed/a/out -> /computed/b/file is delivered at termination: {why}" in ours.log
+    assert plain.part("elements").time("read 3.txt") > plain.part("elements").time("end")
+    times = [ours.part("elements").time(what) for what in ("read 3.txt", "read 1.txt", "read 2.txt", "end")]
+    assert times == sorted(times)
+    early = ours.part("some")
+    assert early.time("read 1.early") < early.time("end") < early.time("read 2.late")
+    assert plain.part("scatter").time("use 0") > plain.part("scatter").time("made 3")
+    for what in ("use 0", "use 3"):
+        assert ours.part("scatter").time(what) < ours.part("scatter").time("made 3")
+    assert ours.part("gathered").time("read") < ours.part("gathered").time("made 2")
 
 
 def producer_early() -> Document:
@@ -196,15 +204,6 @@ def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -
     steps = {"a": {"run": producer_early(), "in": {}}, "b": second}
     _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
     assert_early(ours)
-
-
-def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:
-    out = {"type": "File", "outputBinding": {"glob": "out.txt", "outputEval": "$(self[0])"}}
-    producer = tool("echo data > out.txt; sleep 1; note end", {}, {"out": out}, EARLY)
-    producer["requirements"].append({"class": "InlineJavascriptRequirement"})
-    _, ours = bench.run_both(two_steps(producer))
-    assert_late(ours)
-    assert "/a/out -> /b/file is delivered at termination: /a/out is computed by outputEval" in ours.log
 
 
 def test_a_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
@@ -258,15 +257,6 @@ def test_so_many_files_are_at_least_so_many(bench: Bench) -> None:
     names = {name: f"{name}/out" for name in ("b", "c", "read_list", "read_directory")}
     plain, _ = bench.run_both(workflow({}, {name: dict(step) for name, step in steps.items()}, names))
     assert plain.files["directory.txt"] == b"1\n1\n3\n"
-
-
-def test_fewer_files_than_promised_are_delivered_at_the_end_with_a_warning(bench: Bench) -> None:
-    script = "mkdir d; for i in 1 2; do echo $i > d/$i; done; sleep 1; note end"
-    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
-    producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
-    _, ours = bench.run_both(two_steps(producer, consumer("Directory")))
-    assert_late(ours)
-    assert "output out: on_n_files promised 3 files, 2 are there at the end: committed only now" in ours.log
 
 
 def streamed(script: str, rule: str = "on_close") -> Document:
@@ -353,24 +343,3 @@ def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench,
     producer = tool(f"{MEET}echo a > out.txt; {READ}; {act}; sleep 0.2", {}, {"out": found("out.txt")}, EARLY)
     _, ours = bench.run_both(two_steps(producer))
     assert f"out.txt of the output `out` was committed by `on_close`, {warning}" in ours.log
-
-
-@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
-def test_a_consumer_behind_a_gather_gets_the_list_when_all_producers_have_ended(bench: Bench, committed: str) -> None:
-    made = tool(
-        f"{MEET}echo $n > $n.txt; if [ $n = 2 ] && [ {committed} = on_close ]; then {READ}; fi; note made $n",
-        {"n": "int"},
-        {"out": found("*.txt")},
-        [streaming({"port": "out", "committed": committed})],
-    )
-    read = tool("note read", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="read.txt")
-    read["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) read" >> "$TRACE"; cat "$@"', "sh"]
-    steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": read, "in": {"files": "a/out"}},
-    }
-    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [2, 0, 1]})
-    if committed == "on_termination":
-        assert ours.time("read") > ours.time("made 2")
-    else:
-        assert ours.time("read") < ours.time("made 2")

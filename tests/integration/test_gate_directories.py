@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lab.cwl import Document, streamable
+from lab.cwl import Document, side_by_side, streamable
 from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
 from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
@@ -28,36 +28,31 @@ for path in sorted(entries):
 """
 
 
-@pytest.mark.parametrize(
-    ("committed", "fields"),
-    [
-        ("on_n_files", {"nFiles": 3}),
-        ("on_close", {"files": ["[0-9]"]}),
-        pytest.param("on_close", {}, marks=pytest.mark.long),
-        pytest.param("on_close:1", {}, marks=pytest.mark.long),
-    ],
-)
-def test_files_of_a_directory_are_read_by_name_as_they_are_committed(
-    bench: Bench, committed: str, fields: Document
-) -> None:
+def test_files_of_a_directory_are_read_by_name_as_they_are_committed(bench: Bench) -> None:
+    """Each part of the workflow has another rule, or another reader."""
     script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
-    _, ours = bench.run_both(pair(producer(script, committed, "Directory", **fields), lister(BY_NAME)))
-    assert_early(ours, "got 3")
-
-
-def test_files_of_a_directory_wait_for_the_file_that_commits_it(bench: Bench) -> None:
-    script = f"meet read; {FILES}; sleep 1; note mark; echo > marker.txt; meet got 3"
-    first = producer(script, "on_file", "Directory", fileDeps=["marker.txt"])
-    _, ours = bench.run_both(pair(first, lister(BY_NAME)))
-    assert ours.time("mark") < ours.time("got 1")
-    assert_early(ours, "got 3")
-
-
-def test_a_listing_waits_until_the_directory_is_complete(bench: Bench) -> None:
-    first = producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3)
-    _, ours = bench.run_both(pair(first, lister(BY_LIST)))
-    assert_early(ours, "listed")
-    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+    marked = f"meet read; {FILES}; sleep 0.5; note mark; echo > marker.txt; meet got 3"
+    missing = lister(
+        "note read; if cat $dir/never 2> /dev/null; then echo there; else note missing; echo not there; fi"
+    )
+    document = side_by_side(
+        number=pair(producer(script, "on_n_files", "Directory", nFiles=3), lister(BY_NAME)),
+        close=pair(producer(script, "on_close", "Directory", files=["[0-9]"]), lister(BY_NAME)),
+        marker=pair(producer(marked, "on_file", "Directory", fileDeps=["marker.txt"]), lister(BY_NAME)),
+        listing=pair(
+            producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3), lister(BY_LIST)
+        ),
+        never=pair(producer(f"meet read; {FILES}; sleep 1", "on_close", "Directory"), missing),
+    )
+    _, ours = bench.run_both(document)
+    assert_early(ours.part("number"), "got 3")
+    assert_early(ours.part("close"), "got 3")
+    assert ours.part("marker").time("mark") < ours.part("marker").time("got 1")
+    assert_early(ours.part("marker"), "got 3")
+    assert_early(ours.part("listing"), "listed")
+    assert ours.files["listing-read.txt"] == b"file 1\nfile 2\nfile 3\n"
+    assert_early(ours.part("never"))
+    assert ours.part("never").time("missing") > ours.part("never").time("end")
 
 
 @pytest.mark.long
@@ -75,15 +70,6 @@ def test_a_directory_whose_name_follows_from_its_first_file(bench: Bench) -> Non
     script = "mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
     _, ours = bench.run_both(pair(producer(script, "on_close", "Directory", "o*"), lister(BY_NAME)))
     assert_early(ours, "got 3")
-
-
-def test_a_name_that_never_comes_is_not_there(bench: Bench) -> None:
-    missing = lister(
-        "note read; if cat $dir/never 2> /dev/null; then echo there; else note missing; echo not there; fi"
-    )
-    _, ours = bench.run_both(pair(producer(f"meet read; {FILES}; sleep 1", "on_close", "Directory"), missing))
-    assert_early(ours)
-    assert ours.time("missing") > ours.time("end")
 
 
 def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:

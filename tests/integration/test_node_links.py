@@ -380,7 +380,7 @@ def test_strangers_are_few_and_displace_no_reader(nodes: Pair) -> None:
 
 
 def test_a_reader_is_heard_however_many_strangers_came_before(nodes: Pair) -> None:
-    for _ in range(600):
+    for _ in range(300):
         with Peer(nodes.one.address) as peer:
             peer.send(b"?")
     with Peer(nodes.one.address) as peer:

@@ -27,11 +27,11 @@ from lab.templates import BIN, Template, check_files_differ_by_scheduler, conten
 PARTS = ("1of3", "2of3", "3of3")
 
 
-@pytest.fixture(scope="module", params=["GT", "GT:DS"])
-def inputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """vcf, annotation, population in a directory, and what the first three steps make of them."""
     tmp_path = tmp_path_factory.mktemp("inputs")
-    write_vcf(tmp_path / "vcf", request.param)
+    write_vcf(tmp_path / "vcf", "GT:DS")
     write_annotation(tmp_path / "annotation", tmp_path / "vcf")
     (tmp_path / "population").write_text("\n".join(["unknown", *MEMBERS]) + "\n")
     for part in PARTS:
@@ -133,7 +133,7 @@ def test_bad_input_is_one_message(inputs: Path, tmp_path: Path) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("cut", [1, 8, 20])
+@pytest.mark.parametrize("cut", [1, 20])
 def test_files_that_end_too_early_are_errors(inputs: Path, tmp_path: Path, cut: int) -> None:
     plain, compressed = tmp_path / "part", tmp_path / "merged"
     for source, copy, name in ((inputs / "1of3", plain, "S2.tsv"), (inputs / "merged", compressed, "S2.tsv.gz")):

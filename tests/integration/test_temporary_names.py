@@ -14,6 +14,10 @@ from lab.runs import Bench
 GATE: Document = {"committed": "on_termination", "start": "producer"}
 #: A job of ours waits until the file is read under its first name.
 RENAMED = "echo first > out.tmp; meet begun out.tmp; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
+#: A reader of a stream has all of it when the file is committed.
+RENAMED_AFTER_ITS_COMMIT = (
+    "exec 3> out.tmp; echo first >&3; meet begun out.tmp; exec 3>&-; meet all; mv out.tmp out.txt"
+)
 REMOVED = "echo draft > out; meet begun out; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
 BEGUN = "note begun $(basename $file); "
 AGAIN = "Job /b/0 starts again with the final output: the output `out` of job /a/0 is "
@@ -134,8 +138,8 @@ def document_with_the_name() -> Document:
         ),
         (
             edge(
-                producer(RENAMED.replace("mv", "sleep 0.3; mv"), {"committed": "on_close", "mode": "no_update"}),
-                reader(),
+                producer(RENAMED_AFTER_ITS_COMMIT, {"committed": "on_close", "mode": "no_update"}),
+                reader("cat $file; note all; basename $file"),
             ),
             "out.tmp was delivered early, but the output is out.txt at the end",
         ),

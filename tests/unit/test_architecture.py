@@ -175,14 +175,20 @@ def modules() -> dict[str, Path]:
     return found
 
 
+def statements(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """The statements in a node, and whether each stands in a function. Expressions have none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child, in_function
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from statements(child, in_function or is_function)
+
+
 def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import]:
-    tree = ast.parse(path.read_text("utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = {id(inner) for function in functions for inner in ast.walk(function)}
     package = ["streamflow_io", *module.split(".")]
     if path.name != "__init__.py":
         package.pop()
-    for node in ast.walk(tree):
+    for node, in_function in statements(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -197,7 +203,7 @@ def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import
             found = target.removeprefix("streamflow_io.")
             while is_ours and found not in names and "." in found:
                 found = found.rpartition(".")[0]
-            yield Import(module, found, is_ours, node.lineno, id(node) in inside)
+            yield Import(module, found, is_ours, node.lineno, in_function)
 
 
 MODULES = modules()

@@ -226,14 +226,14 @@ def test_thousands_of_files_that_nobody_streams_cost_nothing() -> None:
     tracemalloc.start()
     began = time.process_time()
     try:
-        for number in range(100_000):
+        for number in range(10_000):
             streams.committed(GrowingFile("/c/0", "files", f"/c/{number}"), 11.0)
             assert streams.rates(11.0) == []
         seconds, (left, _) = time.process_time() - began, tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Looking at all streams each time takes minutes, and a growth of each file has 50 MB.
-    assert seconds < 20
+    # Looking at all streams each time takes ten times as long, and a growth of each file has 5 MB.
+    assert seconds < 3
     assert left < MB
 
 
@@ -241,7 +241,7 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     streams = Streams()
     tracemalloc.start()
     try:
-        for number in range(2_000):
+        for number in range(500):
             source = GrowingFile(f"/a/{number}", "out", "/a")
             streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0)
             for start in range(20):
@@ -257,7 +257,7 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     finally:
         tracemalloc.stop()
     # One in twenty of its bursts: the first, which is to be remembered.
-    assert left < MB
+    assert left < MB / 4
 
 
 @given(

@@ -115,11 +115,3 @@ def test_explanations() -> None:
     path = Path("streamflow_io/messages/of_runs.py")
     found = [(text.line, text.kind, text.text) for text in user_texts(path, source)]
     assert found == [(2, "explanation", "Wait."), (3, "quote", "it waits"), (3, "explanation", "Try X.")]
-
-
-def test_texts_for_users_are_plain() -> None:
-    """All messages, their explanations and the descriptions of options follow the rules."""
-    files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
-    texts = [text for file in files for text in user_texts(file, file.read_text())]
-    assert {text.kind for text in texts} == {"explanation", "quote", "message"}
-    assert [str(finding) for text in texts for finding in findings(text)] == []
