@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -98,3 +100,47 @@ def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Si
     process.wait(60)
     check_gone(allocation)
     wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), "no step", 20)
+
+
+@pytest.fixture
+def submitting(slurm: Site) -> Iterator[Site]:
+    """The login node: the run asks for an allocation of two nodes."""
+    submit = {"manager": "slurm", "nodes": 2, "time": "10", "partition": "all", "options": ["--exclusive"]}
+    deployment = {"type": "sfio.allocation", "config": {"submit": submit}, "workdir": slurm.deployment["workdir"]}
+    yield replace(slurm, deployment=deployment)
+    slurm.cancel_jobs()
+    wait_for(lambda: not slurm.queue(), "empty queue")
+
+
+def test_an_allocation_is_asked_for_and_given_back(submitting: Site) -> None:
+    """The allocation waits until another job has ended."""
+    told = submitting.control("sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    path = submitting.write(three_streams(), {}, io=True)
+    process = submitting.start(path)
+    waits = "waits in the queue of Slurm for allocation"
+    wait_for(lambda: waits in (path.parent / "stderr").read_text(), "a run that waits", 30)
+    submitting.control("scancel", told.strip())
+    ours = submitting.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.log.count(waits) == 1
+    assert ours.files["out.txt"].count(b"\n") == 40000
+    assert submitting.queue() == []
+    check_gone(submitting)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
+def test_an_allocation_is_given_back_when_the_run_is_ended(
+    submitting: Site, how: signal.Signals, pending: bool
+) -> None:
+    if pending:
+        submitting.control("sbatch", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    path = submitting.write(three_streams(), {}, io=True)
+    process = submitting.start(path)
+    said = "for allocation" if pending else "COMPLETED deployment"
+    wait_for(lambda: said in (path.parent / "stderr").read_text(), said, 30)
+    others = submitting.queue()[:-1]
+    os.kill(process.pid, how)
+    process.wait(60)
+    wait_for(lambda: submitting.queue() == others, "the allocation is given back", 30)
+    check_gone(submitting)

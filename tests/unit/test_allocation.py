@@ -78,9 +78,38 @@ def test_the_schema_describes_each_field() -> None:
             assert entry["additionalProperties"] is False
             described += entry["properties"].values()
         assert entry["description"]
-    validator = Draft202012Validator(schema)
-    assert validator.is_valid({})
-    assert not validator.is_valid({"workdir": "/local"})
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({}, None),
+        ({"submit": {"nodes": 4, "time": "04:00:00", "partition": "main", "options": ["--exclusive"]}}, None),
+        ({"workdir": "/local"}, "'workdir' was unexpected"),
+        ({"submit": {"nodes": 4, "time": "1", "manager": "lsf"}}, "'lsf' is not one of ['slurm']"),
+        ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
+        ({"submit": {"nodes": 1}}, "'time' is a required property"),
+    ],
+)
+def test_the_schema_says_what_is_wrong(config: object, why: str | None) -> None:
+    errors = [
+        error.message
+        for error in Draft202012Validator(json.loads(AllocationConnector.get_schema())).iter_errors(config)
+    ]
+    assert (errors == []) if why is None else (len(errors) == 1 and why in errors[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("salloc: Pending job allocation 12", ("12", False)),
+        ("salloc: Granted job allocation 12", ("12", True)),
+        ("salloc: job 12 queued and waiting for resources", None),
+        ("salloc: error: Job submit/allocate failed: Invalid partition name specified", None),
+    ],
+)
+def test_salloc_says_what_it_waits_for(line: str, told: tuple[str, bool] | None) -> None:
+    assert slurm.asked(line) == told
 
 
 async def deploy_error(**config: object) -> str:

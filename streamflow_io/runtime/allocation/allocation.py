@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import shutil
@@ -14,6 +15,7 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from . import slurm
 from .commands import begin, said
+from .submission import Submission, Wanted
 
 
 class Node(Struct, frozen=True):
@@ -46,35 +48,52 @@ class Allocation:
     :ivar nodes: by name
 
     :param end: the time when it ends, in seconds since 1970; None: no limit
+    :param asked: None: it is not given back
     """
 
-    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None) -> None:
+    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None, asked: Submission | None = None) -> None:
         self.over: str | None = None
         self.nodes = nodes
         self._job = job
         self._end = end
+        self._asked = asked
 
     @classmethod
-    async def find(cls, deployment: str) -> Allocation:
-        """Return the allocation that this process runs in.
+    async def find(cls, deployment: str, wanted: Wanted | None) -> Allocation:
+        """Return an allocation that runs.
 
         :param deployment: its name in messages
+        :param wanted: the allocation to ask for; None: the one that this process runs in is used
         :raises WorkflowExecutionException: if there is none, with the reason
         """
-        if (job := os.environ.get("SLURM_JOB_ID")) is None:
+        programs = slurm.PROGRAMS if wanted is None else (*slurm.PROGRAMS, "salloc")
+        job = os.environ.get("SLURM_JOB_ID")
+        if wanted is None and job is None:
             raise WorkflowExecutionException(
                 f"{deployment} has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm: "
-                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`."
+                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`, or ask for an "
+                "allocation with `submit` in the `config` of the deployment."
             )
-        if missing := [name for name in slurm.PROGRAMS if shutil.which(name) is None]:
+        if missing := [name for name in programs if shutil.which(name) is None]:
             raise WorkflowExecutionException(
                 f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
                 "add the directory of the programs to PATH"
             )
-        return await cls._of(job)
+        if wanted is None:
+            assert job is not None
+            return await cls._of(job, None)
+        asked = await Submission.ask(deployment, wanted)
+        try:
+            found = await cls._of(asked.job, asked)
+            node = next(iter(found.nodes.values()))
+            asked.guard(node.name, node.cores)
+            return found
+        except BaseException:
+            await asyncio.shield(asked.close())
+            raise
 
     @classmethod
-    async def _of(cls, job: str) -> Allocation:
+    async def _of(cls, job: str, asked: Submission | None) -> Allocation:
         try:
             held = slurm.allocation_of(await said(slurm.show_allocation(job)))
             nodes = dict[str, Node]()
@@ -87,7 +106,7 @@ class Allocation:
             raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
         if not held.runs or not nodes:
             raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
-        return cls(job, nodes, held.end)
+        return cls(job, nodes, held.end, asked)
 
     def __str__(self) -> str:
         return f"allocation {self._job} of Slurm"
@@ -96,6 +115,11 @@ class Allocation:
     def seconds_left(self) -> float | None:
         """The time until it ends; None: no limit."""
         return None if self._end is None else self._end - time.time()
+
+    async def close(self) -> None:
+        """Give the allocation back, if it was asked for."""
+        if self._asked is not None:
+            await self._asked.close()
 
     async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
         """Start a program on a node. The program ends with the local process, and the reverse.

@@ -16,9 +16,12 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 GUARD = "sfio-guard"
 #: Seconds between two lines of the driver to the guard.
 GUARDED_SECONDS = 10
+#: The lines that the driver sends to the guard: it is there; the guard is to end.
+ALIVE, DONE = b"alive\n", b"done\n"
 # The driver is gone when no line has come for 30 s. Half a minute later, a driver that lives has started another guard.
 _GUARD = (
-    'while test -n "$(timeout 30 head -n 1)"; do :; done; sleep 30; '
+    'while line=$(timeout 30 sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
+    'test "$line" = done && exit; sleep 30; '
     'test "$(squeue -h -s -j {job} -o %j | grep -cx {name})" -gt 1 || scancel {job}'
 )
 #: The programs that the driver's node must have.
