@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.sites import Site
-from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
+from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
 
 NODE = 'note "$SLURMD_NODENAME"; '
 
@@ -144,3 +148,86 @@ def test_an_allocation_is_given_back_when_the_run_is_ended(
     process.wait(60)
     wait_for(lambda: submitting.queue() == others, "the allocation is given back", 30)
     check_gone(submitting)
+
+
+def kill_launchers(site: Site, node: str) -> None:
+    """Kill all `srun` of the driver to a node."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in (process / "environ").read_bytes()
+            if is_ours and words[0] == b"srun" and f"--nodelist={node}".encode() in words:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def kill_serve(site: Site, node: str) -> None:
+    """Kill the node runtime of a node."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words, variables = ((process / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
+            is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in variables
+            if is_ours and b"serve" in words and f"SLURMD_NODENAME={node}".encode() in variables:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def lose_node(site: Site, node: str) -> None:
+    site.control("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+
+LOSSES = {
+    "srun": (kill_launchers, "srun to node {} of allocation {} of Slurm was ended by signal 9"),
+    "serve": (kill_serve, "the program on node {} of allocation {} of Slurm was ended by signal 9"),
+    "node": (lose_node, "node {} has failed: it is no longer in allocation {} of Slurm"),
+}
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: str) -> None:
+    """A failure manager tries the job again. The lost node gets no more jobs."""
+    lose, cause = LOSSES[what]
+    script = f'{NODE}until [ $(wc -l < "$TRACE") = 2 ]; do sleep 0.1; done; echo done > out.txt'
+    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
+    path = allocation.write(document, {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().strip(), "the first attempt", 60)
+    first = trace.read_text().split()[1]
+    try:
+        lose(allocation, first)
+        ours = allocation.finish(process, path)
+    finally:
+        if what == "node":
+            # The node may have come back by itself.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                allocation.control("scontrol", "update", f"NodeName={first}", "State=RESUME")
+    assert ours.ok, ours.errors
+    assert {node for _, node in ours.trace} == {"n1", "n2"}
+    why = cause.format(first, allocation.environment["SLURM_JOB_ID"])
+    assert f"No more jobs start at hpc/{first}: {why}" in ours.log
+    assert f"the connection to hpc/{first} is lost: {why}" in ours.log
+    if what != "node":  # A node that dies may leave files.
+        check_gone(allocation)
+
+
+def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
+    path = allocation.write(three_streams(), {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    job = allocation.environment["SLURM_JOB_ID"]
+    allocation.control("scancel", job)
+    ours = allocation.finish(process, path)
+    assert ours.code == 1
+    assert f"allocation {job} of Slurm has ended: CANCELLED" in ours.log
+    check_gone(allocation)
+
+
+def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: Site) -> None:
+    limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
+    ours = allocation.run(workflow({}, {"a": {"run": limited, "in": {}}}, {}))
+    assert ours.code == 1
+    assert ours.times("ran") == []
+    assert re.search(
+        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s",
+        ours.log,
+    )

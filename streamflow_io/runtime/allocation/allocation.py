@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import shutil
@@ -16,6 +17,9 @@ from streamflow.core.exception import WorkflowExecutionException
 from . import slurm
 from .commands import begin, said
 from .submission import Submission, Wanted
+
+# How an allocation has ended is known when its processes have.
+_LOOKS, _PAUSE_SECONDS = 20, 0.25
 
 
 class Node(Struct, frozen=True):
@@ -48,7 +52,7 @@ class Allocation:
     :ivar nodes: by name
 
     :param end: the time when it ends, in seconds since 1970; None: no limit
-    :param asked: None: it is not given back
+    :param asked: None: :meth:`close` does nothing
     """
 
     def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None, asked: Submission | None = None) -> None:
@@ -57,6 +61,7 @@ class Allocation:
         self._job = job
         self._end = end
         self._asked = asked
+        self._name = f"sfio-{os.urandom(4).hex()}"  # of its steps
 
     @classmethod
     async def find(cls, deployment: str, wanted: Wanted | None) -> Allocation:
@@ -98,8 +103,7 @@ class Allocation:
             held = slurm.allocation_of(await said(slurm.show_allocation(job)))
             nodes = dict[str, Node]()
             for group in held.groups:
-                names = (await said(slurm.show_names(group.nodes))).split()
-                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(names)))):
+                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
                     memory = group.memory or known.memory
                     nodes[known.name] = Node(known.name, known.address, group.cores, memory)
         except slurm.AllocationError as error:
@@ -126,7 +130,14 @@ class Allocation:
 
         :raises WorkflowExecutionException: if the program cannot be started
         """
-        return await begin(slurm.on_node(self._job, node, self.nodes[node].cores, words), stdin, stdout, stderr)
+        launch = slurm.on_node(self._job, node, self.nodes[node].cores, words, self._name)
+        return await begin(launch, stdin, stdout, stderr)
+
+    async def clear(self, node: str) -> None:
+        """End all programs on a node, also those whose local process was killed, as far as possible."""
+        with contextlib.suppress(WorkflowExecutionException):
+            if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
+                await said(slurm.end_steps(steps))
 
     async def why(self, node: str, code: int) -> str | None:
         """The reason why a program on a node has ended that was to go on; None: the program has ended by itself.
@@ -134,18 +145,29 @@ class Allocation:
         :param code: the exit code of its local process
         """
         try:
-            held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+            for _ in range(_LOOKS):
+                held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+                if not held.ends:
+                    break
+                await asyncio.sleep(_PAUSE_SECONDS)
             if not held.runs:
                 is_late = self._end is not None and self._end <= time.time() + 1
                 self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
                 return self.over
             (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
+            has_node = node in [name for group in held.groups for name in await _names(group)]
         except (WorkflowExecutionException, ValueError) as error:
             return f"nothing is known of node {node} of {self}: {error}"
         if known.gone is not None:
             return f"node {node} of {self} is {known.gone}"
+        if not has_node:
+            return f"node {node} has failed: it is no longer in {self}"
         if code < 0:
             return f"srun to node {node} of {self} was ended by signal {-code}"
         if code > 128:
             return f"the program on node {node} of {self} was ended by signal {code - 128}"
         return None
+
+
+async def _names(group: slurm.Group) -> list[str]:
+    return (await said(slurm.show_names(group.nodes))).split()

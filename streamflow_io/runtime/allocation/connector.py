@@ -155,6 +155,7 @@ class AllocationConnector(OwnHosts):
                 return
             self._lost[name] = why
             logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {why}")
+            await self._deployed().clear(name)
         raise WorkflowExecutionException(self._lost[name])
 
     def drop(self, location: ExecutionLocation) -> None:

@@ -53,6 +53,10 @@ def test_a_node_may_be_gone(state: str, gone: bool) -> None:
     assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
 
 
+def test_steps_are_found_by_their_name() -> None:
+    assert slurm.steps_of("7.0 sfio-1\n7.1 sfio-12\n7.batch batch\n7.2\n7.3 sfio-1\n", "sfio-1") == ["7.0", "7.3"]
+
+
 def test_options_of_a_batch_script_do_not_reach_steps() -> None:
     """Slurm refuses `--mem` beside SLURM_MEM_PER_CPU."""
     outer = {"PATH": "/bin", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "7"}
