@@ -152,7 +152,7 @@ def allocation_site(laboratory: Laboratory, directory: Path, nodes: int = 2, lim
     """
     site = slurm_site(laboratory, directory)
     deployment = {"type": "sfio.allocation", "config": {}, "workdir": site.deployment["workdir"]}
-    ask = ("salloc", "--no-shell", "--exclusive", f"-N{nodes}", f"-t{limit}")
+    ask = ("salloc", "--no-shell", "--no-kill", "--exclusive", f"-N{nodes}", f"-t{limit}")
     words = [*laboratory.prefix, *ask]
     environment = {**os.environ, **site.environment}
     told = subprocess.run(

@@ -63,7 +63,7 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
-from streamflow.deployment.wrapper import get_inner_location
+from streamflow.deployment.wrapper import ConnectorWrapper, get_inner_location
 from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.executor import StreamFlowExecutor
@@ -393,6 +393,11 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         :raises WorkflowExecutionException: with the reason
         """
 
+    @property
+    @abstractmethod
+    def seconds_left(self) -> float | None:
+        """The time for which the hosts can be used; None: no limit is known."""
+
     @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
         """End all processes of a host that does not answer."""
@@ -455,6 +460,15 @@ class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
         if not content and not self._input.closed and self._input._closing is None:
             await self._explain()
         return content
+
+
+def seconds_left(connector: Connector) -> float | None:
+    """The time for which the locations of a connector, or of that below it, can be used; None: no limit is known."""
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if isinstance(connector, ConnectorWrapper):
+        return seconds_left(connector.connector)
+    return connector.seconds_left if isinstance(connector, OwnHosts) else None
 
 
 def abandon(connector: Connector, location: ExecutionLocation) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from typing import Any, cast
 
 from msgspec.structs import replace
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Job, Step, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
+from streamflow.workflow.step import ExecuteStep
 from streamflow.workflow.token import FileToken
 from streamflow.workflow.utils import get_token_value
 
@@ -109,3 +110,10 @@ def _paths(value: Any) -> Iterator[str]:
         else:
             for element in value.values():
                 yield from _paths(element)
+
+
+def time_limit(step: Step | None) -> float | None:
+    """The ToolTimeLimit of a step, in seconds, if it is a number; None: its jobs may take any time."""
+    command = step.command if isinstance(step, ExecuteStep) else None
+    limit = command.time_limit if isinstance(command, CWLCommand) else None
+    return float(limit) if isinstance(limit, int) and limit > 0 else None

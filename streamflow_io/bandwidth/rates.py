@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from streamflow.core.workflow import Workflow
-from streamflow.cwl.command import CWLCommand
 
+from streamflow_io.adapters.job_spec import time_limit
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -91,7 +91,9 @@ class Rates(Listener):
             self._looked_up.add(step)
             if (learned := self._remembered.of(step, size)) is not None:
                 self._steps[step].remember(learned)
-        self._pacing.opened(job.name, step, channel, direction, ready, now, size, self._time_limit(step))
+        self._pacing.opened(
+            job.name, step, channel, direction, ready, now, size, time_limit(self._workflow.steps.get(step))
+        )
 
     def computes(self, job: JobState) -> None:
         """Note that a job that is no I/O task has all its input."""
@@ -222,12 +224,6 @@ class Rates(Listener):
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
-
-    def _time_limit(self, step: str) -> float | None:
-        """Return the ToolTimeLimit of a step, if it is a number."""
-        command = getattr(self._workflow.steps.get(step), "command", None)
-        limit = command.time_limit if isinstance(command, CWLCommand) else None
-        return float(limit) if isinstance(limit, int) and limit > 0 else None
 
 
 def storages_of_steps(

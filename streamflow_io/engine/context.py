@@ -17,6 +17,7 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.job_spec import time_limit
 from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
 from streamflow_io.jobs.deploying import GangDeployment
@@ -212,6 +213,10 @@ class Run:
             await self.runner.end(job, status is Status.COMPLETED)
         finally:
             self.jobs.ended(job, status, time.time())
+
+    def time_limit(self, job: JobState) -> float | None:
+        """See :func:`~streamflow_io.adapters.job_spec.time_limit`."""
+        return time_limit(self._plan.workflow.steps.get(job.step))
 
     def _may_share_cores(self, job: JobState) -> bool:
         """Whether a job may take longer: no limit is learned from its time, and it has no time limit."""

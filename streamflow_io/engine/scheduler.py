@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, Target
-from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status
@@ -24,7 +24,12 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
 from typing_extensions import Self
 
-from streamflow_io._streamflow import end_with_the_last_step, mend_containers_on_ssh_hosts, mend_queued_streams
+from streamflow_io._streamflow import (
+    end_with_the_last_step,
+    mend_containers_on_ssh_hosts,
+    mend_queued_streams,
+    seconds_left,
+)
 from streamflow_io.messages import Code, coded
 
 from .disk_waits import DiskWaits
@@ -228,6 +233,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job: JobState | None,
     ) -> WaitCause | None:
         """The resource that a job lacks on a location; None: the job may start there."""
+        if job is not None and self._ends_too_soon(connector, job):
+            return "place"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
@@ -246,6 +253,21 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if job is None or storages is None or storages.may_start(job, _target.get(), location):
             return None
         return "storage"
+
+    def _ends_too_soon(self, connector: Connector, job: JobState) -> bool:
+        """Whether the allocation of a deployment ends before the ToolTimeLimit of a job.
+
+        :raises WorkflowExecutionException: if the job can run nowhere else, and would wait for ever
+        """
+        left = seconds_left(connector)
+        if left is None or self.run is None or (limit := self.run.time_limit(job)) is None or limit <= left:
+            return False
+        if len(job.targets) > 1:
+            return True
+        why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {connector.deployment_name} ends"
+        raise WorkflowExecutionException(
+            coded(f"Job {job.name} cannot start: {why} in {max(left, 0):.0f} s", Code.NEVER_STARTS)
+        )
 
     def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
         if location.hardware is None:

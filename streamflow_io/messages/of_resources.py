@@ -56,8 +56,12 @@ RESOURCES = {
     ),
     Code.NEVER_STARTS: Explanation(
         "No location has as much as the job asks for",
-        "The job asks for more cores or memory than any location has. The job would wait forever.",
+        "The job asks for more cores, memory or time than any location has. The job would wait forever.",
         (
+            Case(
+                "Job J cannot start: it has a ToolTimeLimit of ...",
+                "Ask for a longer allocation, or lower the ToolTimeLimit. A failure manager does not help.",
+            ),
             Case(
                 "No job of S can start: ...",
                 "Lower `coresMin` or `ramMin` in the ResourceRequirement, or bind the step to a larger location.",

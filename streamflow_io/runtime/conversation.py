@@ -123,7 +123,12 @@ class ShellConversation(Conversation):
         while (end := self._text.find(b"\n")) < 0:
             if len(self._text) > LINE_LIMIT:
                 raise ValueError("it has no end")
-            if not (more := await self._reader.read(_READ_SIZE)):
+            try:
+                more = await self._reader.read(_READ_SIZE)
+            except Exception:
+                self._ended.set()
+                raise
+            if not more:
                 self._ended.set()
                 return None
             self._text += more

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.sites import Site
-from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
+from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
 
 NODE = 'note "$SLURMD_NODENAME"; '
 
@@ -98,3 +104,130 @@ def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Si
     process.wait(60)
     check_gone(allocation)
     wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), "no step", 20)
+
+
+@pytest.fixture
+def submitting(slurm: Site) -> Iterator[Site]:
+    """The login node: the run asks for an allocation of two nodes."""
+    submit = {"manager": "slurm", "nodes": 2, "time": "10", "partition": "all", "options": ["--exclusive"]}
+    deployment = {"type": "sfio.allocation", "config": {"submit": submit}, "workdir": slurm.deployment["workdir"]}
+    yield replace(slurm, deployment=deployment)
+    slurm.cancel_jobs()
+    wait_for(lambda: not slurm.queue(), "empty queue")
+
+
+def test_an_allocation_is_asked_for_and_given_back(submitting: Site) -> None:
+    """The allocation waits until another job has ended."""
+    told = submitting.control("sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    path = submitting.write(three_streams(), {}, io=True)
+    process = submitting.start(path)
+    waits = "waits in the queue of Slurm for allocation"
+    wait_for(lambda: waits in (path.parent / "stderr").read_text(), "a run that waits", 30)
+    submitting.control("scancel", told.strip())
+    ours = submitting.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.log.count(waits) == 1
+    assert ours.files["out.txt"].count(b"\n") == 40000
+    assert submitting.queue() == []
+    check_gone(submitting)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
+def test_an_allocation_is_given_back_when_the_run_is_ended(
+    submitting: Site, how: signal.Signals, pending: bool
+) -> None:
+    if pending:
+        submitting.control("sbatch", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    path = submitting.write(three_streams(), {}, io=True)
+    process = submitting.start(path)
+    said = "for allocation" if pending else "COMPLETED deployment"
+    wait_for(lambda: said in (path.parent / "stderr").read_text(), said, 30)
+    others = submitting.queue()[:-1]
+    os.kill(process.pid, how)
+    process.wait(60)
+    wait_for(lambda: submitting.queue() == others, "the allocation is given back", 30)
+    check_gone(submitting)
+
+
+def kill_launchers(site: Site, node: str) -> None:
+    """Kill all `srun` of the driver to a node."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in (process / "environ").read_bytes()
+            if is_ours and words[0] == b"srun" and f"--nodelist={node}".encode() in words:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def kill_serve(site: Site, node: str) -> None:
+    """Kill the node runtime of a node."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words, variables = ((process / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
+            is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in variables
+            if is_ours and b"serve" in words and f"SLURMD_NODENAME={node}".encode() in variables:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def lose_node(site: Site, node: str) -> None:
+    site.control("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+
+LOSSES = {
+    "srun": (kill_launchers, "srun to node {} of allocation {} of Slurm was ended by signal 9"),
+    "serve": (kill_serve, "the program on node {} of allocation {} of Slurm was ended by signal 9"),
+    "node": (lose_node, "node {} has failed: it is no longer in allocation {} of Slurm"),
+}
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: str) -> None:
+    """A failure manager tries the job again. The lost node gets no more jobs."""
+    lose, cause = LOSSES[what]
+    script = f'{NODE}until [ $(wc -l < "$TRACE") = 2 ]; do sleep 0.1; done; echo done > out.txt'
+    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
+    path = allocation.write(document, {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().strip(), "the first attempt", 60)
+    first = trace.read_text().split()[1]
+    try:
+        lose(allocation, first)
+        ours = allocation.finish(process, path)
+    finally:
+        if what == "node":
+            # The node may have come back by itself.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                allocation.control("scontrol", "update", f"NodeName={first}", "State=RESUME")
+    assert ours.ok, ours.errors
+    assert {node for _, node in ours.trace} == {"n1", "n2"}
+    why = cause.format(first, allocation.environment["SLURM_JOB_ID"])
+    assert f"No more jobs start at hpc/{first}: {why}" in ours.log
+    assert f"the connection to hpc/{first} is lost: {why}" in ours.log
+    if what != "node":  # A node that dies may leave files.
+        check_gone(allocation)
+
+
+def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
+    path = allocation.write(three_streams(), {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    job = allocation.environment["SLURM_JOB_ID"]
+    allocation.control("scancel", job)
+    ours = allocation.finish(process, path)
+    assert ours.code == 1
+    assert f"allocation {job} of Slurm has ended: CANCELLED" in ours.log
+    check_gone(allocation)
+
+
+def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: Site) -> None:
+    limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
+    ours = allocation.run(workflow({}, {"a": {"run": limited, "in": {}}}, {}))
+    assert ours.code == 1
+    assert ours.times("ran") == []
+    assert re.search(
+        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s",
+        ours.log,
+    )

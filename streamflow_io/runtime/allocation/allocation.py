@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import os
 import shutil
@@ -14,6 +16,10 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from . import slurm
 from .commands import begin, said
+from .submission import Submission, Wanted
+
+# How an allocation has ended is known when its processes have.
+_LOOKS, _PAUSE_SECONDS = 20, 0.25
 
 
 class Node(Struct, frozen=True):
@@ -46,48 +52,65 @@ class Allocation:
     :ivar nodes: by name
 
     :param end: the time when it ends, in seconds since 1970; None: no limit
+    :param asked: None: :meth:`close` does nothing
     """
 
-    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None) -> None:
+    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None, asked: Submission | None = None) -> None:
         self.over: str | None = None
         self.nodes = nodes
         self._job = job
         self._end = end
+        self._asked = asked
+        self._name = f"sfio-{os.urandom(4).hex()}"  # of its steps
 
     @classmethod
-    async def find(cls, deployment: str) -> Allocation:
-        """Return the allocation that this process runs in.
+    async def find(cls, deployment: str, wanted: Wanted | None) -> Allocation:
+        """Return an allocation that runs.
 
         :param deployment: its name in messages
+        :param wanted: the allocation to ask for; None: the one that this process runs in is used
         :raises WorkflowExecutionException: if there is none, with the reason
         """
-        if (job := os.environ.get("SLURM_JOB_ID")) is None:
+        programs = slurm.PROGRAMS if wanted is None else (*slurm.PROGRAMS, "salloc")
+        job = os.environ.get("SLURM_JOB_ID")
+        if wanted is None and job is None:
             raise WorkflowExecutionException(
                 f"{deployment} has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm: "
-                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`."
+                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`, or ask for an "
+                "allocation with `submit` in the `config` of the deployment."
             )
-        if missing := [name for name in slurm.PROGRAMS if shutil.which(name) is None]:
+        if missing := [name for name in programs if shutil.which(name) is None]:
             raise WorkflowExecutionException(
                 f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
                 "add the directory of the programs to PATH"
             )
-        return await cls._of(job)
+        if wanted is None:
+            assert job is not None
+            return await cls._of(job, None)
+        asked = await Submission.ask(deployment, wanted)
+        try:
+            found = await cls._of(asked.job, asked)
+            node = next(iter(found.nodes.values()))
+            asked.guard(node.name, node.cores)
+            return found
+        except BaseException:
+            await asyncio.shield(asked.close())
+            raise
 
     @classmethod
-    async def _of(cls, job: str) -> Allocation:
+    async def _of(cls, job: str, asked: Submission | None) -> Allocation:
         try:
             held = slurm.allocation_of(await said(slurm.show_allocation(job)))
             nodes = dict[str, Node]()
             for group in held.groups:
-                names = (await said(slurm.show_names(group.nodes))).split()
-                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(names)))):
+                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
                     memory = group.memory or known.memory
                     nodes[known.name] = Node(known.name, known.address, group.cores, memory)
         except slurm.AllocationError as error:
             raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
         if not held.runs or not nodes:
             raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
-        return cls(job, nodes, held.end)
+        return cls(job, nodes, held.end, asked)
 
     def __str__(self) -> str:
         return f"allocation {self._job} of Slurm"
@@ -97,12 +120,24 @@ class Allocation:
         """The time until it ends; None: no limit."""
         return None if self._end is None else self._end - time.time()
 
+    async def close(self) -> None:
+        """Give the allocation back, if it was asked for."""
+        if self._asked is not None:
+            await self._asked.close()
+
     async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
         """Start a program on a node. The program ends with the local process, and the reverse.
 
         :raises WorkflowExecutionException: if the program cannot be started
         """
-        return await begin(slurm.on_node(self._job, node, self.nodes[node].cores, words), stdin, stdout, stderr)
+        launch = slurm.on_node(self._job, node, self.nodes[node].cores, words, self._name)
+        return await begin(launch, stdin, stdout, stderr)
+
+    async def clear(self, node: str) -> None:
+        """End all programs on a node, also those whose local process was killed, as far as possible."""
+        with contextlib.suppress(WorkflowExecutionException):
+            if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
+                await said(slurm.end_steps(steps))
 
     async def why(self, node: str, code: int) -> str | None:
         """The reason why a program on a node has ended that was to go on; None: the program has ended by itself.
@@ -110,18 +145,29 @@ class Allocation:
         :param code: the exit code of its local process
         """
         try:
-            held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+            for _ in range(_LOOKS):
+                held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+                if not held.ends:
+                    break
+                await asyncio.sleep(_PAUSE_SECONDS)
             if not held.runs:
                 is_late = self._end is not None and self._end <= time.time() + 1
                 self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
                 return self.over
             (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
+            has_node = node in [name for group in held.groups for name in await _names(group)]
         except (WorkflowExecutionException, ValueError) as error:
             return f"nothing is known of node {node} of {self}: {error}"
         if known.gone is not None:
             return f"node {node} of {self} is {known.gone}"
+        if not has_node:
+            return f"node {node} has failed: it is no longer in {self}"
         if code < 0:
             return f"srun to node {node} of {self} was ended by signal {-code}"
         if code > 128:
             return f"the program on node {node} of {self} was ended by signal {code - 128}"
         return None
+
+
+async def _names(group: slurm.Group) -> list[str]:
+    return (await said(slurm.show_names(group.nodes))).split()

@@ -37,19 +37,18 @@ async def said(words: Sequence[str]) -> str:
     return printed.decode(errors="replace")
 
 
-async def begin(words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
+async def begin(words: Sequence[str], stdin: int, stdout: int, stderr: int, tied: bool = False) -> Process:
     """Start a command in a session of its own: an interrupt at the terminal does not reach it.
 
-    A command without an input of ours ends with this process, however this process ends. Any other command sees the
-    end of its input.
-
+    :param tied: whether it gets SIGTERM when this process ends, however this process ends; a command without an input
+        of ours gets SIGTERM in any case. Any other command sees the end of its input
     :raises WorkflowExecutionException: if the command cannot be started
     """
     watch_children_without_threads()
-    tied = ["setpriv", "--pdeathsig", "TERM"] if stdin == DEVNULL and shutil.which("setpriv") else []
+    tie = ["setpriv", "--pdeathsig", "TERM"] if (tied or stdin == DEVNULL) and shutil.which("setpriv") else []
     try:
         return await asyncio.create_subprocess_exec(
-            *tied, *words, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
+            *tie, *words, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
             env=environment(os.environ),
         )  # fmt: skip
     except OSError as error:

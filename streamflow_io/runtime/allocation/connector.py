@@ -9,9 +9,10 @@ import os
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import MutableMapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
@@ -23,6 +24,7 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
+from .submission import Wanted
 
 logger = logging.getLogger("streamflow")
 
@@ -34,15 +36,19 @@ class AllocationConnector(OwnHosts):
 
     All nodes, and the driver's, share the work directory. What they share is not copied between them. Other files are
     copied through the driver.
+
+    :param submit: the allocation to ask for, as in the schema; None: the one that this process runs in is used
     """
 
     def __init__(
         self,
         deployment_name: str,
         config_dir: str,
+        submit: Mapping[str, Any] | None = None,
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
+        self._wanted = None if submit is None else _wanted(submit)
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
@@ -56,7 +62,7 @@ class AllocationConnector(OwnHosts):
         return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
 
     async def deploy(self, external: bool) -> None:
-        self._allocation = await Allocation.find(self.deployment_name)
+        self._allocation = await Allocation.find(self.deployment_name, self._wanted)
         nodes = ", ".join(
             f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in self._allocation.nodes.values()
         )
@@ -71,6 +77,8 @@ class AllocationConnector(OwnHosts):
         finally:
             for processes in self._processes.values():
                 await asyncio.gather(*map(end, [*processes]))
+            if self._allocation is not None:
+                await self._allocation.close()
 
     @property
     def seconds_left(self) -> float | None:
@@ -147,6 +155,7 @@ class AllocationConnector(OwnHosts):
                 return
             self._lost[name] = why
             logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {why}")
+            await self._deployed().clear(name)
         raise WorkflowExecutionException(self._lost[name])
 
     def drop(self, location: ExecutionLocation) -> None:
@@ -257,6 +266,11 @@ class AllocationConnector(OwnHosts):
         if self._allocation is None:
             raise WorkflowExecutionException(f"{self.deployment_name} is not deployed")
         return self._allocation
+
+
+def _wanted(submit: Mapping[str, Any]) -> Wanted:
+    """The allocation of a `submit` that the schema allows."""
+    return Wanted(submit["nodes"], submit["time"], submit.get("partition"), tuple(submit.get("options", ())))
 
 
 def _storages(printed: str) -> dict[str, Storage]:

@@ -16,9 +16,12 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 GUARD = "sfio-guard"
 #: Seconds between two lines of the driver to the guard.
 GUARDED_SECONDS = 10
+#: The lines that the driver sends to the guard: it is there; the guard is to end.
+ALIVE, DONE = b"alive\n", b"done\n"
 # The driver is gone when no line has come for 30 s. Half a minute later, a driver that lives has started another guard.
 _GUARD = (
-    'while test -n "$(timeout 30 head -n 1)"; do :; done; sleep 30; '
+    'while line=$(timeout 30 sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
+    'test "$line" = done && exit; sleep 30; '
     'test "$(squeue -h -s -j {job} -o %j | grep -cx {name})" -gt 1 || scancel {job}'
 )
 #: The programs that the driver's node must have.
@@ -59,6 +62,11 @@ class Held(Struct, frozen=True):
         """Whether its nodes can be used."""
         return self.state == "RUNNING"
 
+    @property
+    def ends(self) -> bool:
+        """Whether it is not known yet how it has ended."""
+        return self.state == "COMPLETING"
+
 
 class SlurmNode(Struct, frozen=True):
     """A node as its queue manager knows it.
@@ -82,6 +90,22 @@ def show_allocation(job: str) -> list[str]:
 def show_nodes(nodes: str) -> list[str]:
     """The words that print nodes for :func:`nodes_of`."""
     return ["scontrol", "show", "node", nodes, "--oneliner"]
+
+
+def show_steps(job: str, node: str) -> list[str]:
+    """The words that print the steps of an allocation on a node for :func:`steps_of`."""
+    return ["squeue", "--noheader", "--steps", f"--jobs={job}", f"--nodelist={node}", "--format=%i %j"]
+
+
+def end_steps(steps: Iterable[str]) -> list[str]:
+    """The words that ask the programs of steps to end. A node runtime then ends its jobs, and leaves nothing."""
+    return ["scancel", "--signal=TERM", *steps]
+
+
+def steps_of(printed: str, name: str) -> list[str]:
+    """The steps with a name, of those that :func:`show_steps` printed."""
+    lines = (line.split(None, 1) for line in printed.splitlines())
+    return [words[0] for words in lines if words[1:] == [name]]
 
 
 def show_names(nodes: str) -> list[str]:

@@ -53,6 +53,10 @@ def test_a_node_may_be_gone(state: str, gone: bool) -> None:
     assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
 
 
+def test_steps_are_found_by_their_name() -> None:
+    assert slurm.steps_of("7.0 sfio-1\n7.1 sfio-12\n7.batch batch\n7.2\n7.3 sfio-1\n", "sfio-1") == ["7.0", "7.3"]
+
+
 def test_options_of_a_batch_script_do_not_reach_steps() -> None:
     """Slurm refuses `--mem` beside SLURM_MEM_PER_CPU."""
     outer = {"PATH": "/bin", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "7"}
@@ -78,9 +82,38 @@ def test_the_schema_describes_each_field() -> None:
             assert entry["additionalProperties"] is False
             described += entry["properties"].values()
         assert entry["description"]
-    validator = Draft202012Validator(schema)
-    assert validator.is_valid({})
-    assert not validator.is_valid({"workdir": "/local"})
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({}, None),
+        ({"submit": {"nodes": 4, "time": "04:00:00", "partition": "main", "options": ["--exclusive"]}}, None),
+        ({"workdir": "/local"}, "'workdir' was unexpected"),
+        ({"submit": {"nodes": 4, "time": "1", "manager": "lsf"}}, "'lsf' is not one of ['slurm']"),
+        ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
+        ({"submit": {"nodes": 1}}, "'time' is a required property"),
+    ],
+)
+def test_the_schema_says_what_is_wrong(config: object, why: str | None) -> None:
+    errors = [
+        error.message
+        for error in Draft202012Validator(json.loads(AllocationConnector.get_schema())).iter_errors(config)
+    ]
+    assert (errors == []) if why is None else (len(errors) == 1 and why in errors[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("salloc: Pending job allocation 12", ("12", False)),
+        ("salloc: Granted job allocation 12", ("12", True)),
+        ("salloc: job 12 queued and waiting for resources", None),
+        ("salloc: error: Job submit/allocate failed: Invalid partition name specified", None),
+    ],
+)
+def test_salloc_says_what_it_waits_for(line: str, told: tuple[str, bool] | None) -> None:
+    assert slurm.asked(line) == told
 
 
 async def deploy_error(**config: object) -> str:

@@ -1,0 +1,129 @@
+"""An allocation that the plugin has asked for, and gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+
+from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from . import slurm
+from .commands import begin, end, said
+
+logger = logging.getLogger("streamflow")
+
+_END_SECONDS = 10.0
+_LAST_LINES = 5
+
+
+class Wanted(Struct, frozen=True):
+    """The allocation that a user wants.
+
+    :ivar limit: of time, in the notation of the queue manager
+    :ivar partition: None: the queue manager chooses
+    :ivar options: of the command that asks
+    """
+
+    nodes: int
+    limit: str
+    partition: str | None = None
+    options: tuple[str, ...] = ()
+
+
+class Submission:
+    """An allocation that `salloc` holds as long as the driver runs.
+
+    A guard on a node gives the allocation back when the driver's node has said nothing for a minute.
+
+    :ivar job: the number of the allocation
+    """
+
+    def __init__(self, job: str, holder: Process, reading: asyncio.Task[None]) -> None:
+        self.job = job
+        self._holder = holder
+        self._reading = reading
+        self._guarding: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def ask(cls, deployment: str, wanted: Wanted) -> Submission:
+        """Ask for an allocation, and wait until it is granted.
+
+        :param deployment: its name in messages
+        :raises WorkflowExecutionException: if the queue manager refuses
+        """
+        words = slurm.ask(wanted.nodes, wanted.limit, wanted.partition, wanted.options)
+        # An allocation that waits has no command yet, which would see the end of its input.
+        holder = await begin(words, PIPE, DEVNULL, PIPE, tied=True)
+        job: str | None = None
+        try:
+            assert holder.stderr is not None
+            last: deque[str] = deque(maxlen=_LAST_LINES)
+            async for line in holder.stderr:
+                last.append(text := line.decode(errors="replace").strip())
+                if (told := slurm.asked(text)) is None:
+                    continue
+                job, is_granted = told
+                if is_granted:
+                    return cls(job, holder, asyncio.create_task(_read_all(holder.stderr)))
+                logger.info(f"The deployment {deployment} waits in the queue of Slurm for allocation {job}")
+            why = "; ".join(filter(None, last)) or f"exit code {await holder.wait()}"
+            raise WorkflowExecutionException(f"Slurm gives no allocation to {deployment}: {why}")
+        except BaseException:
+            # `salloc` takes an allocation that waits out of the queue when it is asked to end.
+            await asyncio.shield(_give_up(holder, job))
+            raise
+
+    def guard(self, node: str, cores: int) -> None:
+        """Start the guard, on a node; start it again if it ends."""
+        self._guarding = asyncio.create_task(self._guard(node, cores))
+
+    async def close(self) -> None:
+        """Give the allocation back."""
+        if self._guarding is not None:
+            self._guarding.cancel()
+            await asyncio.wait({self._guarding})
+        assert self._holder.stdin is not None
+        self._holder.stdin.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._holder.wait(), _END_SECONDS)
+        await _give_up(self._holder, self.job)
+        self._reading.cancel()
+
+    async def _guard(self, node: str, cores: int) -> None:
+        words = ["sh", "-c", slurm.guard(self.job)]
+        while self._holder.returncode is None:
+            process = await begin(slurm.on_node(self.job, node, cores, words, slurm.GUARD), PIPE, DEVNULL, DEVNULL)
+            assert process.stdin is not None
+            try:
+                with contextlib.suppress(ConnectionError):
+                    while process.returncode is None:
+                        process.stdin.write(slurm.ALIVE)
+                        await process.stdin.drain()
+                        with contextlib.suppress(asyncio.TimeoutError):
+                            await asyncio.wait_for(process.wait(), slurm.GUARDED_SECONDS)
+            finally:
+                # A step that is killed while Slurm starts it may stay for a while.
+                with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+                    process.stdin.write(slurm.DONE)
+                    await asyncio.wait_for(process.wait(), _END_SECONDS)
+                await end(process)
+            await asyncio.sleep(1)
+
+
+async def _give_up(holder: Process, job: str | None) -> None:
+    """End `salloc`; if it was killed, give the allocation back."""
+    was_killed = holder.returncode is not None and holder.returncode < 0
+    await end(holder)
+    if job is not None and (was_killed or holder.returncode == -9):
+        with contextlib.suppress(WorkflowExecutionException):
+            await said(["scancel", job])
+
+
+async def _read_all(stream: asyncio.StreamReader) -> None:
+    """Read to the end, so that the program never waits for a reader."""
+    while await stream.read(2**16):
+        pass
