@@ -186,6 +186,19 @@ def test_a_copy_is_kept_as_long_as_its_original() -> None:
     assert ledger.decide(lambda _: True, is_over=True).whole == (name(1), name(2))
 
 
+def test_several_jobs_may_pass_on_one_file() -> None:
+    """The jobs of a scatter pass a file through. When the first reader of the list has it, others may follow."""
+    ledger = Ledger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1))
+    readers = LastReaders(frozenset({JobReader("b", "i", 0)}))
+    ledger.ended("/j2/0", [Output(frozenset(ledger.files(file(1))), 1, readers=readers)])
+    ledger.submitted("/b/0", "b", 1, {"i": ledger.files(file(1))})
+    ledger.ended("/b/0", [])
+    assert removed(ledger) == ({2}, {})
+    assert {*ledger.decide({"b"}.__contains__).whole} == {name(1), name(2)}
+
+
 def test_directories_without_a_random_name_stay() -> None:
     ledger = Ledger()
     ledger.submitted("/b/0", "s", 1, {})
@@ -288,6 +301,8 @@ class World:
         self.ledger.placed(job, [own])
         self.files[own]["out"] = f"{place}/in0" if kind == "link" and paths else None
         self.values[job] = f"{place}/in0" if kind == "pass" and paths else f"{own}/out"
+        if kind == "through" and paths:
+            self.values[job] = paths[0]
         files = frozenset(self.ledger.files({"class": "File", "path": self.values[job]}))
         readers = last_readers(self.passages, f"p{step}")
         self.ledger.ended(job, [Output(files, job.count(".") + 1, readers=readers)])
@@ -330,7 +345,7 @@ STEPS = st.lists(
     st.tuples(
         st.lists(st.integers(0, 5), max_size=2, unique=True),
         st.booleans(),
-        st.sampled_from(["file", "link", "pass"]),
+        st.sampled_from(["file", "link", "pass", "through"]),
     ),
     min_size=2,
     max_size=6,

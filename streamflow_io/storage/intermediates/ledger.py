@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from streamflow_io.graph.last_readers import LastReaders
 
@@ -186,6 +187,11 @@ class Ledger:
             for name, past in self._past:
                 if name == job and past.outputs is None:
                     past.outputs = ()
+            # Other jobs may have passed on the same file.
+            outputs = [
+                replace(each, repeated=each.repeated | {f for f in each.files if f.directory not in state.directories})
+                for each in outputs
+            ]
         state.outputs = outputs
 
     def unseen(self) -> list[str]:
