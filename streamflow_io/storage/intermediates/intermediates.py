@@ -8,7 +8,7 @@ import logging
 import posixpath
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -296,9 +296,9 @@ def _depth(job: JobState) -> int:
     return str(get_job_tag(job.name)).count(".") + 1
 
 
-def _last_of(tokens: Iterable[Token], tag: str) -> Token | None:
+def _last_of(tokens: Sequence[Token], tag: str) -> Token | None:
     """The last token with a tag."""
-    return next((token for token in reversed([*tokens]) if token.tag == tag), None)
+    return next((token for token in reversed(tokens) if token.tag == tag), None)
 
 
 def _paths(value: Any) -> Iterable[str]:
