@@ -16,7 +16,7 @@ import pytest
 
 from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained, make_user_image
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.gates import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
+from lab.gates import MEET, assert_early, pair, producer, reader
 from lab.machines.containers import LOGIN_ID
 from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
 from lab.machines.laboratory import Laboratory, podman_obstacle
@@ -190,29 +190,6 @@ def test_every_delivery_between_containers(docker: Containers) -> None:
     listed = b"".join(b"file %d\n" % i for i in (1, 2, 3)) + b"".join(b"entry %d\n" % i for i in (1, 2, 3))
     assert ours.files["read.txt"] == b"first\nsecond\nlate\n" + listed
     assert ours.files["reade.txt"] == b"first\nsecond\n"
-    check_nothing_fell_back(ours)
-
-
-@LONG
-@pytest.mark.parametrize(("a", "b"), [(DEBIAN, None), (None, DEBIAN), (BUSYBOX, BUSYBOX)])
-def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:
-    _, ours = docker.run_both(contained(stream(), a=a, b=b))
-    check_streamed(ours)
-
-
-@LONG
-def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers) -> None:
-    _, ours = docker.run_both(contained(gate(), b=BUSYBOX))
-    assert ours.time("read") < ours.time("end")
-    assert_early(ours, "done")
-    check_nothing_fell_back(ours)
-
-
-@LONG
-def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Containers) -> None:
-    first = producer(f"meet read; {FILES}; meet got 3", "on_n_files", "Directory", nFiles=3)
-    _, ours = docker.run_both(contained(pair(first, lister(BY_NAME))))
-    assert_early(ours, "got 3")
     check_nothing_fell_back(ours)
 
 

@@ -34,25 +34,8 @@ def assert_late(run: Run) -> None:
     assert run.time("read") > run.time("end"), run.trace
 
 
-@pytest.mark.parametrize(
-    ("script", "rule"),
-    [
-        (WRITE_EARLY, {"committed": "on_close"}),
-        pytest.param(
-            f"{MEET}echo a > out.txt; echo b >> out.txt; {READ}; sleep 1; note end",
-            {"committed": "on_close:2"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            f"{MEET}echo a > temporary; mv temporary out.txt; {READ}; sleep 1; note end",
-            {"committed": "on_close"},
-            marks=pytest.mark.long,
-        ),
-    ],
-)
-def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document) -> None:
-    producer = tool(script, {}, {"out": found("out.txt")}, [streaming({"port": "out", **rule})])
-    plain, ours = bench.run_both(two_steps(producer))
+def test_a_file_is_delivered_at_commit(bench: Bench) -> None:
+    plain, ours = bench.run_both(two_steps(producer_early()))
     assert_late(plain)
     assert_early(ours)
     [committed] = [one for one in bench.telemetry() if one["event"] == "committed"]
@@ -136,6 +119,10 @@ def test_every_rule_in_one_workflow(bench: Bench) -> None:
     dependent = {"committed": "on_file", "fileDeps": ["done*"]}
     parts = {
         "file": two_steps(made_by(f"echo a > out.txt; touch done; {READ}", found("out.txt"), dependent)),
+        "twice": two_steps(
+            made_by(f"echo a > out.txt; echo b >> out.txt; {READ}", found("out.txt"), {"committed": "on_close:2"})
+        ),
+        "renamed": two_steps(made_by(f"echo a > temporary; mv temporary out.txt; {READ}", found("out.txt"), closed)),
         "termination": two_steps(made_by("echo data > out.txt; sleep 0.5", found("out.txt"), {})),
         "standard": two_steps(made_by(f"echo data; exec > /dev/null 2>&1; {READ}", "stdout", closed, stdout="out.txt")),
         "directory": two_steps(
@@ -155,7 +142,7 @@ def test_every_rule_in_one_workflow(bench: Bench) -> None:
         "gathered": gathered(),
     }
     plain, ours = bench.run_both(side_by_side(**parts))
-    for name in ("file", "standard", "directory", "list"):
+    for name in ("file", "twice", "renamed", "standard", "directory", "list"):
         assert_early(ours.part(name))
     for name in ("termination", "fewer", "computed"):
         assert_late(ours.part(name))

@@ -125,24 +125,29 @@ def test_instances_that_the_run_makes_have_a_pattern(bench: Bench) -> None:
     assert rules(configuration)["a/*.txt"] == ("on_close", "no_update")
 
 
-@pytest.mark.parametrize(
-    ("glob", "expected"),
-    [
-        (PATTERN, "x.txt"),
-        ("${ return inputs.name + '.' + inputs.name.length; }", "x.1"),
-        ("$(inputs.file.nameroot).out", "reads.out"),
-        ("$(runtime.outdir)/$(inputs.name)", "x"),
-        ("$(inputs.file.size).txt", "*"),
-        ("$(runtime.cores).txt", "*"),
-        ("$(inputs.name.missing.field)", "*"),
-    ],
-)
-def test_globs_are_evaluated_where_the_inputs_are_known(bench: Bench, glob: str, expected: str) -> None:
+def test_globs_are_evaluated_where_the_inputs_are_known(bench: Bench) -> None:
+    globs = {
+        PATTERN: "x.txt",
+        "${ return inputs.name + '.' + inputs.name.length; }": "x.1",
+        "$(inputs.file.nameroot).out": "reads.out",
+        "$(runtime.outdir)/$(inputs.name)": "x",
+        "$(inputs.file.size).txt": "*",
+        "$(runtime.cores).txt": "*",
+        "$(inputs.name.missing.field)": "*",
+    }
     (bench.directory / "reads.fq").touch()
-    first = writer(None, glob, name="string", file="File")
+    inputs = {"name": "string", "file": "File"}
+    steps: dict[str, Document] = {}
+    for number, glob in enumerate(globs):
+        steps[f"a{number}"] = {
+            "run": writer(None, glob, name="string", file="File"),
+            "in": {each: each for each in inputs},
+        }
+        steps[f"b{number}"] = {"run": READ, "in": {"file": f"a{number}/out"}}
+    document = workflow(inputs, steps, {f"out{number}": f"b{number}/out" for number in range(len(globs))})
     job = {"name": "x", "file": {"class": "File", "path": str(bench.directory / "reads.fq")}}
-    configuration = planned(bench, two_steps(first, READ, name="string", file="File"), job)
-    assert configuration.files[0].path == f"a/{expected}"
+    paths = {file.path for file in planned(bench, document, job).files}
+    assert {f"a{number}/{expected}" for number, expected in enumerate(globs.values())} <= paths
 
 
 def test_an_expression_is_parsed_once_for_all_instances(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def test_files_of_a_directory_are_read_by_name_as_they_are_committed(bench: Benc
     missing = lister(
         "note read; if cat $dir/never 2> /dev/null; then echo there; else note missing; echo not there; fi"
     )
+    scan = f"note read; {shlex.quote(sys.executable)} -ISc {shlex.quote(SCAN)}"
     document = side_by_side(
         number=pair(producer(script, "on_n_files", "Directory", nFiles=3), lister(BY_NAME)),
         close=pair(producer(script, "on_close", "Directory", files=["[0-9]"]), lister(BY_NAME)),
@@ -42,34 +43,22 @@ def test_files_of_a_directory_are_read_by_name_as_they_are_committed(bench: Benc
         listing=pair(
             producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3), lister(BY_LIST)
         ),
+        # With `no_update` a listing has the entries as they are committed.
+        scan=pair(producer(script, "on_close", "Directory", mode="no_update"), lister(scan, streamable("Directory"))),
+        # The name of the directory follows from its first file.
+        glob=pair(producer(script.removeprefix("meet read; "), "on_close", "Directory", "o*"), lister(BY_NAME)),
         never=pair(producer(f"meet read; {FILES}; sleep 1", "on_close", "Directory"), missing),
     )
     _, ours = bench.run_both(document)
-    assert_early(ours.part("number"), "got 3")
-    assert_early(ours.part("close"), "got 3")
+    for name in ("number", "close", "scan", "glob"):
+        assert_early(ours.part(name), "got 3")
+    assert ours.files["scan-read.txt"] == b"file 1\nfile 2\nfile 3\n"
     assert ours.part("marker").time("mark") < ours.part("marker").time("got 1")
     assert_early(ours.part("marker"), "got 3")
     assert_early(ours.part("listing"), "listed")
     assert ours.files["listing-read.txt"] == b"file 1\nfile 2\nfile 3\n"
     assert_early(ours.part("never"))
     assert ours.part("never").time("missing") > ours.part("never").time("end")
-
-
-@pytest.mark.long
-def test_a_listing_under_no_update_has_entries_as_they_are_committed(bench: Bench) -> None:
-    script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
-    first = producer(script, "on_close", "Directory", mode="no_update")
-    scan = f"note read; {shlex.quote(sys.executable)} -ISc {shlex.quote(SCAN)}"
-    _, ours = bench.run_both(pair(first, lister(scan, streamable("Directory"))))
-    assert_early(ours, "got 3")
-    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
-
-
-@pytest.mark.long
-def test_a_directory_whose_name_follows_from_its_first_file(bench: Bench) -> None:
-    script = "mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
-    _, ours = bench.run_both(pair(producer(script, "on_close", "Directory", "o*"), lister(BY_NAME)))
-    assert_early(ours, "got 3")
 
 
 def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:

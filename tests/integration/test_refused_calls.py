@@ -22,7 +22,7 @@ def test_a_second_opening_is_seen(runtime: Node, script: str) -> None:
     events.mkdir()
     lines = [f'{{"event":"{event}","port":"out","path":"{out}/p","size":500}}\n' for event in ("opened", "committed")]
     (events / "events.jsonl").write_text("".join([*lines, '{"event":"exit","success":true}\n']))
-    for number in range(30):
+    for number in range(10):
         stream = runtime.stream("p", out / "p", fifo)
         command = f"f={fifo}; {script.format(runtime.base)}"
         job = runtime.shell(f"c{number}", command, inputs=[stream], wrapper=refusing("kcmp"), stderr=-3)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.runs import Bench
 
-AGAIN = "Job /b/0 starts again when its input is final: job /a/0 has not written its output front to back"
+
+def again(part: str = "") -> str:
+    """Return the message that the reader of a part of the workflow starts again."""
+    return (
+        f"Job {part}/b/0 starts again when its input is final: job {part}/a/0 has not written its output front to back"
+    )
 
 
 def until_read(times: int = 1) -> str:
@@ -53,40 +56,33 @@ def chain(made: Document, read: Document, kind: Any = "File") -> Document:
     return workflow({}, steps, {name: f"{name}/out" for name in "abc"})
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(HEADER, marks=pytest.mark.long),
-        f"seq 1 9 > out.txt; {until_read()}; echo 2 > new; mv new out.txt",
-        pytest.param(f"echo 1 > out.txt; {until_read()}; : > out.txt", marks=pytest.mark.long),
-    ],
-    ids=["header", "replaced", "cut"],
-)
-def test_what_is_changed_after_a_reader_had_enough_is_read_again(bench: Bench, script: str) -> None:
-    plain, ours = bench.run_both(chain(producer(script), head()))
-    assert AGAIN in ours.log
-    assert [len(run.times("read")) for run in (plain, ours)] == [1, 2]
+def test_what_is_changed_after_a_reader_had_enough_is_read_again(bench: Bench) -> None:
+    """Each part changes its file in another way; no reader of the second step gets what was made of it."""
+    unchanged = "exec 3> out.txt; echo 1 >&3; sleep 0.4; seq 2 300000 >&3; exec 3>&-; sleep 0.3"
+    early, streams = ({"port": "out", "committed": "on_close", "mode": mode} for mode in ("update", "no_update"))
+    slow = "head -n 1 $file > head.txt; note had; sleep 1"
+    changed = {
+        "header": chain(producer(HEADER), head()),
+        "replaced": chain(producer(f"seq 1 9 > out.txt; {until_read()}; echo 2 > new; mv new out.txt"), head()),
+        "cut": chain(producer(f"echo 1 > out.txt; {until_read()}; : > out.txt"), head()),
+        "commit": chain(producer(HEADER), head(slow, early)),
+        "stream": chain(producer(HEADER), head(slow, streams), streamable()),
+    }
+    unchanged_parts = {
+        committed: chain(producer(unchanged, committed), head()) for committed in ("on_termination", "on_close")
+    }
+    plain, ours = bench.run_both(side_by_side(**changed, **unchanged_parts))
+    for name in changed:
+        assert again(f"/{name}") in ours.log
+        assert [len(run.part(name).times("read")) for run in (plain, ours)] == [1, 2]
+    for name in unchanged_parts:
+        assert f"Job /{name}/b/0 starts again" not in ours.log
+        assert len(ours.part(name).times("read")) == 1
 
 
 def test_with_samples_too(bench: Bench) -> None:
     _, ours = bench.run_both(chain(producer(HEADER), head()), config={"verify": "samples"})
-    assert AGAIN in ours.log
-
-
-@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
-def test_what_is_not_changed_is_read_once(bench: Bench, committed: str) -> None:
-    script = "exec 3> out.txt; echo 1 >&3; sleep 0.4; seq 2 300000 >&3; exec 3>&-; sleep 0.3"
-    _, ours = bench.run_both(chain(producer(script, committed), head()))
-    assert len(ours.times("read")) == 1
-    assert "starts again" not in ours.log
-
-
-@pytest.mark.parametrize("kind", [pytest.param("File", marks=pytest.mark.long), streamable()], ids=["commit", "stream"])
-def test_nobody_gets_what_was_made_of_it(bench: Bench, kind: Any) -> None:
-    """Neither when it is committed early, nor when it streams on."""
-    rule = {"port": "out", "committed": "on_close", "mode": "update" if kind == "File" else "no_update"}
-    _, ours = bench.run_both(chain(producer(HEADER), head("head -n 1 $file > head.txt; note had; sleep 1", rule), kind))
-    assert AGAIN in ours.log
+    assert again() in ours.log
 
 
 def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
@@ -131,6 +127,6 @@ def test_a_retry_of_the_producer(bench: Bench) -> None:
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
     ours = bench.run(chain(producer(script), head()), **retry)
     assert ours.ok, ours.errors
-    assert AGAIN in ours.log
+    assert again() in ours.log
     assert ours.files["c.txt"] == b"Header\n"
     assert bench.leftovers() == []

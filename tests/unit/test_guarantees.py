@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "tests" / "README.md", *sorted((ROOT / "tests" / "features").glob("*/README.md"))]
 TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
@@ -26,8 +24,13 @@ def _texts() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in found}
 
 
-@pytest.mark.parametrize(("guarantee", "file", "test"), ROWS)
-def test_a_guarantee_has_its_test(guarantee: str, file: str, test: str) -> None:
+def test_each_guarantee_has_its_test() -> None:
+    for guarantee, file, test in ROWS:
+        check_test(guarantee, file, test)
+
+
+def check_test(guarantee: str, file: str, test: str) -> None:
+    """Check that a test exists, and that `make test` runs this test."""
     text = _texts().get(file)
     assert text is not None, f"no file of tests is called {file}"
     assert not re.search(rf"^pytestmark = .*{LONG}", text, re.MULTILINE), f"make test runs no test of {file}"

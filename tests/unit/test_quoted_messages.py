@@ -120,7 +120,7 @@ def is_printed(message: Words, among: Sequence[Words] | None = None) -> bool:
 
     @cache
     def is_made(begin: int, texts: int) -> bool:
-        """Whether so many texts make the message from one of its words on."""
+        """Whether at most this number of texts makes the message from one of its words on."""
         while begin < len(message) and message[begin] == HOLE:
             begin += 1
         if begin == len(message):

@@ -174,14 +174,10 @@ async def test_capio_is_given_up_once(
     assert len([record for record in caplog.records if "CAPIO is not used any more" in record.getMessage()]) == 1
 
 
-async def test_a_client_has_a_time_limit(home: Path) -> None:
+async def test_a_client_has_a_time_limit_and_each_attempt_a_directory(home: Path) -> None:
     async with running(home) as (server, _):
         with pytest.raises(CapioError, match=r"CAPIO does not answer \(show\)"):
             await server.client("show", str(server.directory / "none"), application="a", seconds=0.3)
-
-
-async def test_attempts_have_directories_of_their_own(home: Path) -> None:
-    async with running(home) as (server, _):
         one = await server.new_directory("a")
         two = await server.new_directory("a")
         assert one.is_dir()
