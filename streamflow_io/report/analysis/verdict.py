@@ -97,13 +97,10 @@ _LONGEST = 200
 
 
 def ending_lines(history: History) -> list[str]:
-    """Return the lines that end a run: its time, early deliveries and their savings, and fallbacks.
+    """Return the lines that end a run with hints: its time, early deliveries and their savings, and fallbacks.
 
     :param history: the history of a run, without the records that :class:`RunTelemetry` does not keep
-    :return: empty if the run had no hints
     """
-    if not history.edges and not history.steps:
-        return []
     return [_time_line(history), *_early_lines(history), *_fallback_lines(history)]
 
 
