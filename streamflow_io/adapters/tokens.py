@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence
 from copy import deepcopy
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct, convert, to_builtins
@@ -15,10 +15,8 @@ from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken, ObjectToken
 from typing_extensions import Self
 
-if TYPE_CHECKING:
-    # StreamFlow imports this module with every plugin, also in runs without hints: it has to be quick.
-    from streamflow_io.hints.models import FiringRule
-    from streamflow_io.runtime.protocol import FilePart
+from streamflow_io.hints.models import FiringRule
+from streamflow_io.runtime.protocol import FilePart
 
 T = TypeVar("T", bound=Token)
 
@@ -123,9 +121,6 @@ class PartToken(Token):  # type: ignore[misc]
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
-        # Imported late, because StreamFlow imports this module with every plugin.
-        from streamflow_io.runtime.protocol import FilePart
-
         saved = row["value"]
         part, said_by = convert(saved["part"], FilePart), SaidBy(**saved["said_by"])
         return cls(saved["file"], part, saved["port"], said_by, tag=row["tag"])

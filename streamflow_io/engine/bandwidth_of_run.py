@@ -57,7 +57,9 @@ class BandwidthOfRun:
             services.scheduler.wake,
             services.record,
             rates,
-            Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {})),
+            Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {}))
+            if config.storages
+            else None,
         )
         routes, delivered = (
             (*plan.graph.routes, *plan.graph.names),

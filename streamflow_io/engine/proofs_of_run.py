@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.jobs import Listener
 from streamflow_io.graph.sites import SiteKind
@@ -9,10 +11,12 @@ from streamflow_io.jobs.awaited_streams import AwaitedStreams
 from streamflow_io.jobs.learned_streams import LearnedStreams
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.short_jobs import ShortJobs
-from streamflow_io.proofs.rehearsals import Rehearsals
 from streamflow_io.records.learned.proofs import RememberedProofs
 
 from .services import Services
+
+if TYPE_CHECKING:
+    from streamflow_io.proofs.rehearsals import Rehearsals
 
 
 class ProofsOfRun:
@@ -46,6 +50,9 @@ class ProofsOfRun:
         self.awaited = AwaitedStreams(self.streams, streaming_jobs, here)
         self.rehearsals: Rehearsals | None = None
         if config.rehearse != "never" and plan.proofs.candidates and config.runtime == "embedded":
+            # Imported late: most runs try no streams, and `proofs/` takes 12 ms.
+            from streamflow_io.proofs.rehearsals import Rehearsals
+
             self.rehearsals = Rehearsals(
                 plan.proofs.candidates,
                 plan.proofs.is_auto,

@@ -96,10 +96,14 @@ class RunTelemetry:
             self._display.close()
         self._latest.close()
         self._writer.close()
+        history = self._reader.history
+        if not (history.edges or history.steps or history.removed):
+            # There were no hints, and nothing was removed.
+            return []
         # The start of a run is faster without the modules of reports.
         from streamflow_io.report.analysis.verdict import ending_lines
 
-        return ending_lines(self._reader.history)
+        return ending_lines(history)
 
     def _located(self) -> Path:
         self._file = self._locate()

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from streamflow.log_handler import logger
@@ -24,12 +24,13 @@ from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 from .admission.demand import Grant, Queued
 from .admission.leases import Leases, Need
 from .admission.storages import Amounts, bytes_per_second
-from .sharing.client import LeaseClient
-from .sharing.directory import SharedDirectory
-from .sharing.identity import shared_directories
 from .sharing.lease import Lease
 from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
 from .sharing.turns import BurstDelay, TurnPolicy
+
+if TYPE_CHECKING:
+    from .sharing.client import LeaseClient
+    from .sharing.directory import SharedDirectory
 
 _MB = 10**6
 # After this wait for other runs, the log says which runs hold the storage.
@@ -91,6 +92,9 @@ class Meeting:
 
     @cached_property
     def _directories(self) -> dict[str, SharedDirectory]:
+        # Imported late, as the client of leases: few runs use a storage that they share.
+        from .sharing.identity import shared_directories
+
         return shared_directories(self._storages, self._deployments)
 
 
@@ -117,7 +121,7 @@ class SharedStorages:
         self._queued = queued
         self._changed = changed
         self._record = record
-        self._policy = subclass_of(TurnPolicy)()
+        self._policy = TurnPolicy() if meeting is None else subclass_of(TurnPolicy)()
         self._known: set[str] = set()
         self._shared: dict[str, _Shared] = {}
 
@@ -142,6 +146,8 @@ class SharedStorages:
             one.client.watch()
 
     def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> LeaseClient:
+        from .sharing.client import LeaseClient
+
         loop, name = asyncio.get_running_loop(), storage.name
 
         def call(callback: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -251,6 +252,41 @@ def test_the_page_for_upstream_has_each_protected_method() -> None:
     for name, method in found:
         owner = name or owner
         assert f"`{owner}.{method}`" in page
+
+
+#: What a run without hints, and without anything in the scheduler's config, has no use for.
+UNUSED = (
+    "streamflow_io.features.",
+    "streamflow_io.proofs",
+    "streamflow_io.report",
+    "streamflow_io.storage.sharing.client",
+    "streamflow_io.storage.sharing.directory",
+    "streamflow_io.storage.sharing.entries",
+)
+
+
+def test_a_run_without_hints_imports_little_and_builds_no_model(bench: Bench) -> None:
+    """The CPU time of such a run is to be at most 0.1 s above StreamFlow's. Times cannot be tested."""
+    script = """
+import json, sys
+from streamflow.main import main
+code = main(sys.argv[1:])
+from streamflow_io.hints.fields import Model
+built = [each.__name__ for each in Model.__subclasses__() if each.__pydantic_complete__]
+print(json.dumps([sorted(sys.modules), built]), file=sys.stderr)
+sys.exit(code)
+"""
+    tool = {"class": "CommandLineTool", "baseCommand": ["echo", "hello"], "inputs": {"trace": "string"}}
+    # The name of the plugin's hints in `$namespaces` would be a trace of them.
+    file = bench.write({"$namespaces": {}, **tool, "outputs": {"out": "stdout"}}, {}, io=True)
+    words = [sys.executable, "-c", script, "run", str(file), "--outdir", str(file.parent / "out")]
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data), "TMPDIR": str(file.parent / "tmp")}
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    modules, built = json.loads(ran.stderr.splitlines()[-1])
+    assert "streamflow_io.engine.context" in modules
+    assert [name for name in modules if name.startswith(UNUSED)] == []
+    assert built == []
 
 
 def test_the_seam() -> None:

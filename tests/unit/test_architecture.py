@@ -145,7 +145,7 @@ EFFECTS |= dict.fromkeys(("io", "shutil", "tempfile", "glob", "aiofiles"), EFFEC
 EFFECTS |= dict.fromkeys(("socket", "requests", "threading", "logging", "signal"), EFFECTS["os"])
 EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
 
-MOST_IN_FUNCTIONS = 23
+MOST_IN_FUNCTIONS = 24
 
 
 @dataclass(frozen=True)

@@ -238,10 +238,6 @@ def test_a_failed_run_claims_nothing() -> None:
     ]
 
 
-def test_of_a_run_without_hints_nothing_is_said() -> None:
-    assert ending_lines(history(job("/a/0", 0, 0, 7))) == []
-
-
 def test_of_a_run_with_nothing_but_io_tasks_its_time_is_said() -> None:
     step = StepRecord(time=BEGIN, step="/a", io_task=True)
     assert ending_lines(history(step, job("/a/0", 0, 0, 7))) == ["This run has taken 10.0 s, for 1 job"]

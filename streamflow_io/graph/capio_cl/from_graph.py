@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -23,9 +24,6 @@ from streamflow_io.hints.models import FiringRule, StreamingRule
 from .applications import KnownJobs, applications, instance, reached
 from .configuration import Configuration, CoordinatedFile, HomeNode
 from .names import application_name
-
-# The rule where no hint gives one; the name of the output does not matter.
-_NO_RULE = StreamingRule(port="output")
 
 
 def configure(
@@ -127,7 +125,7 @@ class _Expansion:
     def _files(
         self, output: Output, rules: Sequence[StreamingRule], tag: str | None, directory: str
     ) -> Iterator[CoordinatedFile]:
-        whole = next((rule for rule in rules if not rule.files), _NO_RULE)
+        whole = next((rule for rule in rules if not rule.files), _no_rule())
         for path in self._globs(output, tag):
             if output.kind is OutputKind.DIRECTORY:
                 yield self._file(output, whole, tag, directory, path, _of_directory(whole), is_directory=True)
@@ -284,3 +282,10 @@ def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:
 
 def _lateness(rule: CommitRule) -> tuple[int, int]:
     return (["on_close", "on_n_files", "on_file", "on_termination"].index(rule.kind), rule.closes)
+
+
+@cache
+def _no_rule() -> StreamingRule:
+    """The rule where no hint gives one; the name of the output does not matter."""
+    # Made when needed: the first rule costs the build of its model.
+    return StreamingRule(port="output")

@@ -113,7 +113,7 @@ def ending_lines(history: History) -> list[str]:
     """Return the lines that end a run: its time, early deliveries and their savings, and fallbacks.
 
     :param history: the history of a run, without the records that :class:`RunTelemetry` does not keep
-    :return: empty if the run had no hints and has removed nothing
+    :return: without hints, what was removed
     """
     removed = [*_removed_lines(history)]
     if not history.edges and not history.steps:

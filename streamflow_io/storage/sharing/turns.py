@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
@@ -12,7 +12,8 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.records.records import Record
 
-from .entries import Entry, LedgerFile
+if TYPE_CHECKING:
+    from .entries import Entry, LedgerFile
 
 #: Message about a directory whose runs take turns, if no feature gives turns.
 NO_TURNS = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
