@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import re
 import shlex
 from abc import ABC, abstractmethod
 from asyncio.subprocess import STDOUT, Process
@@ -25,9 +26,11 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Mutab
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cwl_utils.parser.utils
+import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
 import streamflow.cwl.step
@@ -192,6 +195,31 @@ def look_up_in_constant_time(workflow: Workflow) -> None:
     for port in workflow.ports.values():
         if isinstance(port, JobPort):
             port.token_list = JobTokens(port.token_list)
+
+
+# Spaces, a text without quotes, or a quoted text. A backslash is left to `shlex`.
+_PIECE = re.compile(r"""[ \t\r\n]+|([^ \t\r\n'"\\]+)|'([^']*)'|"([^"\\]*)\"""")
+
+
+def split_words(text: str) -> list[str]:
+    """Split a command as `shlex.split` does, which looks at each character."""
+    words: list[str] = []
+    at, is_within = 0, False
+    for piece in _PIECE.finditer(text):
+        if piece.start() != at:
+            break
+        at, group = piece.end(), piece.lastindex
+        if group is not None and is_within:
+            words[-1] += piece[group]
+        elif group is not None:
+            words.append(piece[group])
+        is_within = group is not None
+    return words if at == len(text) else shlex.split(text)
+
+
+def split_commands_by_pieces() -> None:
+    """Let StreamFlow, from now on in this process, split the command of each job in a tenth of the time."""
+    streamflow.core.utils.shlex = SimpleNamespace(**{**vars(shlex), "split": split_words})
 
 
 def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str, str | None]:

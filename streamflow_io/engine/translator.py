@@ -17,6 +17,7 @@ from streamflow_io._streamflow import (
     execute_statements_in_the_loop,
     look_up_in_constant_time,
     separate_standard_error,
+    split_commands_by_pieces,
     tools_loaded_once,
 )
 from streamflow_io.runtime.child_watcher import watch_children_without_threads
@@ -42,6 +43,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             return super().translate()
         execute_statements_in_the_loop(self.context.database, say_locked)
         watch_children_without_threads()
+        split_commands_by_pieces()
         # The rest of loading the inputs, some 30 kB for each element of a list, must not be frozen with everything
         # else.
         gc.collect()

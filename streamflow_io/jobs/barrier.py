@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 from streamflow_io.adapters.attempts import Attempt
@@ -93,7 +92,5 @@ async def settled(producers: Producers) -> bool:
 
     :return: whether it is; false: a producer has failed
     """
-    results = await asyncio.gather(
-        *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
-    )
-    return all(results)
+    # One after the other: all have to be waited for, and a task for each would cost more.
+    return all([await attempt.settled(token.source.port, token.source.path) for token, attempt in producers])

@@ -16,6 +16,7 @@ from typing import Any
 import cwl_utils.parser
 import cwl_utils.parser.utils
 import pytest
+import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
 import streamflow.cwl.step
@@ -292,6 +293,7 @@ sys.exit(code)
 def test_the_seam() -> None:
     """The seam is the list in _streamflow.py. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
+    assert "shlex.split(" in inspect.getsource(streamflow.core.utils.run_in_subprocess)
     assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is crate_writer
     assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)
     assert parameters(CWLRunCrateProvenanceManager.get_property_value) == ["self", "name", "token"]
