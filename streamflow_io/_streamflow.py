@@ -354,6 +354,11 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
 
     @property
     @abstractmethod
+    def found(self) -> str:
+        """The hosts that were found, for people."""
+
+    @property
+    @abstractmethod
     def seconds_left(self) -> float | None:
         """The time for which the hosts can be used; None: no limit is known."""
 
@@ -419,6 +424,13 @@ class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
         if not content and not self._input.closed and self._input._closing is None:
             await self._explain()
         return content
+
+
+def found_hosts(connector: Connector | None) -> str | None:
+    """The hosts that a connector of the plugin has found, for people; None: another connector."""
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    return connector.found if isinstance(connector, OwnHosts) else None
 
 
 def seconds_left(connector: Connector) -> float | None:
