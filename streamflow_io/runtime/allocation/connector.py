@@ -80,11 +80,10 @@ class AllocationConnector(OwnHosts):
     @property
     def found(self) -> str:
         allocation = self._deployed()
-        nodes = ", ".join(
-            f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in allocation.nodes.values()
-        )
+        each = (f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in allocation.nodes.values())
         left = allocation.seconds_left
-        return f"{allocation}: {', '.join(each)}" + ("" if left is None else f"; {left / 60:,.0f} minutes are left")
+        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
+        return f"{allocation}: {', '.join(each)}{end}"
 
     @property
     def seconds_left(self) -> float | None:
