@@ -8,7 +8,8 @@
   `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`;
 - the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job` and `._process_target`, and
   calls `._get_binding_filter`;
-- the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`.
+- the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
+- connectors of hosts override `BaseConnector._create_shell`; their shells call `BaseShell._read_with_output`.
 
 StreamFlow runs `DefaultScheduler._process_target` in a task of its own for each target. The method calls the first
 three, one after the other, while the task holds the lock of `wait_queue`.
@@ -45,9 +46,11 @@ from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataManager, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
+from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
@@ -423,6 +426,11 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
 
     @property
     @abstractmethod
+    def found(self) -> str:
+        """The hosts that were found, for people."""
+
+    @property
+    @abstractmethod
     def seconds_left(self) -> float | None:
         """The time for which the hosts can be used; None: no limit is known."""
 
@@ -469,7 +477,35 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
     ) -> None:
         super().__init__(command, buffer_size, process)
         assert process.stdout is not None
-        self._reader = _HostOutput(process.stdout, self._writer, explain)
+        self._reader: StreamWrapper = _HostOutput(process.stdout, self._writer, explain)
+
+    async def execute(
+        self,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None = None,
+        workdir: str | None = None,
+        capture_output: bool = False,
+        timeout: int | None = None,
+    ) -> tuple[str, int] | None:
+        """Run a command as StreamFlow's shell does, but print its output and the mark of its end at once.
+
+        A launcher sends what is printed next only when the first has arrived, and TCP confirms that after 40 ms.
+        """
+        mark = f"SF_CMD_END_{random_name()}"
+        variables = [f"export {name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
+        before = [*([f"cd {shlex.quote(workdir)}"] if workdir else []), *variables]
+        script = "; ".join([*before, " ".join(command)])
+        line = f"said=$(exec 2>&1; {script}\n); printf '%s\\n%s:%s\\n' \"$said\" {mark} $?\n"
+        async with self._lock:
+            if self._closed:
+                raise WorkflowExecutionException("Shell process is terminated")
+            try:
+                await self._writer.write(line.encode())
+                result: tuple[str, int] = await self._read_with_output(mark, timeout)
+            except (BrokenPipeError, ConnectionResetError) as error:
+                await self.close()
+                raise WorkflowExecutionException(f"Shell pipe broken: {error}") from error
+        return result if capture_output else None
 
 
 class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
@@ -488,6 +524,13 @@ class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
         if not content and not self._input.closed and self._input._closing is None:
             await self._explain()
         return content
+
+
+def found_hosts(connector: Connector | None) -> str | None:
+    """The hosts that a connector of the plugin has found, for people; None: another connector."""
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    return connector.found if isinstance(connector, OwnHosts) else None
 
 
 def seconds_left(connector: Connector) -> float | None:

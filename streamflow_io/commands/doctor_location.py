@@ -17,7 +17,7 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
-from streamflow_io._streamflow import running_containers
+from streamflow_io._streamflow import found_hosts, running_containers
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
 from streamflow_io.hints.errors import HintErrors
@@ -74,12 +74,14 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
         async with deployed(path, config, deployment) as (context, locations):
             runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
+                shown = found_hosts(context.deployment_manager.get_connector(deployment))
                 found = await _try_locations(context, runtimes, locations)
             finally:
                 await runtimes.close()
     except NotDeployedError as error:
         return [LocationFinding("connection", False, str(error), "jobs cannot run there at all")]
-    return [LocationFinding("connection", True, ", ".join(location.name for location in locations)), *found]
+    names = ", ".join(location.name for location in locations)
+    return [LocationFinding("connection", True, shown or names), *found]
 
 
 @contextlib.asynccontextmanager

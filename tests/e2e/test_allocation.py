@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
+from lab.runs import STREAMFLOW
 from lab.sites import Site
 from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
 
@@ -231,3 +235,38 @@ def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: 
         r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s",
         ours.log,
     )
+
+
+@pytest.mark.long
+def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
+    path = allocation.write(workflow({}, {}, {}), {}, io=True)
+    words = ("doctor", "--json", "--location", allocation.name, str(path))
+    environment = {**allocation.environment, "TMPDIR": str(path.parent / "tmp")}
+    ended = forked.run(
+        "streamflow-io", *words, cwd=path.parent, environment=environment, network=allocation.network, seconds=90
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = {one["name"]: one["detail"] for one in json.loads(ended.stdout)["findings"]}
+    nodes = "n1 (2 cores, 4,000 MiB), n2 (2 cores, 4,000 MiB)"
+    job = allocation.environment["SLURM_JOB_ID"]
+    assert found["connection"] in [f"allocation {job} of Slurm: {nodes}; {left} minutes are left" for left in (59, 60)]
+    assert {name for name in found if name.startswith("link")} == {"link, n1", "link, n2"}
+    check_gone(allocation)
+
+
+def test_streamflow_runs_in_a_batch_job(slurm: Site) -> None:
+    """The options of the batch script do not hinder the steps: Slurm refuses some of them together."""
+    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": slurm.deployment["workdir"]})
+    path = site.write(three_streams(), {}, io=True)
+    run = [str(STREAMFLOW), "run", str(path), "--outdir", str(path.parent / "out")]
+    (script := path.parent / "run.sh").write_text(
+        "#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 --mem-per-cpu=100 --exclusive\n"
+        f"#SBATCH --chdir={path.parent} --output={path.parent}/stderr\n"
+        f"export TMPDIR={path.parent}/tmp XDG_DATA_HOME={site.data}\nexec {shlex.join(run)}\n"
+    )
+    site.control("sbatch", "--parsable", str(script))
+    wait_for(lambda: not site.queue(), "the end of the batch job", 90)
+    log = (path.parent / "stderr").read_text()
+    assert "COMPLETED workflow execution" in log, log
+    assert (path.parent / "out" / "out.txt").read_text().count("\n") == 40000
+    check_gone(site)

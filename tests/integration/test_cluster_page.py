@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from lab.cwl import NAMESPACES, streamable, tool, workflow
 from lab.templates import load
@@ -20,10 +21,13 @@ LOGIN = "  login:\n"
 
 def streamflow_files() -> dict[str, str]:
     """By the deployment that they bind to."""
-    slurm, login, hosts = BLOCKS
+    allocation, submit, slurm, login, hosts = BLOCKS
+    submitted = allocation.replace("    config: {}\n", submit, 1)
+    assert YAML(typ="safe").load(submitted)["deployments"]["nodes"]["config"]["submit"]["nodes"] == 4
     wrapped = slurm.replace("# wraps: login ", "wraps: login # ").replace("workflows:\n", f"{login}workflows:\n", 1)
     assert login.startswith(LOGIN)
-    return {"slurm": slurm, "slurm behind a login node": wrapped, "hosts": hosts}
+    nodes = {"allocation": allocation, "allocation to ask for": submitted}
+    return {**nodes, "slurm": slurm, "slurm behind a login node": wrapped, "hosts": hosts}
 
 
 @pytest.mark.parametrize("name", streamflow_files())

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from asyncio.subprocess import Process
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
+from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 
 JOB = (
@@ -134,3 +138,34 @@ async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "srun and scontrol of Slurm cannot be found" in await deploy_error()
+
+
+class Here(AllocationConnector):
+    """Starts the programs of nodes on this machine."""
+
+    async def start(
+        self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
+    ) -> Process:
+        return await begin(words, stdin, stdout, stderr)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["echo", "a;", "echo", "b", ">&2;", "exit", "3"], ("a\nb", 3)),
+        (["printf", "'%s'", '"$NAME"'], ("it's", 0)),
+        (["test", "-e", "/", "&&", "pwd"], ("/usr", 0)),
+        (["sh", "-c", "'case x in x) echo in;; esac # end'"], ("in", 0)),
+        (["false", "# a comment"], ("", 1)),
+    ],
+)
+async def test_a_shell_runs_commands_one_after_the_other(command: list[str], said: tuple[str, int]) -> None:
+    connector = Here("nodes", "/")
+    location = ExecutionLocation("n1", "nodes")
+    try:
+        for _ in range(2):
+            ran = await connector.run(location, command, {"NAME": "it's"}, "/usr", capture_output=True)
+            assert ran == said
+        assert await connector.run(location, command) is None
+    finally:
+        await connector.undeploy(False)

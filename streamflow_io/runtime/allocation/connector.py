@@ -63,10 +63,7 @@ class AllocationConnector(OwnHosts):
 
     async def deploy(self, external: bool) -> None:
         self._allocation = await Allocation.find(self.deployment_name, self._wanted)
-        nodes = ", ".join(
-            f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in self._allocation.nodes.values()
-        )
-        logger.info(f"The deployment {self.deployment_name} has {self._allocation}: {nodes}")
+        logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:
         self._closing = True
@@ -79,6 +76,14 @@ class AllocationConnector(OwnHosts):
                 await asyncio.gather(*map(end, [*processes]))
             if self._allocation is not None:
                 await self._allocation.close()
+
+    @property
+    def found(self) -> str:
+        allocation = self._deployed()
+        each = (f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in allocation.nodes.values())
+        left = allocation.seconds_left
+        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
+        return f"{allocation}: {', '.join(each)}{end}"
 
     @property
     def seconds_left(self) -> float | None:
