@@ -108,7 +108,7 @@ def side_by_side(**parts: Document) -> Document:
         outputs |= {f"{name}-{port}": f"{name}/{port}" for port in kept}
     together = workflow({}, steps, outputs)
     for name, step in together["steps"].items():
-        step["in"]["trace"] = {"source": "trace", "valueFrom": f"$(self).{name}"}
+        step["in"]["trace"] = {"source": "trace", "valueFrom": f"$(self)-of.{name}"}
     return together
 
 

@@ -167,7 +167,7 @@ class Bench:
         start = stdout.find("\n{") + 1 if not stdout.startswith("{") else 0
         text = stdout[start:]
         files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
-        parts = {path.suffix[1:]: _noted(path) for path in place.glob("trace.*")}
+        parts = {path.suffix[1:]: _noted(path) for path in place.glob("trace-of.*")}
         return Run(
             code,
             (place / "stderr").read_text() + stdout,

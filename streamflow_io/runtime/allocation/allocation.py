@@ -45,6 +45,17 @@ class Node(Struct, frozen=True):
         return True
 
 
+class Loss(Struct, frozen=True):
+    """The loss of a node.
+
+    :ivar reason: for people
+    :ivar answers: whether the node itself is well, so that commands can remove what was left there
+    """
+
+    reason: str
+    answers: bool = False
+
+
 class Allocation:
     """An allocation of Slurm that runs.
 
@@ -139,8 +150,8 @@ class Allocation:
             if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
                 await said(slurm.end_steps(steps))
 
-    async def why(self, node: str, code: int) -> str | None:
-        """The reason why a program on a node has ended that was to go on; None: the program has ended by itself.
+    async def why(self, node: str, code: int) -> Loss | None:
+        """The reason why a program on a node has ended that was to go on. None: the program has ended by itself.
 
         :param code: the exit code of its local process
         """
@@ -153,19 +164,19 @@ class Allocation:
             if not held.runs:
                 is_late = self._end is not None and self._end <= time.time() + 1
                 self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
-                return self.over
+                return Loss(self.over)
             (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
             has_node = node in [name for group in held.groups for name in await _names(group)]
         except (WorkflowExecutionException, ValueError) as error:
-            return f"nothing is known of node {node} of {self}: {error}"
+            return Loss(f"nothing is known of node {node} of {self}: {error}")
         if known.gone is not None:
-            return f"node {node} of {self} is {known.gone}"
+            return Loss(f"node {node} of {self} is {known.gone}")
         if not has_node:
-            return f"node {node} has failed: it is no longer in {self}"
+            return Loss(f"node {node} has failed: it is no longer in {self}")
         if code < 0:
-            return f"srun to node {node} of {self} was ended by signal {-code}"
+            return Loss(f"srun to node {node} of {self} was ended by signal {-code}", answers=True)
         if code > 128:
-            return f"the program on node {node} of {self} was ended by signal {code - 128}"
+            return Loss(f"the program on node {node} of {self} was ended by signal {code - 128}", answers=True)
         return None
 
 

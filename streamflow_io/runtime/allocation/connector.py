@@ -53,6 +53,8 @@ class AllocationConnector(OwnHosts):
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
         self._lost: dict[str, str] = {}
+        # The lost nodes on which commands can still remove what jobs have left.
+        self._answering: set[str] = set()
         self._processes: dict[str, set[Process]] = {}
         self._closing = False
         self._told_of_copies = False
@@ -143,7 +145,7 @@ class AllocationConnector(OwnHosts):
         self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> Process:
         location = self.own(location)
-        if (why := self._lost.get(location.name)) is not None:
+        if (why := self._lost.get(location.name)) is not None and location.name not in self._answering:
             raise WorkflowExecutionException(why)
         process = await self._deployed().start(location.name, words, stdin, stdout, stderr)
         running = {other for other in self._processes.get(location.name, ()) if other.returncode is None}
@@ -156,11 +158,13 @@ class AllocationConnector(OwnHosts):
         if self._closing:
             return
         if name not in self._lost:
-            if (why := await self._deployed().why(name, code)) is None:
+            if (loss := await self._deployed().why(name, code)) is None:
                 return
-            self._lost[name] = why
-            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {why}")
+            self._lost[name] = loss.reason
+            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
             await self._deployed().clear(name)
+            if loss.answers:
+                self._answering.add(name)
         raise WorkflowExecutionException(self._lost[name])
 
     def drop(self, location: ExecutionLocation) -> None:
