@@ -17,7 +17,7 @@ REMOVE = {"intermediates": "remove"}
 
 
 def chain(work: str) -> Document:
-    """/b has a copy or a link of what /a makes, and a link to it as an output. The last step waits until both went.
+    """/b has a copy or a link of the file of /a, and outputs a link to that file. The last step waits until both went.
 
     :param work: a pattern for the directories of jobs
     """

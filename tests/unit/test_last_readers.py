@@ -1,4 +1,4 @@
-"""Which files of jobs are not needed any more."""
+"""Decisions about files of jobs that no job needs any more."""
 
 from __future__ import annotations
 
