@@ -24,6 +24,9 @@ _GUARD = (
     'test "$line" = done && exit; sleep 30; '
     'test "$(squeue -h -s -j {job} -o %j | grep -cx {name})" -gt 1 || scancel {job}'
 )
+# Waits for the end of its input, and gives the allocation back. `salloc` of Slurm 22.05 loops for ever when its command
+# ends at the moment at which the allocation ends. Therefore the command goes on for some seconds.
+_HOLD = 'trap : TERM; cat; trap - TERM; scancel "$SLURM_JOB_ID"; exec sleep 5'
 #: The programs that the driver's node must have.
 PROGRAMS = ("srun", "scontrol")
 
@@ -167,7 +170,7 @@ def ask(nodes: int, limit: str, partition: str | None, options: Iterable[str]) -
     """
     queue = [] if partition is None else [f"--partition={partition}"]
     fixed = [f"--nodes={nodes}", f"--time={limit}", *queue, "--no-kill", "--job-name=streamflow-io"]
-    return ["salloc", *fixed, *options, "cat"]
+    return ["salloc", *fixed, *options, "sh", "-c", _HOLD]
 
 
 def asked(line: str) -> tuple[str, bool] | None:
