@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 
-from .phases import LEAST_BYTES, SHORTEST_WINDOW, Request, is_exposed
+from .phases import LEAST_BYTES, SHORTEST_WINDOW, IORequest, is_exposed
 from .strategies import Limited, next_limit
 
 # StreamFlow's own time before a command, in seconds, until it is measured. The same after a command.
@@ -149,7 +149,7 @@ class Expectations(Struct):
         """Record the speed of a request without a limit, in bytes per second."""
         self._throughputs.append(throughput)
 
-    def told(self, request: Request) -> None:
+    def told(self, request: IORequest) -> None:
         """Learn the window of a finished request, if the request belongs to a first phase and is not exposed."""
         if request.phase == 0 and request.rule != "exposed":
             self._windows.append(request.window)

@@ -21,7 +21,7 @@ SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
 
 
-class Request(Struct, frozen=True):
+class IORequest(Struct, frozen=True):
     """Bytes that a job moves in one go.
 
     :ivar channel: the channel that issues the request
@@ -63,7 +63,7 @@ def is_exposed(window: float, moved: int) -> bool:
     return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
-def direction_of(request: Request) -> Way:
+def direction_of(request: IORequest) -> Way:
     """Return the direction in which a request counts. A request in both directions counts as written."""
     return "read" if request.direction == "read" else "write"
 
@@ -71,10 +71,10 @@ def direction_of(request: Request) -> Way:
 class Phase(Struct, frozen=True, dict=True):
     """Requests of a channel that were ready at the same time, none of them exposed; at least one."""
 
-    requests: Sequence[Request]
+    requests: Sequence[IORequest]
 
     @property
-    def first(self) -> Request:
+    def first(self) -> IORequest:
         return self.requests[0]
 
     @property
@@ -137,7 +137,7 @@ class Phase(Struct, frozen=True, dict=True):
         return max(0.0, self.ended - self.required)
 
 
-def phases(requests: Iterable[Request]) -> list[Phase]:
+def phases(requests: Iterable[IORequest]) -> list[Phase]:
     """Return the phases of all channels, ordered by the time when they were ready. Exposed requests are left out."""
     counted = sorted((one for one in requests if one.rule != "exposed"), key=lambda one: one.ready)
     return [Phase(of_phase) for of_phase in grouped(counted, lambda one: (one.channel, one.phase)).values()]

@@ -27,7 +27,7 @@ from streamflow_io.storage.learned_limits import input_bytes
 from .expectations import Expectations
 from .learned_windows import RememberedWindows
 from .pacing import CapacityOf, Pacing
-from .phases import Request
+from .phases import IORequest
 from .windows import Moved, Windows
 
 _MB = 10**6
@@ -147,7 +147,7 @@ class Rates(Listener):
         else:
             self._pacing.ended(job.name, now, moved.bytes, (moved.started, moved.ended))
 
-    def told(self, request: Request) -> None:
+    def told(self, request: IORequest) -> None:
         """Learn from a finished request."""
         if request.step in self._steps:
             self._steps[request.step].told(request)

@@ -6,12 +6,12 @@ from msgspec.structs import asdict
 
 from streamflow_io.records.records import RequestRecord
 
-from .phases import Request
+from .phases import IORequest
 
 _MB = 10**6
 
 
-def request_record(request: Request, now: float) -> RequestRecord:
+def request_record(request: IORequest, now: float) -> RequestRecord:
     """Return the record of a finished request."""
     facts = {name: value for name, value in asdict(request).items() if name != "is_estimate"}
     facts |= {"limit": None if request.limit is None else request.limit / _MB}

@@ -24,7 +24,7 @@ from streamflow_io.hints.inheritance import StepAnnotations, within
 from streamflow_io.records.records import Record
 from streamflow_io.storage.admission.demand import Grant
 
-from .phases import Request
+from .phases import IORequest
 from .rates import Rates
 from .request_records import request_record
 from .windows import Moved, Windows
@@ -135,7 +135,7 @@ class Requests(Listener):
         self._rates.update(now)
         self._tell(self._windows.settled(now), now)
 
-    def _tell(self, requests: Iterable[Request], now: float) -> None:
+    def _tell(self, requests: Iterable[IORequest], now: float) -> None:
         for request in list(requests):
             self._rates.told(request)
             self._record(request_record(request, now))

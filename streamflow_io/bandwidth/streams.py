@@ -23,7 +23,7 @@ from streamflow_io.hints.reasons import StreamReason
 
 from .expectations import Learned
 from .growths import GrowingFile, Growth, Growths, StreamBurst, StreamName
-from .phases import Request, is_exposed
+from .phases import IORequest, is_exposed
 from .strategies import Limited, next_limit
 
 # The most reports about a stream's progress that are kept while no burst has followed.
@@ -184,12 +184,12 @@ class Streams:
             if stream.growth.bursts[number].end <= fed:
                 stream.ends[number] = at
 
-    def ended(self, job: str, succeeded: bool) -> list[Request]:
+    def ended(self, job: str, succeeded: bool) -> list[IORequest]:
         """Close the streams and files of a job that has ended, with or without success.
 
         :return: the requests of its streams, if the job has succeeded
         """
-        found: list[Request] = []
+        found: list[IORequest] = []
         for name in [*self._of_jobs.get(job, ())]:
             found += _requests(self._streams[name]) if succeeded else ()
             self._leave(name)
@@ -281,7 +281,7 @@ def _differs(rate: float | None, before: float | None) -> bool:
     return abs(rate - before) > _SAME * before
 
 
-def _requests(stream: _Stream) -> Iterator[Request]:
+def _requests(stream: _Stream) -> Iterator[IORequest]:
     """Yield the requests of a stream, burst by burst."""
     bursts, committed = stream.growth.bursts, stream.growth.committed
     for number, (burst, ended, limit) in enumerate(zip(bursts, stream.ends, stream.limits, strict=True)):
@@ -291,7 +291,7 @@ def _requests(stream: _Stream) -> Iterator[Request]:
         ended, is_last = max(ended, ready), number + 1 == len(bursts)
         following = committed if is_last else bursts[number + 1].start
         required = ready if following is None else max(ready, following)
-        yield Request(
+        yield IORequest(
             job=stream.name.job,
             step=stream.step,
             channel=stream.channel,

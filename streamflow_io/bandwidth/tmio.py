@@ -17,7 +17,7 @@ from streamflow_io.hints.models import WAYS
 from streamflow_io.series import covered
 
 from .exploitation import lifetimes
-from .phases import Phase, Request, direction_of, phases
+from .phases import IORequest, Phase, direction_of, phases
 from .regions import Span, required_spans, throughput_spans
 
 # FTIO counts a start before an end at the same time. Without this gap, phases that follow each other would count
@@ -27,7 +27,7 @@ _BEFORE_THE_END = 1e-6
 Value = int | float | list[float] | dict[str, "Value"]
 
 
-def trace(requests: Iterable[Request], start: float) -> tuple[str, int]:
+def trace(requests: Iterable[IORequest], start: float) -> tuple[str, int]:
     """Return the trace of some requests, and how many ranks it has. Requests in both directions count as written.
 
     :param start: the start of the run. Times in the trace are seconds since then
@@ -81,7 +81,7 @@ def _bandwidth(spans: Sequence[Span], start: float) -> dict[str, Value]:
     }
 
 
-def _times(requests: Sequence[Request]) -> dict[str, Value]:
+def _times(requests: Sequence[IORequest]) -> dict[str, Value]:
     """Return the sums over all ranks. `lost` is the time of moving in which a job waited."""
     times: dict[str, Value] = {"delta_t_agg": lifetimes(requests)}
     in_io = 0.0
@@ -102,7 +102,7 @@ def _times(requests: Sequence[Request]) -> dict[str, Value]:
     return {**times, "delta_t_agg_io": in_io, **{f"delta_t_{name}": 0.0 for name in chain(unknown, of_rank0)}}
 
 
-def _moving(requests: Sequence[Request]) -> float:
+def _moving(requests: Sequence[IORequest]) -> float:
     """Return the time in which each channel moved something, summed up over the channels."""
     return sum(
         covered((one.started, one.ended) for one in channel)

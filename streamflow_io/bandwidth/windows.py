@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from streamflow_io.hints.models import Direction
 from streamflow_io.hints.reasons import EndRule
 
-from .phases import SHORTEST_WINDOW, Request, is_exposed
+from .phases import SHORTEST_WINDOW, IORequest, is_exposed
 
 # In seconds. A required end may turn out to be earlier while StreamFlow has not reached another job that reads the
 # files.
@@ -29,7 +29,7 @@ SETTLED_AFTER = 2.0
 
 
 class Moved(Struct, frozen=True):
-    """Bytes and times of the job of a request; times as in :class:`Request`."""
+    """Bytes and times of the job of a request; times as in :class:`IORequest`."""
 
     bytes: int
     started: float
@@ -181,9 +181,9 @@ class Windows:
         """Note that a job that is no I/O task has ended."""
         self._last_computed = at if self._last_computed is None else max(self._last_computed, at)
 
-    def settled(self, now: float) -> list[Request]:
+    def settled(self, now: float) -> list[IORequest]:
         """Return the requests whose facts have not changed for :data:`SETTLED_AFTER`; each once."""
-        found: list[Request] = []
+        found: list[IORequest] = []
         # There may be thousands of requests, and events come all the time.
         if abs(now - self._looked) < SETTLED_AFTER:
             return found
@@ -195,9 +195,9 @@ class Windows:
         self._untold = [request for request in self._untold if not request.is_told]
         return found
 
-    def close(self) -> list[Request]:
+    def close(self) -> list[IORequest]:
         """Return all other requests that have moved bytes. No job may compute any more."""
-        found: list[Request] = []
+        found: list[IORequest] = []
         # Requests come before the requests whose output they read.
         for request in sorted(self._untold, key=lambda one: -one.ready):
             found += self._tell(request)
@@ -217,7 +217,7 @@ class Windows:
         self._phases[channel] = phase
         return phase
 
-    def _tell(self, request: _Open) -> Iterator[Request]:
+    def _tell(self, request: _Open) -> Iterator[IORequest]:
         if request.moved is None or request.is_told:
             return
         request.is_told = True
@@ -228,7 +228,7 @@ class Windows:
         for source in request.sources:
             _share(source, moved.bytes, _End(required, end.rule))
         exposed = is_exposed(required - request.ready, moved.bytes)
-        yield Request(
+        yield IORequest(
             job=request.job,
             step=request.step,
             channel=request.channel,

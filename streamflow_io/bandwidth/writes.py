@@ -11,7 +11,7 @@ from statistics import median
 
 from msgspec import Struct, field
 
-from .phases import Request
+from .phases import IORequest
 from .rhythm import rhythm
 
 
@@ -77,7 +77,7 @@ class Writes:
         channels = self._channels.values()
         return sum(one.mean for one in channels if not one.writer.holds and where(one.writer))
 
-    def ended(self, job: str, succeeded: bool) -> list[Request]:
+    def ended(self, job: str, succeeded: bool) -> list[IORequest]:
         """Remove a job that has ended, with or without success.
 
         :return: its bursts as requests, if the job has succeeded
@@ -88,8 +88,8 @@ class Writes:
         return [_request(channel.writer, number, burst) for number, burst in enumerate(channel.bursts)]
 
 
-def _request(writer: Writer, number: int, burst: Written) -> Request:
-    return Request(
+def _request(writer: Writer, number: int, burst: Written) -> IORequest:
+    return IORequest(
         job=writer.job,
         step=writer.step,
         channel=writer.job,

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import within
@@ -70,7 +70,7 @@ def _check_empty(directory: Path) -> None:
         raise HintErrors.one(directory, "--output", f"cannot be used: {error.strerror}", allowed) from None
 
 
-def _of_step(requests: Sequence[Request], step: str) -> list[Request]:
+def _of_step(requests: Sequence[IORequest], step: str) -> list[IORequest]:
     found = [one for one in requests if within(one.step, step)]
     if not found:
         steps = ", ".join(dict.fromkeys(one.step for one in requests))

@@ -11,7 +11,7 @@ from streamflow.cwl.transformer import ValueFromTransformer
 from streamflow.workflow.step import ExecuteStep, ScheduleStep, TransferStep
 
 from streamflow_io.graph.io_graph import HopKind, OutputKind
-from streamflow_io.graph.last_readers import Outcome, Passage, Removal, last_readers, outcome
+from streamflow_io.graph.last_readers import Passage, Removal, RemovalOutcome, last_readers, outcome
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 
@@ -48,7 +48,7 @@ def plan_removal(
     return Removal(found, kept, held)
 
 
-def outcomes(plan: Plan) -> list[Outcome]:
+def outcomes(plan: Plan) -> list[RemovalOutcome]:
     """Say what happens to the files of each output of a command, if intermediate files are removed."""
     if plan.removal is None:
         return []

@@ -71,7 +71,7 @@ class Removal(Struct, frozen=True):
     held: Mapping[str, str] = field(default_factory=dict)
 
 
-class Outcome(Struct, frozen=True):
+class RemovalOutcome(Struct, frozen=True):
     """The fate of the files of an output, for people.
 
     :ivar step: that makes them
@@ -86,21 +86,21 @@ class Outcome(Struct, frozen=True):
     why: str
 
 
-def outcome(removal: Removal, step: str, port: str) -> Outcome:
+def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
     """Say what happens to the files of an output."""
     readers = removal.readers[step, port]
     once = sorted(filter(None, (_reader(each.step) for each in readers.jobs)))
     ended = sorted(filter(None, (_reader(each) for each in readers.steps)))
     if (why := removal.kept.get((step, port))) is not None:
-        return Outcome(step, port, False, why)
+        return RemovalOutcome(step, port, False, why)
     if RESULT in once:
-        return Outcome(step, port, False, "a result of the workflow")
+        return RemovalOutcome(step, port, False, "a result of the workflow")
     if (why := removal.held.get(step)) is not None:
-        return Outcome(step, port, True, f"at the end of the run: {why}")
+        return RemovalOutcome(step, port, True, f"at the end of the run: {why}")
     when = [f"after its jobs of {name}" for name in once]
     when += [f"after all jobs of {name}" for name in ended if name != RESULT]
     why = " and ".join(when) or "when its job has ended: no step reads it"
-    return Outcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
+    return RemovalOutcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
 
 
 #: Stands for the collection of a result of the workflow.

@@ -16,7 +16,7 @@ import pytest
 
 from lab.once import once
 from lab.telemetry import BEGIN, saving_run
-from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.records.history import read_history
 from streamflow_io.report.analysis.requirements import requests_of, requirements
@@ -88,7 +88,7 @@ def test_its_plots_and_its_numbers_for_extrap(ftio: Path, tmp_path: Path) -> Non
 def test_it_finds_the_period_of_bursts(ftio: Path, tmp_path: Path) -> None:
     """Twelve bursts of four channels, 8 s apart."""
     bursts = [
-        Request(
+        IORequest(
             job=f"/write/0.{channel}.{number}",
             step="/write",
             channel=f"/write/0.{channel}",

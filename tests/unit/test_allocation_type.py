@@ -29,7 +29,7 @@ def test_an_allocation_has_groups_of_nodes() -> None:
     held = slurm.allocation_of(JOB)
     assert held.runs
     assert held.end == time.mktime((2026, 11, 28, 2, 13, 57, 0, 0, -1))
-    assert held.groups == (slurm.Group("n[1-2]", 5, 2000), slurm.Group("n3", 1, 0))
+    assert held.groups == (slurm.NodeGroup("n[1-2]", 5, 2000), slurm.NodeGroup("n3", 1, 0))
 
 
 @pytest.mark.parametrize("end", ["Unknown", "(null)"])

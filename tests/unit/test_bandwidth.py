@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
-from streamflow_io.bandwidth.phases import Phase, Request, is_exposed, phases
+from streamflow_io.bandwidth.phases import IORequest, Phase, is_exposed, phases
 from streamflow_io.bandwidth.regions import most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import next_burst, rhythm
 
 MB = 1_000_000
-REQUEST = Request("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
+REQUEST = IORequest("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
 
 
-def request(ready: float, started: float, ended: float, required: float, phase: int = 0, size: int = 10) -> Request:
+def request(ready: float, started: float, ended: float, required: float, phase: int = 0, size: int = 10) -> IORequest:
     times = {"ready": ready, "started": started, "ended": ended, "required": required}
     return replace(REQUEST, phase=phase, bytes=size * MB, **times)
 
 
 # Times are whole seconds, so that the definitions can count them.
 @st.composite
-def some_requests(draw: st.DrawFn) -> list[Request]:
+def some_requests(draw: st.DrawFn) -> list[IORequest]:
     found = []
     for number in range(draw(st.integers(0, 6))):
         ready = draw(st.integers(0, 20))
@@ -77,7 +77,7 @@ def test_what_took_no_time_has_no_throughput() -> None:
 
 
 @given(some_requests())
-def test_phases_are_as_defined(requests: list[Request]) -> None:
+def test_phases_are_as_defined(requests: list[IORequest]) -> None:
     found = phases(requests)
     assert sorted(one.job for phase in found for one in phase.requests) == sorted(one.job for one in requests)
     assert len({(phase.first.channel, phase.first.phase) for phase in found}) == len(found)
@@ -108,7 +108,7 @@ def test_phases_that_follow_each_other_do_not_count_together() -> None:
 
 
 @given(some_requests())
-def test_exploitation_is_a_share(requests: list[Request]) -> None:
+def test_exploitation_is_a_share(requests: list[IORequest]) -> None:
     alive = lifetimes(requests)
     of_channel = {one.channel: [two for two in requests if two.channel == one.channel] for one in requests}
     assert alive == sum(
@@ -141,7 +141,7 @@ def test_overlap_counts_seconds(computing: list[tuple[float, float]], moving: li
 
 @given(INTERVALS, some_requests(), st.booleans())
 def test_no_second_is_used_twice(
-    computing: list[tuple[float, float]], requests: list[Request], some_are_exposed: bool
+    computing: list[tuple[float, float]], requests: list[IORequest], some_are_exposed: bool
 ) -> None:
     if some_are_exposed:
         requests = [replace(one, rule="exposed") if index % 2 else one for index, one in enumerate(requests)]

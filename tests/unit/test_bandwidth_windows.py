@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.bandwidth.windows import SETTLED_AFTER, Moved, Windows
 
 MB = 1_000_000
@@ -20,7 +20,7 @@ def save(windows: Windows, job: str, ready: float, channel: str = "c", moved: bo
         windows.moved(job, Moved(size * MB, ready + 0.1, ready + 1.0, "disk"), ready + 1.0)
 
 
-def only(requests: list[Request]) -> Request:
+def only(requests: list[IORequest]) -> IORequest:
     [found] = requests
     return found
 
@@ -125,7 +125,7 @@ def test_it_is_told_when_it_will_not_change() -> None:
     save(windows, "two", 10.0, moved=False)
     assert windows.settled(10.0) == []
     assert windows.settled(10.0 + SETTLED_AFTER) == [
-        Request("one", "/save", "c", 0, "write", 10 * MB, 0.0, 0.1, 1.0, 10.0, "next", False, "disk")
+        IORequest("one", "/save", "c", 0, "write", 10 * MB, 0.0, 0.1, 1.0, 10.0, "next", False, "disk")
     ]
     assert windows.settled(30.0) == []
     assert windows.close() == []

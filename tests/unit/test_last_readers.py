@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
 from streamflow_io.storage.intermediates.directories import _partly, _read, _remove_but
-from streamflow_io.storage.intermediates.ledger import Ledger, Output, Ref
+from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
 
 
 def job(step: str, port: str = "i") -> Passage:
@@ -81,7 +81,7 @@ def file(number: int, path: str = "o.txt") -> dict[str, object]:
     return {"class": "File", "path": f"{directory(number)}/{path}", "basename": posixpath.basename(path)}
 
 
-def with_job(ledger: Ledger, number: int, *inputs: object, links: dict[str, str] | None = None) -> None:
+def with_job(ledger: FileLedger, number: int, *inputs: object, links: dict[str, str] | None = None) -> None:
     """A job has run in a directory, and has succeeded without an output."""
     ledger.submitted(f"/j{number}/0", "s", 1, {"i": ledger.files([*inputs])})
     ledger.placed(f"/j{number}/0", [directory(number)])
@@ -89,11 +89,11 @@ def with_job(ledger: Ledger, number: int, *inputs: object, links: dict[str, str]
     ledger.seen(name(number), links or {})
 
 
-def outputs(ledger: Ledger, number: int, *values: object, readers: LastReaders = NEVER) -> None:
-    ledger.ended(f"/j{number}/0", [Output(frozenset(ledger.files([*values])), readers=readers, is_kept=True)])
+def outputs(ledger: FileLedger, number: int, *values: object, readers: LastReaders = NEVER) -> None:
+    ledger.ended(f"/j{number}/0", [JobOutput(frozenset(ledger.files([*values])), readers=readers, is_kept=True)])
 
 
-def removed(ledger: Ledger, *held: str) -> tuple[set[int], dict[int, set[str]]]:
+def removed(ledger: FileLedger, *held: str) -> tuple[set[int], dict[int, set[str]]]:
     decision = ledger.decide(lambda _: False, held)
     return (
         {uuid.UUID(each).int for each in decision.whole},
@@ -102,7 +102,7 @@ def removed(ledger: Ledger, *held: str) -> tuple[set[int], dict[int, set[str]]]:
 
 
 def test_links_keep_what_they_lead_to() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2, file(1), links={"in.txt": f"{directory(1)}/o.txt"})
     with_job(ledger, 3, links={"d/out.txt": f"../../{name(2)}/in.txt", "other": f"{directory(4)}/x"})
@@ -112,7 +112,7 @@ def test_links_keep_what_they_lead_to() -> None:
 
 
 def test_one_file_of_a_directory_behind_a_link() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2, links={"d": f"/elsewhere/{name(1)}/e"})
     outputs(ledger, 2, file(2, "d/y"))
@@ -120,7 +120,7 @@ def test_one_file_of_a_directory_behind_a_link() -> None:
 
 
 def test_all_links_below_a_directory_count() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2, links={"d/s/l": f"{directory(1)}/o.txt", "dd": f"{directory(3)}/o.txt"})
     with_job(ledger, 3)
@@ -129,7 +129,7 @@ def test_all_links_below_a_directory_count() -> None:
 
 
 def test_a_text_with_a_path_keeps_the_directory() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2)
     outputs(ledger, 2, f"--index={directory(1)}/x.idx --fast")
@@ -137,7 +137,7 @@ def test_a_text_with_a_path_keeps_the_directory() -> None:
 
 
 def test_a_job_that_runs_keeps_its_inputs_and_its_directories() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     ledger.submitted("/b/0", "s", 1, {"i": ledger.files(file(1))})
     ledger.placed("/b/0", [directory(2)])
@@ -151,14 +151,14 @@ def test_a_job_that_runs_keeps_its_inputs_and_its_directories() -> None:
 
 
 def test_a_job_that_reads_a_stream_keeps_the_directories_of_its_source() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     ledger.submitted("/b/0", "s", 1, {"i": []}, ["/j1/0"])
     assert removed(ledger) == (set(), {})
 
 
 def test_nothing_is_removed_while_a_job_has_failed() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     ledger.submitted("/b/0", "s", 1, {"i": []})
     ledger.placed("/b/0", [directory(2)])
@@ -174,7 +174,7 @@ def test_nothing_is_removed_while_a_job_has_failed() -> None:
 
 
 def test_a_copy_is_kept_as_long_as_its_original() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2, file(1))
     ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/o.txt"))
@@ -188,11 +188,11 @@ def test_a_copy_is_kept_as_long_as_its_original() -> None:
 
 def test_several_jobs_may_pass_on_one_file() -> None:
     """The jobs of a scatter pass a file through. When the first reader of the list has it, others may follow."""
-    ledger = Ledger()
+    ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2, file(1))
     readers = LastReaders(frozenset({JobReader("b", "i", 0)}))
-    ledger.ended("/j2/0", [Output(frozenset(ledger.files(file(1))), 1, readers=readers)])
+    ledger.ended("/j2/0", [JobOutput(frozenset(ledger.files(file(1))), 1, readers=readers)])
     ledger.submitted("/b/0", "b", 1, {"i": ledger.files(file(1))})
     ledger.ended("/b/0", [])
     assert removed(ledger) == ({2}, {})
@@ -200,7 +200,7 @@ def test_several_jobs_may_pass_on_one_file() -> None:
 
 
 def test_directories_without_a_random_name_stay() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     ledger.submitted("/b/0", "s", 1, {})
     ledger.placed("/b/0", ["/home/me", "/", ""])
     ledger.ended("/b/0", [])
@@ -215,7 +215,7 @@ class World:
 
     def __init__(self, steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject) -> None:
         self.steps, self.results, self.data = steps, results, data
-        self.ledger = Ledger()
+        self.ledger = FileLedger()
         self.files: dict[str, dict[str, str | None]] = {}
         self.count = 0
         self.values: dict[str, str] = {}
@@ -305,7 +305,7 @@ class World:
             self.values[job] = paths[0]
         files = frozenset(self.ledger.files({"class": "File", "path": self.values[job]}))
         readers = last_readers(self.passages, f"p{step}")
-        self.ledger.ended(job, [Output(files, job.count(".") + 1, readers=readers)])
+        self.ledger.ended(job, [JobOutput(files, job.count(".") + 1, readers=readers)])
         for source in self.results - {int(each[1:]) for each in self.submitted if each.startswith("r")}:
             if all(each in self.values for each in self.jobs(source)):
                 self.submitted.add(f"r{source}")
@@ -337,7 +337,7 @@ class World:
             self.data.draw(st.sampled_from([self.start, self.end, self.remove]))() or self.start() or self.end()
         for source in self.results:
             files = [{"class": "File", "path": self.values[each]} for each in self.jobs(source)]
-            self.ledger.ended(f"r{source}/0", [Output(frozenset(self.ledger.files(files)), is_kept=True)])
+            self.ledger.ended(f"r{source}/0", [JobOutput(frozenset(self.ledger.files(files)), is_kept=True)])
         self.remove(is_over=True)
 
 
@@ -401,7 +401,7 @@ def test_what_a_location_says_of_its_directories() -> None:
 
 
 def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:
-    ledger = Ledger()
+    ledger = FileLedger()
     ledger.submitted("/b/0", "s", 1, {})
     ledger.placed("/b/0", [directory(1)])
     assert ledger.ref(f"/real/{name(7)}/{name(1)}/./x/../y") == Ref(name(1), "y")

@@ -13,7 +13,7 @@ from statistics import median
 from msgspec.structs import asdict
 
 from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
-from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
+from streamflow_io.bandwidth.phases import IORequest, Phase, direction_of, phases
 from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
@@ -125,7 +125,7 @@ class Requirements(RequestAmounts):
     storages: list[StorageRequirement]
 
 
-def requests_of(history: History) -> list[Request]:
+def requests_of(history: History) -> list[IORequest]:
     """Return the requests of a run, by the time when they were ready; times as recorded."""
     return sorted(map(_request, history.requests), key=lambda one: one.ready)
 
@@ -151,12 +151,14 @@ def requirements(history: History) -> Requirements:
     )
 
 
-def _request(record: RequestRecord) -> Request:
-    facts = {name: getattr(record, name) for name in Request.__struct_fields__ if name not in ("limit", "is_estimate")}
-    return Request(**facts, limit=None if record.limit is None else record.limit * MB, is_estimate=record.estimate)
+def _request(record: RequestRecord) -> IORequest:
+    facts = {
+        name: getattr(record, name) for name in IORequest.__struct_fields__ if name not in ("limit", "is_estimate")
+    }
+    return IORequest(**facts, limit=None if record.limit is None else record.limit * MB, is_estimate=record.estimate)
 
 
-def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, float | int | None]:
+def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, float | int | None]:
     exposed = [one for one in requests if one.rule == "exposed"]
     return {
         "requests": len(requests),
@@ -173,7 +175,7 @@ def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, floa
     }
 
 
-def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequirement:
+def _step(history: History, step: str, requests: Sequence[IORequest]) -> StepRequirement:
     of = phases(requests)
     # The writes of compute jobs are exposed, and have a rhythm all the same.
     written = [Phase([one]) for one in requests if one.kind == "write"]
@@ -198,7 +200,7 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
     )
 
 
-def _storage(history: History, name: str | None, way: Way, requests: Sequence[Request]) -> StorageRequirement:
+def _storage(history: History, name: str | None, way: Way, requests: Sequence[IORequest]) -> StorageRequirement:
     of = phases(requests)
     bandwidths = {storage.name: storage.read if way == "read" else storage.write for storage in history.run.storages}
 
@@ -247,7 +249,7 @@ def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
     return spans
 
 
-def _of_rates(request: Request, rates: Sequence[RateRecord]) -> Iterator[Span]:
+def _of_rates(request: IORequest, rates: Sequence[RateRecord]) -> Iterator[Span]:
     ends = [*(rate.time for rate in rates[1:]), inf]
     for rate, end in zip(rates, ends, strict=False):
         span = max(rate.time, request.started), min(end, request.ended)
@@ -255,7 +257,7 @@ def _of_rates(request: Request, rates: Sequence[RateRecord]) -> Iterator[Span]:
             yield (*span, rate.rate * MB)
 
 
-def _is_of(rate: RateRecord, request: Request) -> bool:
+def _is_of(rate: RateRecord, request: IORequest) -> bool:
     if rate.input is None:
         return request.kind == "task"
     return request.kind == "stream" and request.channel.startswith(f"{rate.job}/{rate.input} of ")

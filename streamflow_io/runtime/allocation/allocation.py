@@ -180,5 +180,5 @@ class Allocation:
         return None
 
 
-async def _names(group: slurm.Group) -> list[str]:
+async def _names(group: slurm.NodeGroup) -> list[str]:
     return (await said(slurm.show_names(group.nodes))).split()

@@ -35,7 +35,7 @@ class AllocationError(ValueError):
     """The text of a command of a queue manager is not understood, or names no allocation."""
 
 
-class Group(Struct, frozen=True):
+class NodeGroup(Struct, frozen=True):
     """Nodes on which an allocation has the same.
 
     :ivar nodes: in the notation of Slurm, as `n[1-4]`
@@ -58,7 +58,7 @@ class Held(Struct, frozen=True):
 
     state: str
     end: float | None
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
 
     @property
     def runs(self) -> bool:
@@ -124,7 +124,7 @@ def allocation_of(printed: str) -> Held:
     fields: dict[str, str] = dict(_FIELD.findall(printed))
     if "JobState" not in fields:
         raise AllocationError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
-    groups = [Group(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(printed)]
+    groups = [NodeGroup(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(printed)]
     return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups))
 
 

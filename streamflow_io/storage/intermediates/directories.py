@@ -30,7 +30,7 @@ _REMOVE = """for d; do test -L "$d" && { rm -f "$d"; continue; }
 rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null; done"""
 
 
-class Seen(Struct, frozen=True):
+class DirectoryContents(Struct, frozen=True):
     """The contents of a directory.
 
     :ivar links: the symbolic links with their texts, by path relative to the directory
@@ -41,7 +41,9 @@ class Seen(Struct, frozen=True):
     bytes: int
 
 
-async def look(context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]) -> dict[str, Seen]:
+async def look(
+    context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]
+) -> dict[str, DirectoryContents]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
     A directory in which something cannot be read is left out.
@@ -51,7 +53,7 @@ async def look(context: StreamFlowContext, location: ExecutionLocation, paths: S
     if location.local:
         here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
         return {path: seen for path, seen in here if seen is not None}
-    found = dict.fromkeys(paths, Seen({}, 0))
+    found = dict.fromkeys(paths, DirectoryContents({}, 0))
     for some in _chunks(paths):
         found.update(_read(await _run(context, location, _LOOK, some)))
     return found
@@ -77,7 +79,7 @@ async def remove(
         await _run(context, location, _partly(directory, left), [])
 
 
-def _look(directory: str) -> Seen | None:
+def _look(directory: str) -> DirectoryContents | None:
     links, total, errors = dict[str, str](), 0, list[OSError]()
     for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
@@ -90,7 +92,9 @@ def _look(directory: str) -> Seen | None:
                     total += status.st_blocks * 512
             except OSError as error:
                 errors.append(error)
-    return None if any(not isinstance(error, FileNotFoundError) for error in errors) else Seen(links, total)
+    return (
+        None if any(not isinstance(error, FileNotFoundError) for error in errors) else DirectoryContents(links, total)
+    )
 
 
 def _remove(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
@@ -157,7 +161,7 @@ def _pattern(path: str) -> str:
     return shlex.quote("".join("\\" + letter if letter in "*?[\\" else letter for letter in path))
 
 
-def _read(said: bytes) -> Iterator[tuple[str, Seen]]:
+def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
     fields = iter(said.split(b"\0"))
     for name in fields:
         if not name:
@@ -167,7 +171,7 @@ def _read(said: bytes) -> Iterator[tuple[str, Seen]]:
             if not (text := next(fields).removesuffix(b"/.").removesuffix(b"\n")):
                 raise WorkflowExecutionException(f"The link {os.fsdecode(link)} cannot be read")
             links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
-        yield directory, Seen(links, int(size) * 1024)
+        yield directory, DirectoryContents(links, int(size) * 1024)
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:

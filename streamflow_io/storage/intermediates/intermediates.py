@@ -29,8 +29,8 @@ from streamflow_io.records.records import Record, RemovedRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
-from .directories import Seen, look, remove
-from .ledger import Decision, Ledger, Output, Ref
+from .directories import DirectoryContents, look, remove
+from .ledger import Decision, FileLedger, JobOutput, Ref
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
 _SETTLING = 0.3
@@ -71,7 +71,7 @@ class Intermediates(Listener):
         self._removal = removal
         self._held = held
         self._record = record
-        self._ledger = Ledger()
+        self._ledger = FileLedger()
         # By the name of a directory: where it is, and the bytes in it.
         self._places: dict[str, tuple[ExecutionLocation, ...]] = {}
         self._bytes: dict[str, int] = {}
@@ -124,7 +124,7 @@ class Intermediates(Listener):
         for job in self._collecting.values():
             self._placed(job, "input_directory", "output_directory", "tmp_directory")
             results = frozenset(self._ledger.files([token_value(token) for token in job.job.inputs.values()]))
-            self._ledger.ended(job.name, [Output(results, is_kept=True)])
+            self._ledger.ended(job.name, [JobOutput(results, is_kept=True)])
         await self._turn(is_over=True)
 
     async def run_closed(self) -> None:
@@ -144,12 +144,12 @@ class Intermediates(Listener):
         for path in paths:
             self._places.setdefault(posixpath.basename(path), tuple(job.allocation.locations))
 
-    def _outputs(self, job: JobState) -> list[Output]:
+    def _outputs(self, job: JobState) -> list[JobOutput]:
         """The outputs of a job that has succeeded. Where they are not known, all of the job is kept until the end."""
         step, depth = self._steps[job.step], _depth(job)
         directories = [job.job.input_directory, job.job.output_directory, job.job.tmp_directory]
         everything = frozenset(map(self._ledger.ref, filter(None, directories)))
-        all_of_it = Output(everything, readers=LastReaders(steps=frozenset({_UNTIL_THE_END})))
+        all_of_it = JobOutput(everything, readers=LastReaders(steps=frozenset({_UNTIL_THE_END})))
         if job.step in self._removal.held or self._ledger.has_run_before(job.name):
             return [all_of_it]
         outputs = []
@@ -161,12 +161,12 @@ class Intermediates(Listener):
             files = self._ledger.files(token_value(token))
             repeated = frozenset(file for file, count in Counter(files).items() if count > 1)
             is_kept = (job.step, port) in self._removal.kept
-            outputs.append(Output(frozenset(files), depth, repeated, readers, is_kept))
+            outputs.append(JobOutput(frozenset(files), depth, repeated, readers, is_kept))
         # What jobs have got early may be in the directory of an earlier attempt.
         names = frozenset().union(*(output.readers.names for output in outputs))
         earlier = self._ledger.directories_of(job.name) - {file.directory for file in everything}
         if earlier:
-            outputs.append(Output(frozenset(Ref(name, "") for name in earlier), readers=LastReaders(steps=names)))
+            outputs.append(JobOutput(frozenset(Ref(name, "") for name in earlier), readers=LastReaders(steps=names)))
         return outputs
 
     def _note_copies(self, job: JobState) -> None:
@@ -220,7 +220,7 @@ class Intermediates(Listener):
         return step is not None and bool(step.terminated)
 
     async def _see(self, names: Collection[str]) -> None:
-        found: dict[str, list[Seen]] = defaultdict(list)
+        found: dict[str, list[DirectoryContents]] = defaultdict(list)
 
         async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
             with self._asking(location):

@@ -36,7 +36,7 @@ class Ref(Struct, frozen=True):
     path: str
 
 
-class Output(Struct, frozen=True):
+class JobOutput(Struct, frozen=True):
     """A value that a job has put on one of its output ports.
 
     :ivar files: the files and directories in the value
@@ -76,10 +76,10 @@ class _Job(Struct, eq=False):
     inputs: frozenset[Ref]
     sources: Sequence[str] = ()
     directories: set[str] = field(default_factory=set)
-    outputs: Sequence[Output] | None = None
+    outputs: Sequence[JobOutput] | None = None
 
 
-class Ledger:
+class FileLedger:
     """The files of the jobs of a run, and the jobs that need them."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Ledger:
         """Whether a job has succeeded before it was submitted again."""
         return job in self._again
 
-    def ended(self, job: str, outputs: Sequence[Output] | None) -> None:
+    def ended(self, job: str, outputs: Sequence[JobOutput] | None) -> None:
         """Note the end of a job.
 
         :param outputs: None: the job has not succeeded
@@ -278,7 +278,7 @@ class Ledger:
                     # A reader may look for secondary files beside a file.
                     yield from (Ref(file.directory, "") for file in self._open(output, has_ended))
 
-    def _open(self, output: Output, has_ended: Callable[[str], bool]) -> Iterator[Ref]:
+    def _open(self, output: JobOutput, has_ended: Callable[[str], bool]) -> Iterator[Ref]:
         """The files of an output that later jobs may read."""
         if not all(map(has_ended, output.readers.steps)):
             yield from output.files
