@@ -17,7 +17,10 @@ REMOVE = {"intermediates": "remove"}
 
 
 def chain(work: str) -> Document:
-    """/b has a copy or a link of the file of /a, and outputs a link to that file. The last step waits until both went.
+    """/b has a copy or a link of the file of /a, and outputs a link to that file.
+
+    - /c reads the link when something else in the directory of /a has gone.
+    - The last step waits until all of /a and /b has gone.
 
     :param work: a pattern for the directories of jobs
     """
@@ -26,9 +29,11 @@ def chain(work: str) -> Document:
         "cat \"$i\" > b.txt; ln -s \"$i\" l.txt", {"i": "File"}, {"o": found("b.txt"), "l": found("l.txt")},
         requirements=SMALL,
     )  # fmt: skip
-    both = tool("cat $i $j > c.txt", {"i": "File", "j": "File"}, {"o": found("c.txt")}, requirements=SMALL)
-    gone = f"while find {work} -name 'early.*' | grep -q .; do sleep 0.1; done 2>&-; "
-    last = tool(f"{gone}cat $i > d.txt", {"i": "File"}, {"o": found("d.txt")}, requirements=SMALL)
+    gone = f"while find {work} -name '{{}}' | grep -q .; do sleep 0.1; done 2>&-; ".format
+    both = tool(
+        gone("early.tmp") + "cat $i $j > c.txt", {"i": "File", "j": "File"}, {"o": found("c.txt")}, requirements=SMALL
+    )
+    last = tool(gone("early.*") + "cat $i > d.txt", {"i": "File"}, {"o": found("d.txt")}, requirements=SMALL)
     steps: dict[str, Document] = {
         "a": {"run": make, "in": {}},
         "b": {"run": read, "in": {"i": "a/o"}},

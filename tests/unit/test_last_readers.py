@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import subprocess
 import uuid
 from collections import defaultdict
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
-from streamflow_io.storage.intermediates.directories import _partly, _read, _remove_but
+from streamflow_io.storage.intermediates.directories import _LOOK, DirectoryContents, _partly, _read, _remove_but
 from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
 
 
@@ -184,6 +186,18 @@ def test_a_copy_is_kept_as_long_as_its_original() -> None:
     ledger.ended("/b/0", [])
     assert removed(ledger) == ({1}, {2: {"x"}})
     assert ledger.decide(lambda _: True, is_over=True).whole == (name(1), name(2))
+
+
+def test_a_job_that_runs_keeps_what_its_input_is_a_copy_of() -> None:
+    """A job at the location of the original gets a link to that, also where its input is a link to the copy."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1), links={"l.txt": f"{directory(2)}/in.txt"})
+    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/in.txt"))
+    ledger.submitted("/c/0", "s", 1, {"i": ledger.files(file(2, "l.txt"))})
+    assert removed(ledger) == (set(), {1: {"o.txt"}, 2: {"l.txt", "in.txt"}})
+    ledger.ended("/c/0", [])
+    assert removed(ledger) == ({1, 2}, {})
 
 
 def test_several_jobs_may_pass_on_one_file() -> None:
@@ -372,8 +386,6 @@ TREE = ["a/b/c", "a/b/d", "a/e", "f", "g/h", "*?[x]/i", "-rf"]
 @pytest.mark.parametrize("way", ["here", "shell"])
 @pytest.mark.parametrize("left", [["a/b"], ["a/b/c", "f"], ["*?[x]/i"], ["g", "-rf"]])
 def test_all_but_some_paths(tmp_path: Path, way: str, left: list[str]) -> None:
-    import subprocess
-
     place, outside = tmp_path / "it's", tmp_path / "outside"
     for path in TREE:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
@@ -391,13 +403,32 @@ def test_all_but_some_paths(tmp_path: Path, way: str, left: list[str]) -> None:
     assert (outside / "file").exists()
 
 
-def test_what_a_location_says_of_its_directories() -> None:
-    said = (
-        b"/w/a\0" + b"4\0" + b"/w/a/x\0" + b"../b\n/.\0" + b"/w/a/d/\xff\0" + b"/.\n/.\0" + b"\0" + b"/w/b\0" + b"0\0\0"
-    )
-    found = dict(_read(said))
-    assert found["/w/a"].links == {"x": "../b", "d/\udcff": "/."}
-    assert (found["/w/a"].bytes, found["/w/b"].links) == (4096, {})
+SHELLS = [["sh"], ["busybox", "sh"]]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_what_a_location_says_of_its_directories(tmp_path: Path, shell: list[str]) -> None:
+    full, none = tmp_path / "it's full", tmp_path / "none"
+    (full / "d").mkdir(parents=True)
+    (full / "big").write_bytes(b"x" * 4096)
+    (full / "x").symlink_to("../b")
+    (full / "d" / "\udcff").symlink_to("/a\nb")
+    said = subprocess.run([*shell, "-c", _LOOK, "sh", full, none, none / "further"], check=True, capture_output=True)
+    found = dict(_read(said.stdout))
+    assert found.keys() == {str(full), str(none)}
+    assert found[str(full)].links == {"x": "../b", "d/\udcff": "/a\nb"}
+    assert 4096 <= found[str(full)].bytes <= 65536
+    assert found[str(none)] == DirectoryContents({}, 0)
+
+
+def test_a_part_of_an_answer_is_no_answer() -> None:
+    whole = b"/w/a\0" + b"4\0" + b"/w/a/x\0" + b"../b\n/.\0" + b"\0" + b"0\0" + b"end\0"
+    assert dict(_read(whole))["/w/a"].links == {"x": "../b"}
+    for length in range(len(whole)):
+        with pytest.raises(WorkflowExecutionException, match="is missing"):
+            dict(_read(whole[:length]))
+    for wrong in (whole.replace(b"\0" + b"0\0end", b"\0" + b"1\0end"), whole.replace(b"../b\n", b"")):
+        assert not dict(_read(wrong))
 
 
 def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:

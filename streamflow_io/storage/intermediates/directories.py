@@ -21,11 +21,14 @@ from streamflow.core.exception import WorkflowExecutionException
 
 # A command line has at most some 128 kB.
 _MOST_CHARACTERS = 60_000
-# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does.
-_LOOK = """for d; do test -d "$d" && test ! -L "$d" || continue
+# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. Who reads the answer
+# must know that all of it has come: a link that is missed costs the file behind it.
+_LOOK = """for d; do
+if test -d "$d" && test ! -L "$d"; then
 set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${1:-0}"
-find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {} +
-printf '\\0'; done"""
+find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {} + 2>/dev/null
+printf '\\0%s\\0' $?
+elif ls "${d%/*}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
 _REMOVE = """for d; do test -L "$d" && { rm -f "$d"; continue; }
 rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null; done"""
 
@@ -53,7 +56,7 @@ async def look(
     if location.local:
         here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
         return {path: seen for path, seen in here if seen is not None}
-    found = dict.fromkeys(paths, DirectoryContents({}, 0))
+    found = dict[str, DirectoryContents]()
     for some in _chunks(paths):
         found.update(_read(await _run(context, location, _LOOK, some)))
     return found
@@ -162,16 +165,21 @@ def _pattern(path: str) -> str:
 
 
 def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
-    fields = iter(said.split(b"\0"))
+    """Read the answer of a location. Directories in which something could not be read are left out.
+
+    :raises WorkflowExecutionException: if a part of the answer is missing
+    """
+    if not said.endswith(b"end\0"):
+        raise WorkflowExecutionException(f"A part of this answer is missing: {said[-200:]!r}")
+    fields = iter(said.removesuffix(b"end\0").split(b"\0")[:-1])
     for name in fields:
-        if not name:
-            continue
-        directory, size, links = os.fsdecode(name), next(fields), dict[str, str]()
-        while link := next(fields, b""):
-            if not (text := next(fields).removesuffix(b"/.").removesuffix(b"\n")):
-                raise WorkflowExecutionException(f"The link {os.fsdecode(link)} cannot be read")
+        directory, size, links, is_whole = os.fsdecode(name), next(fields), dict[str, str](), True
+        while link := next(fields):
+            text = next(fields).removesuffix(b"/.").removesuffix(b"\n")
             links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
-        yield directory, DirectoryContents(links, int(size) * 1024)
+            is_whole = is_whole and bool(text)
+        if next(fields) == b"0" and is_whole:
+            yield directory, DirectoryContents(links, int(size) * 1024)
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:

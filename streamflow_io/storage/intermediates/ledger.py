@@ -94,7 +94,7 @@ class FileLedger:
         self._links: dict[str, dict[str, Ref]] = {}
         # By directory: the inputs that got its files, with the lengths of the tags of the jobs.
         self._given: dict[str, set[tuple[str, str, str, int]]] = defaultdict(set)
-        # The copies of files in the directories of jobs at other locations, by the directory of the file.
+        # The same files in the directories of jobs at other locations, by directory.
         self._copies: dict[str, set[tuple[str, Ref]]] = defaultdict(set)
         # By directory: what was left of it.
         self._left: dict[str, frozenset[str]] = {}
@@ -161,9 +161,11 @@ class FileLedger:
                 self._jobs[job].directories.add(name)
 
     def copied(self, file: Ref, copy: Ref) -> None:
-        """Note that a job has a copy of a file, from which other jobs may get the file."""
+        """Note that a job has a copy of a file. A job that is given one of the two may get a link to the other."""
         if copy.directory and copy != file:
             self._copies[file.directory].add((file.path, copy))
+            if file.directory:
+                self._copies[copy.directory].add((copy.path, file))
 
     def directories_of(self, job: str) -> frozenset[str]:
         """The names of the directories of a job that are left."""
