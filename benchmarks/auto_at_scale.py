@@ -3,7 +3,7 @@
 Nothing is measured but the simulated time: the figures are the same on every machine. The disks are those of the tests:
 450 MB/s, 10 MB/s for one writer, and 2 percent less with each writer beyond 45; the same disks without congestion; and
 writers of 2 MB/s, which never wait for the disk. The last are no goal. With a limit until the first jobs have ended,
-jobs that could all start at once take 1.3 to 3.0 times as long there. Without a limit nothing is gained elsewhere.
+jobs that could all start at once take 1.3 to 4.0 times as long there. Without a limit nothing is gained elsewhere.
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ def test_one_location_learns_while_the_others_work_and_are_not_counted() -> None
 
 
 @pytest.mark.parametrize(
-    ("jobs", "locations", "factor"), [(100, 1, 1.25), (300, 6, 1.25), (1000, 6, 1.1), (40, 1, 1.4)]
+    ("jobs", "locations", "factor"),
+    [(100, 1, 1.25), (300, 6, 1.25), (1000, 6, 1.1), (40, 1, 1.4), (16, 1, 1.0), (192, 12, 1.0)],
 )
 def test_it_is_near_the_best_limit(jobs: int, locations: int, factor: float) -> None:
     assert run(jobs, locations).seconds <= factor * best_static(jobs, locations)

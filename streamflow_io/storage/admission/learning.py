@@ -152,12 +152,12 @@ class Learning:
         """Return the constraint of jobs outside full epochs, by what is known.
 
         The last jobs start together if no more come and no epoch has shown this many at once. Divided, they would be
-        less than two groups, and the second group might be small.
+        less than two groups, and the second group might be small. Two whole groups are no gamble.
         """
         jobs, most = self._jobs, self.epochs[0] if self.epochs and not self._known else self._known.entries[0]
         best = best_constraint(jobs.share, self._known) if self._known else most.constraint
         more = next((epoch.constraint for epoch in self.epochs if epoch.is_climb), next(iter(self._climb), None))
-        if more is None or most.constraint != best or jobs.grid.concurrency(more) < jobs.share or self._is_arriving:
+        if more is None or most.constraint != best or jobs.grid.concurrency(more) <= jobs.share or self._is_arriving:
             return best
         return more
 

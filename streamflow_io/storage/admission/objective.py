@@ -12,7 +12,6 @@ from .registry import ConstraintRegistry, RegisteredConstraint
 def completion_seconds(jobs: int, entry: RegisteredConstraint, registry: ConstraintRegistry) -> float:
     """Return T(n, c): the time until n jobs have ended under a constraint.
 
-    Full groups take their mean time. The remaining jobs are a group by themselves. Each of them takes the time of the
     Full groups take their mean time. The remaining jobs are a group by themselves. Each remaining job takes the time of
     the constraint that lets just this number run at once, not the time of a full group.
     """
