@@ -11,6 +11,8 @@ from streamflow.core.exception import WorkflowException
 
 _OURS = Path(__file__).resolve().parent
 _LONGEST = 2000
+#: What to do where cwltool, of the extra `validate`, is missing.
+WITH_CWLTOOL = "install cwltool (pip install cwltool)"
 # What these say needs no name of its kind.
 _FOR_PEOPLE = (ValidationException, WorkflowException, GraphTargetMissingException, OSError)
 

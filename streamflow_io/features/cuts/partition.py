@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from streamflow_io.commands.console import say, table
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.engine.known_tokens import KnownTokens, is_open
 from streamflow_io.engine.plan import Plan
+from streamflow_io.errors import WITH_CWLTOOL
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import file_of
@@ -347,6 +349,8 @@ def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Pat
     name = step.strip("/")
     if "/" in name:
         raise ToolError(f"{step}: cwltool cannot run a step of a workflow in another alone: --against a directory")
+    if importlib.util.find_spec("cwltool") is None:
+        raise ToolError(f"the tool of {step} can only be run by cwltool: {WITH_CWLTOOL}")
     job = directory.with_name("job.json")
     job.write_text(json.dumps(inputs))
     alone = ["--single-process", name] if name else []
