@@ -11,15 +11,21 @@ from functools import cache
 from typing import cast
 
 from cwl_utils.types import CWLObjectType
-from cwltool import process
-from cwltool.argparser import arg_parser
-from cwltool.context import LoadingContext
-from cwltool.main import main, setup_schema
-from cwltool.update import ALLUPDATES
 
-from streamflow_io.errors import said
+from streamflow_io.errors import WITH_CWLTOOL, said
 from streamflow_io.hints.cwl import Fetcher
 from streamflow_io.hints.schemas import SALAD_URI, add_hint_classes, salad_schema
+
+try:
+    from cwltool import process
+    from cwltool.argparser import arg_parser
+    from cwltool.context import LoadingContext
+    from cwltool.main import main, setup_schema
+    from cwltool.update import ALLUPDATES
+except ModuleNotFoundError:
+    is_installed = False
+else:
+    is_installed = True
 
 # Messages of cwltool about every URN, whose classes the rules of StreamFlow-IO check, and traces of its loader.
 _NOISE = re.compile(r"scheme 'urn'|prefix 'urn'|^failed$|^loader is \d+$")
@@ -43,12 +49,14 @@ class _Collector(logging.Handler):
 def run_cwltool(
     workflow: str, job: str | None, version: str = "v1.2", *, with_our_schema: bool = True
 ) -> tuple[bool, tuple[str, ...]]:
-    """Run `cwltool --validate`.
+    """Run `cwltool --validate`. Where cwltool is not installed, a message says so.
 
     :param version: the CWL version
     :param with_our_schema: check the names and types of the fields of StreamFlow-IO's hints
     :return: whether all is valid; errors and warnings
     """
+    if not is_installed:
+        return True, (f"{workflow}: only the hints are checked. For all of CWL: {WITH_CWLTOOL}",)
     options = ["--validate", "--quiet", "--skip-schemas", "--disable-color"]
     collector = _Collector()
     # cwltool makes directories for a job that it does not run, and leaves them.

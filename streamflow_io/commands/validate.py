@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.errors import WITH_CWLTOOL, is_ours, said
+from streamflow_io.errors import is_ours, said
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load, name_of, read_steps
 from streamflow_io.hints.errors import HintError, HintErrors, Located
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
@@ -24,6 +23,7 @@ from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_text import TooMuchError
 
 from .console import say, show_errors, table
+from .cwltool_validation import run_cwltool
 from .javascript import missing_engine
 from .known_values import KnownValues
 from .selected_ranges import wrong_ranges
@@ -126,20 +126,6 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     if cwl_valid and any(step.sessions for step in steps.values()):
         warnings += wrong_ranges(steps, KnownValues(document, job))
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
-
-
-def run_cwltool(
-    workflow: str, job: str | None, version: str = "v1.2", *, with_our_schema: bool = True
-) -> tuple[bool, tuple[str, ...]]:
-    """Run `cwltool --validate`. Where cwltool is not installed, a message says so.
-
-    :return: whether all is valid; errors and warnings
-    """
-    if importlib.util.find_spec("cwltool") is None:
-        return True, (f"{workflow}: only the hints are checked. For all of CWL: {WITH_CWLTOOL}",)
-    from .cwltool_validation import run_cwltool
-
-    return run_cwltool(workflow, job, version, with_our_schema=with_our_schema)
 
 
 def _edges(document: CWLObject, steps: Mapping[str, StepAnnotations]) -> Iterator[ToolEdge]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from lab.cwl import tool, versioned, workflow
-from streamflow_io.commands.validate import validate
 from streamflow_io.errors import WITH_CWLTOOL
 
 
@@ -40,17 +39,28 @@ def test_few_distributions_beside_those_of_streamflow() -> None:
     assert len(further) <= 8, further
 
 
-def test_hints_are_checked_without_cwltool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cwltool", None)
+# Prints what `validate` says of three files.
+WITHOUT_CWLTOOL = """
+import json, sys
+sys.modules["cwltool"] = None
+from streamflow_io.commands.validate import validate
+print(json.dumps([(each.ok, each.to_json()) for each in map(validate, sys.argv[1:])]))
+"""
+
+
+def test_hints_are_checked_without_cwltool(tmp_path: Path) -> None:
     step = tool("echo", {}, {}, hints=[{"class": "sfio:IOTask"}])
-    (file := tmp_path / "w.cwl").write_text(json.dumps(versioned(workflow({}, {"a": {"run": step, "in": {}}}, {}))))
-    right = validate(str(file))
-    assert right.ok
-    assert right.steps["/a"].io_task
-    assert right.messages == (f"{file}: only the hints are checked. For all of CWL: {WITH_CWLTOOL}",)
-    file.write_text(file.read_text().replace("IOTask", "IOTasks"))
-    wrong = validate(str(file))
-    assert not wrong.ok
-    assert "IOTasks" in wrong.errors[0].message
-    file.write_text(file.read_text().replace('"class": "Workflow"', '"class": "Workflows"'))
-    assert "Workflows" in " ".join(validate(str(file)).messages)
+    text = json.dumps(versioned(workflow({}, {"a": {"run": step, "in": {}}}, {})))
+    texts = [text, text.replace("IOTask", "IOTasks"), text.replace('"class": "Workflow"', '"class": "Workflows"')]
+    files = [tmp_path / f"{number}.cwl" for number in range(3)]
+    for file, each in zip(files, texts, strict=True):
+        file.write_text(each)
+    done = subprocess.run([sys.executable, "-c", WITHOUT_CWLTOOL, *files], check=True, capture_output=True, text=True)
+    (right, told), (hint, mistakes), (wrong, refused) = json.loads(done.stdout)
+    assert right
+    assert told["steps"]["/a"]
+    assert told["cwl"]["messages"] == [f"{files[0]}: only the hints are checked. For all of CWL: {WITH_CWLTOOL}"]
+    assert not hint
+    assert "IOTasks" in mistakes["errors"][0]["message"]
+    assert not wrong
+    assert "Workflows" in refused["cwl"]["messages"][0]
