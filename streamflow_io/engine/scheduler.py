@@ -79,6 +79,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
         self._told_of_memory: set[str] = set()
+        # By job and deployment: when an allocation ends that is too short for the job.
+        self._ends: dict[str, dict[str, float]] = {}
         self._disk_waits = DiskWaits(self.job_allocations)
 
     @cached_property
@@ -257,17 +259,18 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _ends_too_soon(self, connector: Connector, job: JobState) -> bool:
         """Whether the allocation of a deployment ends before the ToolTimeLimit of a job.
 
-        :raises WorkflowExecutionException: if the job can run nowhere else, and would wait for ever
+        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
         """
         left = seconds_left(connector)
         if left is None or self.run is None or (limit := self.run.time_limit(job)) is None or limit <= left:
             return False
-        if len(job.targets) > 1:
+        ends = self._ends.setdefault(job.name, {})
+        ends[connector.deployment_name] = time.monotonic() + left
+        if not ends.keys() >= {target.deployment.name for target in job.targets}:
             return True
-        why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {connector.deployment_name} ends"
-        raise WorkflowExecutionException(
-            coded(f"Job {job.name} cannot start: {why} in {max(left, 0):.0f} s", Code.NEVER_STARTS)
-        )
+        later = (f"{name} ends in {max(end - time.monotonic(), 0):.0f} s" for name, end in sorted(ends.items()))
+        why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {', and that of '.join(later)}"
+        raise WorkflowExecutionException(coded(f"Job {job.name} cannot start: {why}", Code.NEVER_STARTS))
 
     def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
         if location.hardware is None:

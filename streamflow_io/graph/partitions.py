@@ -182,7 +182,7 @@ def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple
     site = graph.steps[step].site
     if (are_here(site) or is_of_hosts(site)) and site.unwatched is None:
         return None
-    where = "of the driver's node, or of one SSH host, outside of containers"
+    where = "of the driver's node, or of one host (SSH or an allocation), outside of containers"
     return f"{step} runs {site.where}: files are read ahead for jobs {where}"
 
 

@@ -142,7 +142,8 @@ class Deployment(Struct, frozen=True):
 
 LOCAL = Deployment("local", "local", SiteKind.LOCAL)
 
-_WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the first two stream yet"
+_HOSTS = "hosts (SSH or an allocation)"
+_WATCHED = f"only jobs of the driver's node, {_HOSTS}, queue managers, pods, and containers on the first two stream yet"
 
 
 class Site(Struct, frozen=True):
@@ -242,7 +243,7 @@ def _apart(source: Site, target: Site) -> str:
             return "they share no volume; give both a PersistentVolumeClaim, or a hostPath, at their workdir"
         return "pods stream with pods only"
     if SiteKind.CONTAINERS not in (source.kind, target.kind):
-        return "a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
+        return f"a stream needs both on the driver's node, both on {_HOSTS}, or both on one queue manager"
     deployments = {*source.deployments, *target.deployments}
     if len({deployment.node for deployment in deployments}) > 1:
         if source.kind is target.kind:

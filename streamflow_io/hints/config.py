@@ -199,7 +199,8 @@ class SchedulerConfig(Model):
         "line (default: false)",
     )
     tls: StrictBool = Field(
-        False, description="true: byte streams between SSH hosts are encrypted by TLS 1.3; false (default)"
+        False,
+        description="true: byte streams between hosts (SSH or an allocation) are encrypted by TLS 1.3; false (default)",
     )
     intermediates: Literal["keep", "remove"] = Field(
         "keep",

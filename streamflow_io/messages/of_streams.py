@@ -82,18 +82,18 @@ STREAMS = {
     ),
     Code.NOT_JOINED: Explanation(
         "Neither step sees the files of the other step",
-        "Bytes flow on the driver's node, between SSH hosts, and within one queue manager. Containers of one host need "
-        "a shared directory or network for streams. Pods need a shared volume or network. Between other places a file "
-        "is copied when it is committed, as with plain StreamFlow.",
+        "Bytes flow on the driver's node, between hosts (SSH or an allocation), and within one queue manager. "
+        "Containers of one host need a shared directory or network for streams. Pods need a shared volume or network. "
+        "Between other places a file is copied when it is committed, as with plain StreamFlow.",
         (
             Case(
-                "S runs on D, T on E: a stream needs both on the driver's node, both on SSH hosts, or both on one "
-                "queue manager",
+                "S runs on D, T on E: a stream needs both on the driver's node, both on hosts (SSH or an allocation), "
+                "or both on one queue manager",
                 _ONE_KIND,
             ),
             Case(
                 "S runs on D, T on E: the gate needs both on the driver's node, or both on one queue manager",
-                "On SSH hosts, use `no_update` of a File into a `streamable` input.",
+                "On hosts (SSH or an allocation), use `no_update` of a File into a `streamable` input.",
             ),
             Case(
                 "S runs on D or E: to stream, bind it to one kind of deployment, or to one queue manager",
@@ -140,8 +140,8 @@ STREAMS = {
         "Early delivery needs `sfio-node` beside the job. Without `sfio-node` the step runs as with plain StreamFlow.",
         (
             Case(
-                "T runs on D (TYPE): only jobs of the driver's node, SSH hosts, queue managers, pods, and containers "
-                "on the first two stream yet",
+                "T runs on D (TYPE): only jobs of the driver's node, hosts (SSH or an allocation), queue managers, "
+                "pods, and containers on the first two stream yet",
                 _NOT_YET,
             ),
             Case(

@@ -238,6 +238,34 @@ def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: 
 
 
 @pytest.mark.long
+def test_a_job_with_several_targets_that_are_all_too_short_does_not_wait(
+    allocation: Site,
+) -> None:
+    """The message names each allocation."""
+    limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
+    path = allocation.write(workflow({}, {"a": {"run": limited, "in": {}}}, {}), {}, io=True)
+    streamflow = json.loads(path.read_text())
+    streamflow["deployments"]["other"] = streamflow["deployments"]["hpc"]
+    streamflow["workflows"]["main"]["bindings"][0]["target"] = [{"deployment": "hpc"}, {"deployment": "other"}]
+    path.write_text(json.dumps(streamflow))
+    ours = allocation.finish(allocation.start(path), path)
+    assert ours.code == 1
+    assert re.search(
+        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, "
+        r"and the allocation of hpc ends in 3\d\d\d s, and that of other ends in 3\d\d\d s",
+        ours.log,
+    )
+
+
+@pytest.mark.long
+def test_a_job_that_is_too_large_for_each_node_does_not_wait(allocation: Site) -> None:
+    large = tool("note ran", {}, {}, requirements=cores(3))
+    ours = allocation.run(workflow({}, {"a": {"run": large, "in": {}}}, {}))
+    assert ours.code == 1
+    assert "No job of /a can start: it asks for 3 cores and 16 MiB of memory, and there are 2 cores" in ours.log
+
+
+@pytest.mark.long
 def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     path = allocation.write(workflow({}, {}, {}), {}, io=True)
     words = ("doctor", "--json", "--location", allocation.name, str(path))

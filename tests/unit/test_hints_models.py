@@ -161,7 +161,12 @@ def test_scheduler_config() -> None:
             )
             for share in ("mine", "/ledger")
         ),
-        ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
+        (
+            {"tls": "yes"},
+            "tls",
+            "'yes' is not allowed",
+            "true: byte streams between hosts (SSH or an allocation) are encrypted",
+        ),
         ({"retry_delay": 10**20}, "retry_delay", f"{10**20} is not allowed", "below 10^9"),
         (
             {"retry_delay": "soon"},

@@ -27,10 +27,13 @@ QUEUE, QUEUE2, BOTH_QUEUES = Site((HPC,)), Site((FARM,)), Site((HPC, FARM))
 CONTAINER, MIXED, PARTLY = Site((BOX,)), Site((HERE, ONE)), Site((ONE, BOX))
 WIDE = Site((ONE,), locations=2)
 
-NOT_JOINED = "a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
+NOT_JOINED = (
+    "a stream needs both on the driver's node, both on hosts (SSH or an allocation), or both on one queue manager"
+)
 NOT_AT_THE_GATE = "the gate needs both on the driver's node, or both on one queue manager"
 NOT_WATCHED = (
-    "only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the first two stream yet"
+    "only jobs of the driver's node, hosts (SSH or an allocation), queue managers, pods, and containers on the "
+    "first two stream yet"
 )
 
 sites = st.builds(

@@ -217,8 +217,8 @@ def test_other_containers_are_not_watched(target: Target, where: str) -> None:
     edge = plan(site(target), A)
     assert edge.delivery is Delivery.TERMINATION
     assert uncoded(edge.fallback) == (
-        f"/a runs {where}: only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the "
-        "first two stream yet"
+        f"/a runs {where}: only jobs of the driver's node, hosts (SSH or an allocation), queue managers, pods, "
+        "and containers on the first two stream yet"
     )
 
 

@@ -10,6 +10,7 @@ import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
+from .shared_files import SharedFiles
 from .submission import Wanted
 
 logger = logging.getLogger("streamflow")
@@ -56,6 +58,7 @@ class AllocationConnector(OwnHosts):
         # The lost nodes on which commands can still remove what jobs have left.
         self._answering: set[str] = set()
         self._processes: dict[str, set[Process]] = {}
+        self._files = SharedFiles()
         self._closing = False
         self._told_of_copies = False
 
@@ -124,6 +127,10 @@ class AllocationConnector(OwnHosts):
     ) -> tuple[str, int] | None:
         location = self.own(location)
         if job_name is None and stdin is None and location.name not in self._lost:
+            if environment is None and workdir is None:
+                answer = await self._files.answer(location.name, " ".join(command), partial(self._said, location))
+                if answer is not None:
+                    return answer if capture_output else None
             with contextlib.suppress(WorkflowExecutionException):
                 shell = await self.get_shell(["sh"], location)
                 said: tuple[str, int] | None = await run_in_shell(
@@ -225,12 +232,14 @@ class AllocationConnector(OwnHosts):
             return False
         if src != dst:
             copy = ["ln", "-snf"] if read_only else ["cp", "-rLf"]
-            said, code = await self._said(location, f"{shlex.join([*copy, '--', src, dst])} 2>&1")
+            said, code = await self._said(location, shlex.join([*copy, src, dst]))
             if code != 0:
                 raise WorkflowExecutionException(f"{src} cannot be copied to {dst} on {location}: {said}")
         return True
 
     async def _identity_at(self, location: ExecutionLocation, path: str) -> str | None:
+        if self._files.sees(location.name, path):
+            return _identity(path)
         said, code = await self._said(location, f"{shlex.join(['stat', '-L', '-c', _STAT, '--', path])} 2>/dev/null")
         return said if code == 0 else None
 

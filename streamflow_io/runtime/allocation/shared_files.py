@@ -1,0 +1,243 @@
+"""File commands that the driver carries out itself, in directories that a node sees, too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import posixpath
+import shlex
+import stat
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from .commands import begin
+from .file_commands import (
+    Check,
+    FileCommand,
+    Find,
+    MakeDirectory,
+    MakeLink,
+    Resolve,
+    Size,
+    file_command,
+    paths_of,
+)
+
+Said = tuple[str, int]
+Ask = Callable[[str], Awaitable[Said]]
+
+# File systems, as `stat` of GNU calls them, on which a node sees at once what another one has written.
+# All others may cache attributes. NFS on one side is enough for this.
+_COHERENT = frozenset(
+    ("lustre", "gpfs", "ceph", "gfs/gfs2", "ocfs2", "ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs")
+)
+_SHOW_TYPE = ("stat", "-f", "-c", "%T", "--")
+_MOST_ENTRIES = 1000
+_MOST_BYTES = 2**16  # of a file whose checksum is computed here
+_OK: Said = ("", 0)
+_KINDS = {"f": stat.S_ISREG, "d": stat.S_ISDIR, "L": stat.S_ISLNK}
+
+
+class _ElsewhereError(Exception):
+    """The node is to carry out the command."""
+
+
+class _Shared(Struct, frozen=True):
+    """A directory that a node and the driver share.
+
+    :ivar identity: its device and inode, as the driver sees them
+    :ivar is_coherent: whether the driver sees at once what the node has written there
+    """
+
+    identity: tuple[int, int]
+    is_coherent: bool
+
+
+class SharedFiles:
+    """Directories that nodes and the driver share.
+
+    The driver makes a directory, and the node tells its real path. If both agree, they share the directory above.
+    After this, the driver makes all directories there. It looks at files only below directories that it has made.
+    So no mount of the node can be in between. Whatever fails here is left to the node.
+
+    On a file system that may cache attributes, the driver makes directories and links, and the node looks at files.
+    """
+
+    def __init__(self) -> None:
+        # By node and directory. The result is None where they do not share the directory.
+        self._shared: dict[tuple[str, str], asyncio.Task[_Shared | None]] = {}
+        self._made: set[str] = set()
+
+    async def answer(self, node: str, text: str, ask: Ask) -> Said | None:
+        """Carry out a command.
+
+        :param ask: runs another command on the node
+        :return: what the node would have said; None: the node is to carry out the command
+        """
+        if (command := file_command(text)) is None:
+            return None
+        try:
+            if isinstance(command, MakeDirectory) and self._root(command.path) is None:
+                return await self._make(node, command, ask)
+            for path in paths_of(command):
+                self._check(node, path, isinstance(command, MakeDirectory | MakeLink))
+            return _carry_out(command)
+        except (OSError, _ElsewhereError):
+            return None
+
+    def sees(self, node: str, path: str) -> bool:
+        """Whether a node and the driver see the same file at a path, at any moment."""
+        try:
+            self._check(node, path, makes=False)
+        except (OSError, _ElsewhereError):
+            return False
+        return True
+
+    async def _make(self, node: str, command: MakeDirectory, ask: Ask) -> Said:
+        """Make a directory where the driver has made none above."""
+        above = posixpath.dirname(command.path)
+        known = self._shared.get((node, above))
+        if known is not None and not _is(await asyncio.shield(known), above):
+            raise _ElsewhereError
+        os.mkdir(command.path)
+        try:
+            os.chmod(command.path, command.mode)
+            if known is None:
+                self._shared[node, above] = asyncio.ensure_future(_proven(command.path, ask))
+                if await asyncio.shield(self._shared[node, above]) is None:
+                    raise _ElsewhereError
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rmdir(command.path)
+            raise
+        self._made.add(command.path)
+        return _OK
+
+    def _root(self, path: str) -> str | None:
+        """The directory that the driver has made and that has this path."""
+        while path != "/":
+            if path in self._made:
+                return path
+            path = posixpath.dirname(path)
+        return None
+
+    def _check(self, node: str, path: str, makes: bool) -> None:
+        """Check that the driver sees at a path what the node sees.
+
+        :param makes: whether the driver only makes something there
+        :raises _ElsewhereError: if not
+        """
+        root = self._root(path)
+        if root is None:
+            raise _ElsewhereError
+        above = posixpath.dirname(root)
+        proving = self._shared.get((node, above))
+        shared = proving.result() if proving is not None and proving.done() and not proving.cancelled() else None
+        if shared is None or not _is(shared, above) or not (makes or shared.is_coherent):
+            raise _ElsewhereError
+        real, real_root = os.path.realpath(path), os.path.realpath(root)
+        if posixpath.commonpath([real, real_root]) != real_root:
+            raise _ElsewhereError
+
+
+async def _proven(directory: str, ask: Ask) -> _Shared | None:
+    """Find out whether a node sees a directory that the driver has just made.
+
+    :return: None: the node carries out all commands below the directory above
+    """
+    above = posixpath.dirname(directory)
+    token = posixpath.join(directory, f".sfio-{os.urandom(8).hex()}")
+    try:
+        os.mkdir(token)
+        try:
+            said, code = await ask(f"cd {shlex.quote(token)} && pwd -P && {shlex.join([*_SHOW_TYPE, '.'])}")
+            path, _, there = said.partition("\n")
+            if code != 0 or path != _real(token):
+                return None
+            here, _ = await (await begin([*_SHOW_TYPE, above], DEVNULL, PIPE, DEVNULL)).communicate()
+            is_coherent = {there.strip(), here.decode(errors="replace").strip()} <= _COHERENT
+            return _Shared(_identity(above), is_coherent)
+        finally:
+            os.rmdir(token)
+    except (OSError, WorkflowExecutionException):
+        return None
+
+
+def _is(shared: _Shared | None, directory: str) -> bool:
+    return shared is not None and shared.identity == _identity(directory)
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _carry_out(command: FileCommand) -> Said:
+    """Carry out a command, and return its output and its exit code.
+
+    :raises OSError: if the command fails; the node tells why
+    :raises _ElsewhereError: if the command takes long
+    """
+    if isinstance(command, MakeDirectory):
+        os.mkdir(command.path)  # With a parent that is missing or a directory that exists, the node decides.
+        os.chmod(command.path, command.mode)
+        return _OK
+    if isinstance(command, MakeLink):
+        os.symlink(command.target, command.path)
+        return _OK
+    if isinstance(command, Check):
+        return "", 0 if _has_kind(command) else 1
+    if isinstance(command, Size):
+        return str(sum(map(_bytes_below, command.paths))), 0
+    exists = os.path.exists(command.path)
+    if isinstance(command, Find):
+        return command.path if exists else "", 0
+    if isinstance(command, Resolve):
+        return (os.path.realpath(command.path), 0) if exists else ("", 1)
+    return _checksum(Path(command.path))
+
+
+def _has_kind(command: Check) -> bool:
+    try:
+        status = os.lstat(command.path) if command.kind == "L" else os.stat(command.path)
+    except FileNotFoundError:
+        return False
+    return command.kind == "e" or _KINDS[command.kind](status.st_mode)
+
+
+def _bytes_below(path: str) -> int:
+    status = os.stat(path)
+    if stat.S_ISREG(status.st_mode):
+        return os.lstat(path).st_size  # as `ls` shows it, which follows no link
+    if not stat.S_ISDIR(status.st_mode):
+        return 0
+    total = entries = 0
+    ahead = [path]
+    while ahead:
+        with os.scandir(ahead.pop()) as found:
+            for entry in found:
+                entries += 1
+                if entries > _MOST_ENTRIES or entry.is_symlink():
+                    raise _ElsewhereError
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _checksum(path: Path) -> Said:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        raise _ElsewhereError
+    return hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest(), 0

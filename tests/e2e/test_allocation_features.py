@@ -1,0 +1,194 @@
+"""All that the plugin does on hosts, on the nodes of an allocation, which share their file system."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from lab.cwl import Document, found, tool, workflow
+from lab.sites import Site, at_once
+from lab.splits import job
+from tests.e2e.test_allocation import NODE, cores
+from tests.e2e.test_intermediates_elsewhere import REMOVE, files
+from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
+from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting, cold_split
+from tests.e2e.test_parts_elsewhere import scattered as split_and_count
+from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
+from tests.e2e.test_streaming import chain as two_steps
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back, consumer, producer
+from tests.e2e.test_streaming_without_hints import READS, Learning
+from tests.e2e.test_streaming_without_hints import chain as unhinted
+from tests.integration.test_read_sessions import SIZE, read_once, told
+
+
+def scattered(hints: list[Document], script: str, needed: float = 0.1) -> Document:
+    """Jobs that write a small file, and note when and on which node."""
+    write = tool(
+        f'note "start $SLURMD_NODENAME"; {script} echo $part > out.txt; note "end $SLURMD_NODENAME"',
+        {"part": "int"},
+        {"out": found("out.txt")},
+        hints,
+        requirements=cores(needed),
+    )
+    steps = {"a": {"run": write, "scatter": "part", "in": {"part": "parts"}}}
+    return workflow({"parts": "int[]"}, steps, {"out": "a/out"})
+
+
+def test_each_node_has_a_storage_of_its_own(allocation: Site) -> None:
+    """Two jobs of 40 MB/s fit a node's 100, and I/O tasks take no core."""
+    config = {"storages": [allocation.storage(100, scope="node")]}
+    parts = {"parts": list(range(6))}
+    ours = allocation.run(scattered([IO_TASK, bandwidth(40)], "sleep 1;", needed=2), parts, config=config)
+    assert ours.ok, ours.errors
+    assert sorted(ours.files.values()) == [b"%d\n" % part for part in range(6)]
+    for node in ("n1", "n2"):
+        assert at_once(ours, f"start {node}", f"end {node}") == 2
+    assert at_once(ours) == 4
+    check_nothing_fell_back(ours.log)
+    check_gone(allocation)
+
+
+def test_a_limit_is_learned(allocation: Site) -> None:
+    """The bytes of a job are measured on its node."""
+    config: Document = {"storages": [allocation.storage(8)], "ioExecutors": 4}
+    script = "head -c 300000 /dev/zero > more.bin; sleep 0.5;"
+    document = scattered([IO_TASK, bandwidth("auto(2,4,2)")], script)
+    ours = allocation.run(document, {"parts": list(range(8))}, config=config)
+    assert ours.ok, ours.errors
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in allocation.records("epoch")] == [
+        (2, True),
+        (4, True),
+    ]
+    usages = [record["usage"] for record in allocation.records("ended")]
+    assert [300_000 <= usage["bytesWritten"] < 310_000 for usage in usages] == [True] * 8
+    check_nothing_fell_back(ours.log)
+    check_gone(allocation)
+    (learned,) = allocation.streamflow_io("learned", "list")["learned"]
+    assert learned["step"] == "/a"
+
+
+def test_a_core_is_lent(allocation: Site) -> None:
+    """All cores are held by jobs that wait for a file, which a job of another step makes."""
+    wait = f'{NODE}note waits; i=0; until [ -e "$TRACE.go" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; note went'
+    sleeper = tool(f"{wait}; echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")}, requirements=cores(2))
+    begin = tool("sleep 1; echo go > go.txt", {}, {"out": found("go.txt")}, requirements=cores(0))
+    worker = tool(
+        'note works; touch "$TRACE.go"; cat "$file" > w.txt', {"file": "File"}, {"out": found("w.txt")},
+        requirements=cores(1),
+    )  # fmt: skip
+    steps = {
+        "a": {"run": sleeper, "scatter": "part", "in": {"part": "parts"}},
+        "b": {"run": begin, "in": {}},
+        "c": {"run": worker, "in": {"file": "b/out"}},
+    }
+    document = workflow({"parts": "int[]"}, steps, {"out": "a/out", "work": "c/out"})
+    ours = allocation.run(document, {"parts": [1, 2]})
+    assert ours.ok, ours.errors
+    assert ours.time("works") < min(ours.times("went"))
+    assert len(allocation.records("lent")) == 1
+    check_gone(allocation)
+
+
+def test_what_is_proven_streams_in_the_next_run(allocation: Site, tmp_path: Path) -> None:
+    learning = Learning(tmp_path, unhinted("cat"))
+    plain = learning.run(allocation, "never")
+    learning.run(allocation)
+    assert learning.known == [("net", None, 0)]
+    ours = learning.run(allocation)
+    assert READS in ours.log
+    assert learning.known == [("net", None, 1)]
+    assert ours.results == plain.results
+    check_gone(allocation)
+
+
+def test_a_file_is_read_ahead(allocation: Site, tmp_path: Path) -> None:
+    """Each byte is read once."""
+    (directory := tmp_path / "data").mkdir()
+    document, values = cold_split(directory)
+    site = replace(allocation, ports=({"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}},))
+    ours = site.run(document, values)
+    assert ours.ok, ours.errors
+    content = (directory / "reads.bin").read_bytes()
+    pieces = [content[SIZE * number // 8 : SIZE * (number + 1) // 8] for number in range(8)]
+    assert sorted(ours.files.values()) == sorted(f"{hashlib.sha1(one).hexdigest()}  -\n".encode() for one in pieces)
+    end = read_once(site)
+    assert (end["reason"], end["parts"]) == ("done", 8)
+    assert end["storageBytes"] + end["cachedBytes"] == SIZE
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(site)
+
+
+def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path) -> None:
+    (directory := tmp_path / "data").mkdir()
+    document, values = cold_selecting(directory)
+    site = replace(allocation, ports=({"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}},))
+    ours = site.run(document, values)
+    assert ours.ok, ours.errors
+    assert sum(record["bytes"] for record in told(site, "chunk")) <= SIZE
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(site)
+
+
+def test_a_split_writes_nothing(allocation: Site, tmp_path: Path) -> None:
+    _, ours = allocation.run_both(split_and_count(), job(tmp_path), seconds=120)
+    check_virtual(ours)
+    check_gone(allocation)
+
+
+def test_the_gate_is_a_delivery_at_the_commit(allocation: Site) -> None:
+    """One message says so."""
+    rule = {"committed": "on_close", "start": "producer"}
+    first = producer("note write; echo done > out.txt", rule)
+    second = consumer("hostname > host.txt; cat $file > copy.txt; note read")
+    ours = allocation.run(two_steps(first, second))
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"] == b"done\n"
+    assert [line.count("the gate needs") for line in ours.log.splitlines() if " WARNING " in line] == [1]
+    check_gone(allocation)
+
+
+def test_a_directory_is_delivered_at_its_commit(allocation: Site) -> None:
+    """A job of the other node reads the directory while its producer runs."""
+    wait = 'i=0; until [ -e "$TRACE.read" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
+    make = tool(
+        f"{NODE}mkdir d; echo 1 > d/1.txt; echo 2 > d/2.txt; {wait}note end", {}, {"out": found("d", "Directory")},
+        [streaming_directory()], requirements=cores(2),
+    )  # fmt: skip
+    read = tool(
+        f'{NODE}note read; touch "$TRACE.read"; cat "$d"/* > all.txt', {"d": "Directory"}, {"out": found("all.txt")},
+        requirements=cores(2),
+    )  # fmt: skip
+    steps = {"a": {"run": make, "in": {}}, "b": {"run": read, "in": {"d": "a/out"}}}
+    ours = allocation.run(workflow({}, steps, {"out": "b/out"}))
+    assert ours.ok, ours.errors
+    assert ours.files["all.txt"] == b"1\n2\n"
+    assert ours.time("read") < ours.time("end")
+    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    check_nothing_fell_back(ours.log)
+    check_gone(allocation)
+
+
+def streaming_directory() -> Document:
+    return {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 2}]}
+
+
+def test_intermediate_files_go(allocation: Site) -> None:
+    run = allocation.run(removed_chain(f"{allocation.directory}/work/*"), config=REMOVE, seconds=120)
+    assert run.ok, run.errors
+    assert run.files == {"d.txt": b"a\na\n"}
+    assert "SFIO-B008" not in run.log
+    assert [name for name in files(allocation.directory / "work") if not name.startswith("sfio-node-")] == ["d.txt"]
+
+
+def test_what_commands_say(allocation: Site) -> None:
+    """`plan`, the report and `logs` name the nodes."""
+    document = scattered([IO_TASK, bandwidth(40)], "echo said >&2;")
+    ours = allocation.run(document, {"parts": [1, 2]}, config={"storages": [allocation.storage(100)]})
+    assert ours.ok, ours.errors
+    path = allocation.directory / "run1" / "streamflow.yml"
+    plan = allocation.streamflow_io("plan", str(path))
+    assert "hpc" in json.dumps(plan)
+    report = allocation.streamflow_io("report", "last")
+    assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [2]
