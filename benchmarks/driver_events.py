@@ -28,9 +28,9 @@ def milliseconds_per_event() -> float:
 
 
 async def _measure() -> float:
-    rates = StreamRates(True, RememberedWindows(Path(), {}, {}), lambda _: None)
     names = [f"/{step}/0.{number}" for step in "ab" for number in range(STREAMS)]
     jobs = {name: JobState(Job(name, 0, {}, None, None, None)) for name in names}
+    rates = StreamRates(True, RememberedWindows(Path(), {}, {}), jobs.get, lambda _: None)
     for number in range(STREAMS):
         source = StreamSource(f"/a/0.{number}", "out", "out.bin", bandwidth="required")
         token = StreamToken(file_value(f"/b/{number}/out.bin"), source)

@@ -9,7 +9,7 @@ from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
 from streamflow_io.proofs import repeated_job
-from streamflow_io.proofs.rehearsal_events import Seen
+from streamflow_io.proofs.rehearsal_events import SeenEvents
 from streamflow_io.proofs.repeated_job import RepeatedJob
 from streamflow_io.records.learned import extents
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
 def give_up_late(arguments: list[str]) -> int:
     """Let each job end by itself before it is given up."""
 
-    async def is_given_up(_: RepeatedJob, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+    async def is_given_up(_: RepeatedJob, execution: asyncio.Task[CommandOutput], seen: SeenEvents) -> bool:
         await asyncio.wait([execution])
         return seen.is_decided.is_set()
 

@@ -213,12 +213,16 @@ class Jobs:
     """The jobs of a run that have their input and have not ended. Tells the listeners of them, in their order.
 
     :param hints: of the steps of the workflow, by path
-    :param listeners: the first is told first
+    :param listeners: see :meth:`listen`
     """
 
     def __init__(self, hints: Mapping[str, StepAnnotations], listeners: Sequence[Listener] = ()) -> None:
         self._hints = hints
         self._open: dict[str, JobState] = {}
+        self.listen(listeners)
+
+    def listen(self, listeners: Sequence[Listener]) -> None:
+        """Set the listeners, of which the first is told first. Call this method before there is a job."""
         self._listeners = tuple(listeners)
         # Most listeners react to few things only, and there are thousands of events.
         self._submitted = self._that_hear(Listener.submitted)

@@ -53,7 +53,7 @@ class Expected(Struct, frozen=True):
     required: float = inf
 
 
-class _Channel(Struct):
+class _ChannelHistory(Struct):
     """The last request and the limits of a channel.
 
     :ivar before: the limits up to the previous phase
@@ -81,7 +81,7 @@ class Expectations(Struct):
     _window: float | None = None
     _ratio: float | None = None
     _bytes: float | None = None
-    _channels: dict[str, _Channel] = field(default_factory=dict)
+    _channels: dict[str, _ChannelHistory] = field(default_factory=dict)
     # StreamFlow's own time before commands, and after them.
     _starting: deque[float] = field(default_factory=lambda: deque((_OVERHEAD,), _COMMANDS))
     _ending: deque[float] = field(default_factory=lambda: deque((_OVERHEAD,), _COMMANDS))
@@ -154,13 +154,13 @@ class Expectations(Struct):
         if request.phase == 0 and request.rule != "exposed":
             self._windows.append(request.window)
 
-    def _channel(self, name: str) -> _Channel:
+    def _channel(self, name: str) -> _ChannelHistory:
         if name not in self._channels:
             limited = Limited(self.constraint.strategy, self.constraint.tolerance)
-            self._channels[name] = _Channel(limited, limited)
+            self._channels[name] = _ChannelHistory(limited, limited)
         return self._channels[name]
 
-    def _expected_bytes(self, channel: _Channel, input_bytes: float) -> float | None:
+    def _expected_bytes(self, channel: _ChannelHistory, input_bytes: float) -> float | None:
         if input_bytes > 0:
             return input_bytes * next((one for one in (channel.ratio, self._ratio) if one is not None), 1.0)
         return self._bytes if channel.bytes is None else channel.bytes

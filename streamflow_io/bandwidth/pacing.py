@@ -87,7 +87,7 @@ class Rate(Struct, frozen=True):
     reason: RateReason
 
 
-class _Open(Struct, eq=False):
+class _PacedRequest(Struct, eq=False):
     """A request that has not ended.
 
     :ivar opened: when the request was reported
@@ -161,7 +161,7 @@ class Pacing:
         self._steps = steps
         self._capacity = capacity
         self._hidden = hidden
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _PacedRequest] = {}
         self._failed: set[str] = set()
         self._unheld: set[tuple[str, StoragePlace | None]] = set()
         # Where jobs of a step have moved last: waiting jobs will probably move there, too.
@@ -197,7 +197,9 @@ class Pacing:
         if not is_repeated:
             expected = self._steps[step].expect(channel, number, before, ready, input_bytes)
         least = 2 * (expected.bytes or 0.0) / time_limit if time_limit else 0.0
-        self._open[job] = _Open(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
+        self._open[job] = _PacedRequest(
+            job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated
+        )
 
     def admitted(self, job: str, place: StoragePlace, now: float) -> None:
         """Note that a request has an I/O executor, and may start."""
@@ -292,27 +294,27 @@ class Pacing:
                     request.has_begun, request.first = True, request.rate
         return found
 
-    def _advance(self, request: _Open, now: float) -> None:
+    def _advance(self, request: _PacedRequest, now: float) -> None:
         if request.is_running:
             speed = self._steps[request.step].throughput if request.rate is None else request.rate
             request.moved += (speed or 0.0) * max(0.0, now - request.looked)
             request.looked = now
 
-    def _place(self, request: _Open) -> StoragePlace | None:
+    def _place(self, request: _PacedRequest) -> StoragePlace | None:
         return request.place or self._places.get(request.step)
 
-    def _pool(self, request: _Open) -> Pool | None:
+    def _pool(self, request: _PacedRequest) -> Pool | None:
         """Return what a request shares with others: a storage, or the part of it on one location. None: nothing."""
         place = self._place(request)
         if place is None or place.storage is None or (capacity := self._capacity(place, "write")) is None:
             return None
         return place.storage, None if capacity.is_shared else place.location
 
-    def _is_late(self, request: _Open, now: float) -> bool:
+    def _is_late(self, request: _PacedRequest, now: float) -> bool:
         end = self._windows.required_end(request.job)
         return self._is_over or request.is_repeated or (end is not None and end <= now)
 
-    def _free_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
+    def _free_rates(self, requests: Sequence[_PacedRequest], now: float) -> dict[str, tuple[float, bool]]:
         """Return the rates of requests that share nothing."""
         return {
             one.job: (max(self._asked(one, now).need(now), one.expected.limit or inf), False)
@@ -320,7 +322,7 @@ class Pacing:
             if one.is_paced
         }
 
-    def _shared_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
+    def _shared_rates(self, requests: Sequence[_PacedRequest], now: float) -> dict[str, tuple[float, bool]]:
         """Return the rates of requests on one storage, and whether each is higher because others wait for executors."""
         paced = [one for one in requests if one.is_paced]
         found = {one.job: (inf, False) for one in paced}
@@ -341,7 +343,7 @@ class Pacing:
                 found[one.job] = min(rate, given[one.job] / self._times(one)), is_crowded or one.job in crowded
         return found
 
-    def _asked(self, request: _Open, now: float, at_least: float = 0.0) -> OpenRequest:
+    def _asked(self, request: _PacedRequest, now: float, at_least: float = 0.0) -> OpenRequest:
         """Return the request with the bandwidth that it asks for.
 
         :param at_least: a rate that the request may have, whatever its limit is
@@ -354,12 +356,12 @@ class Pacing:
             limit = max(limit, at_least) * times
         return OpenRequest(request.job, request.left * times, required, limit)
 
-    def _times(self, request: _Open) -> int:
+    def _times(self, request: _PacedRequest) -> int:
         """Return how many jobs a request stands for: a waiting one stands for the jobs of its step behind it, too."""
         return 1 if request.is_running else 1 + self._hidden(request.step)
 
     def _told(
-        self, request: _Open, rates: dict[str, tuple[float, bool]], now: float
+        self, request: _PacedRequest, rates: dict[str, tuple[float, bool]], now: float
     ) -> tuple[float | None, RateReason]:
         limit = request.expected.limit
         rate, is_crowded = rates.get(request.job, (inf, False))

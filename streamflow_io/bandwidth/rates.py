@@ -46,6 +46,7 @@ class Rates(Listener):
     :param windows: the windows of all requests; learns of each request before this object
     :param capacity: returns the bandwidth of a storage for these jobs
     :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
+    :param find: returns the open job with a name
     :param more_jobs: whether further jobs of a step may be scheduled
     :param record: keeps a record for telemetry
     """
@@ -59,6 +60,7 @@ class Rates(Listener):
         remembered: RememberedWindows,
         capacity: CapacityOf,
         hidden: Callable[[str], int],
+        find: Callable[[str], JobState | None],
         more_jobs: Callable[[str], bool],
         record: Callable[[Record], None],
     ) -> None:
@@ -72,10 +74,9 @@ class Rates(Listener):
         self._pacing = Pacing(windows, self._steps, capacity, hidden)
         self._remembered = remembered
         self._looked_up: set[str] = set()
+        self._find = find
         self._more_jobs = more_jobs
         self._record = record
-        # The jobs of I/O tasks that have all their input, by name.
-        self._jobs: dict[str, JobState] = {}
         self._computing: set[JobState] = set()
         self._computed = float("-inf")
         self._looking: asyncio.Task[None] | None = None
@@ -85,7 +86,6 @@ class Rates(Listener):
         """Open the request of an I/O task's job, which has all its input."""
         if (step := job.step) not in self._steps:
             return
-        self._jobs[job.name] = job
         size = sum(map(input_bytes, job.job.inputs.values()))
         if step not in self._looked_up:
             self._looked_up.add(step)
@@ -141,7 +141,6 @@ class Rates(Listener):
 
         :param moved: None: the job has not succeeded, or was not measured
         """
-        self._jobs.pop(job.name, None)
         if moved is None:
             self._pacing.ended(job.name, now)
         else:
@@ -160,7 +159,7 @@ class Rates(Listener):
         for one in self._pacing.rates(now):
             rate = None if one.rate is None else one.rate / _MB
             self._record(RateRecord(time=now, job=one.job, step=one.step, rate=rate, reason=one.reason))
-            if (job := self._jobs.get(one.job)) is not None:
+            if (job := self._find(one.job)) is not None:
                 job.limit(one.rate)
         if self._looking is None and not self._pacing.is_idle:
             self._looking = asyncio.create_task(self._look())

@@ -50,6 +50,7 @@ class StreamRates(Listener):
 
     :param is_on: whether any stream is limited
     :param remembered: windows of outputs, by their names
+    :param find: returns the open job with a name
     :param record: keeps a record for telemetry
     """
 
@@ -57,22 +58,15 @@ class StreamRates(Listener):
         self,
         is_on: bool,
         remembered: RememberedWindows,
+        find: Callable[[str], JobState | None],
         record: Callable[[Record], None],
     ) -> None:
         self._is_on = is_on
         self._remembered = remembered
-        self._producers = {posixpath.dirname(output) for output in remembered.names}
-        # The jobs that read streams, by name.
-        self._jobs: dict[str, JobState] = {}
+        self._find = find
         self._record = record
         self._streams = Streams()
         self._looking: asyncio.Task[None] | None = None
-        # The input bytes of the jobs that write outputs with remembered windows.
-        self._input_bytes: dict[str, float] = {}
-
-    def submitted(self, job: JobState) -> None:
-        if self._is_on and job.step in self._producers:
-            self._input_bytes[job.name] = sum(map(input_bytes, job.job.inputs.values()))
 
     def opened(
         self, job: JobState, inputs: Mapping[str, Token], read: Mapping[str, tuple[StreamToken, Attempt]]
@@ -97,11 +91,10 @@ class StreamRates(Listener):
                 required,
                 now,
                 output,
-                None if required is None else self._remembered.of(output, self._input_bytes.get(source.job, 0.0)),
+                None if required is None else self._remembered.of(output, self._input_bytes(source.job)),
                 attempt.has_written(source.port, token.source.path),
             )
         if read:
-            self._jobs[job.name] = job
             self._update(now)
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
@@ -126,8 +119,6 @@ class StreamRates(Listener):
 
     def ended(self, job: JobState) -> None:
         """Record what the byte streams of the job have moved, if the job has succeeded."""
-        self._input_bytes.pop(job.name, None)
-        self._jobs.pop(job.name, None)
         for request in self._streams.ended(job.name, job.status is Status.COMPLETED):
             self._record(request_record(request, time.time()))
 
@@ -137,6 +128,10 @@ class StreamRates(Listener):
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._remembered.keep(self._streams.learned)
+
+    def _input_bytes(self, producer: str) -> float:
+        job = self._find(producer)
+        return 0.0 if job is None else sum(map(input_bytes, job.job.inputs.values()))
 
     def _limited(self, job_name: str, one: InputStream) -> InputStream:
         if one.id is None:
@@ -149,7 +144,7 @@ class StreamRates(Listener):
             rate = None if one.rate is None else one.rate / _MB
             job, stream = one.name
             self._record(RateRecord(time=now, job=job, step=one.step, input=one.input, rate=rate, reason=one.reason))
-            if (reader := self._jobs.get(job)) is not None:
+            if (reader := self._find(job)) is not None:
                 reader.limit(one.rate, stream)
         if self._looking is None and not self._streams.is_idle:
             self._looking = asyncio.create_task(self._look())

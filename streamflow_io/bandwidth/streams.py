@@ -42,7 +42,7 @@ class StreamRate(Struct, frozen=True):
     reason: StreamReason
 
 
-class _Stream(Struct, eq=False):
+class _MeasuredStream(Struct, eq=False):
     """A byte stream of a reading job.
 
     :ivar limited: None: no limit
@@ -85,7 +85,7 @@ class _Stream(Struct, eq=False):
         return is_limited and self.due is not None and self.ends[-1] is None
 
 
-class _Rhythm(NamedTuple):
+class _ExpectedBurst(NamedTuple):
     """After how many seconds the next burst is expected, and how many bytes a burst has."""
 
     window: float
@@ -100,13 +100,13 @@ class Streams:
 
     def __init__(self) -> None:
         self._growths = Growths()
-        self._streams: dict[StreamName, _Stream] = {}
+        self._streams: dict[StreamName, _MeasuredStream] = {}
         self._of_jobs: dict[str, list[StreamName]] = {}
         # Streams with a report since the last look at the rates, and streams whose rate changes with time.
         self._told: dict[StreamName, None] = {}
         self._awaited: dict[StreamName, None] = {}
         # The newest rhythm of any stream of each step.
-        self._newest: dict[str, _Rhythm] = {}
+        self._newest: dict[str, _ExpectedBurst] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -145,8 +145,8 @@ class Streams:
         if limit is not None:
             limited, growth.output = Limited(limit.strategy, limit.tolerance), output
             if learned is not None and learned.bytes is not None:
-                self._newest.setdefault(step, _Rhythm(learned.window, learned.bytes))
-        stream = _Stream(name, step, input_name, channel, growth, now, limited)
+                self._newest.setdefault(step, _ExpectedBurst(learned.window, learned.bytes))
+        stream = _MeasuredStream(name, step, input_name, channel, growth, now, limited)
         self._streams[name] = stream
         self._of_jobs.setdefault(name.job, []).append(name)
         self._told[name] = None
@@ -229,7 +229,7 @@ class Streams:
             self._told.pop(name, None)
             self._awaited.pop(name, None)
 
-    def _take(self, stream: _Stream, number: int) -> None:
+    def _take(self, stream: _MeasuredStream, number: int) -> None:
         """Count a burst for a stream."""
         bursts = stream.growth.bursts
         burst, start = bursts[number], max(bursts[number].start, stream.opened)
@@ -243,7 +243,7 @@ class Streams:
             # The stream is fed since the first byte of the burst, though the report comes only now.
             stream.looked = start
         if number > 0:
-            self._newest[stream.step] = _Rhythm(burst.start - bursts[number - 1].start, burst.bytes)
+            self._newest[stream.step] = _ExpectedBurst(burst.start - bursts[number - 1].start, burst.bytes)
         newest = self._newest.get(stream.step)
         if newest is None or is_exposed(newest.window, burst.bytes):
             stream.due = None
@@ -253,14 +253,14 @@ class Streams:
             stream.limited = next_limit(stream.limited, newest.window, burst.bytes)
 
 
-def _advance(stream: _Stream, now: float) -> None:
+def _advance(stream: _MeasuredStream, now: float) -> None:
     if stream.rate is not None and stream.growth.bursts:
         most = max(stream.fed, stream.growth.bursts[-1].end)
         stream.fed = min(most, stream.fed + stream.rate * max(0.0, now - stream.looked))
     stream.looked = max(now, stream.looked)
 
 
-def _rate(stream: _Stream, limited: Limited, now: float) -> tuple[float | None, StreamReason]:
+def _rate(stream: _MeasuredStream, limited: Limited, now: float) -> tuple[float | None, StreamReason]:
     if stream.growth.committed is not None:
         return None, "commit"
     if not stream.growth.bursts:
@@ -281,7 +281,7 @@ def _differs(rate: float | None, before: float | None) -> bool:
     return abs(rate - before) > _SAME * before
 
 
-def _requests(stream: _Stream) -> Iterator[IORequest]:
+def _requests(stream: _MeasuredStream) -> Iterator[IORequest]:
     """Yield the requests of a stream, burst by burst."""
     bursts, committed = stream.growth.bursts, stream.growth.committed
     for number, (burst, ended, limit) in enumerate(zip(bursts, stream.ends, stream.limits, strict=True)):

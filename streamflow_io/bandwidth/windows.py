@@ -38,13 +38,13 @@ class Moved(Struct, frozen=True):
     limit: float | None = None
 
 
-class _End(Struct, frozen=True):
+class _RequiredEnd(Struct, frozen=True):
     time: float
     rule: EndRule
     is_estimate: bool = False
 
 
-class _Phase(Struct):
+class _OpenPhase(Struct):
     """A phase of a channel.
 
     :ivar before: the window of the previous phase, in seconds. None: the phase is the first
@@ -61,7 +61,7 @@ class _Phase(Struct):
     changed: float = float("-inf")
 
 
-class _Open(Struct, eq=False):
+class _UnreportedRequest(Struct, eq=False):
     """A request that is not reported yet.
 
     :ivar end: the earliest known end, except the one by `next`
@@ -73,26 +73,26 @@ class _Open(Struct, eq=False):
     job: str
     step: str
     channel: str
-    phase: _Phase
+    phase: _OpenPhase
     direction: Direction
     ready: float
     changed: float
-    sources: list[_Open]
+    sources: list[_UnreportedRequest]
     is_estimate: bool
-    end: _End | None = None
+    end: _RequiredEnd | None = None
     moved: Moved | None = None
-    readers: list[_Open] = field(default_factory=list)
+    readers: list[_UnreportedRequest] = field(default_factory=list)
     is_told: bool = False
 
     @property
-    def required(self) -> _End | None:
+    def required(self) -> _RequiredEnd | None:
         """The required end, as far as it is known before the last job has computed."""
         following = self.phase.following
         if following is None or (self.end is not None and self.end.time <= following):
             return self.end
-        return _End(following, "next")
+        return _RequiredEnd(following, "next")
 
-    def needed(self, end: _End, now: float) -> None:
+    def needed(self, end: _RequiredEnd, now: float) -> None:
         if self.end is None or end.time < self.end.time:
             self.end, self.changed = end, now
             self.phase.needed = min(self.phase.needed, end.time)
@@ -106,11 +106,11 @@ class Windows:
 
     def __init__(self) -> None:
         # The requests by job; of a repeated job, the last one.
-        self._requests: dict[str, _Open] = {}
-        self._untold: list[_Open] = []
+        self._requests: dict[str, _UnreportedRequest] = {}
+        self._untold: list[_UnreportedRequest] = []
         self._looked = float("-inf")
         # The last phase of each channel.
-        self._phases: dict[str, _Phase] = {}
+        self._phases: dict[str, _OpenPhase] = {}
         self._last_computed: float | None = None
 
     def is_request(self, job: str) -> bool:
@@ -141,9 +141,9 @@ class Windows:
             return
         phase = self._phase_at(channel, at, now)
         sources = [self._requests[one] for one in dict.fromkeys(reads) if one in self._requests and one != job]
-        opened = _Open(job, step, channel, phase, direction, at, now, sources, is_estimate)
+        opened = _UnreportedRequest(job, step, channel, phase, direction, at, now, sources, is_estimate)
         if within is not None:
-            opened.needed(_End(at + within, "within"), now)
+            opened.needed(_RequiredEnd(at + within, "within"), now)
         for source in sources:
             source.readers.append(opened)
         self._requests[job] = opened
@@ -170,7 +170,7 @@ class Windows:
         if requests:
             time = max(others, *(request.ready for request in requests))
             for request in requests:
-                request.needed(_End(time, "need", is_estimate), now)
+                request.needed(_RequiredEnd(time, "need", is_estimate), now)
 
     def moved(self, job: str, moved: Moved, now: float) -> None:
         """Note that the job of a request has succeeded."""
@@ -204,29 +204,29 @@ class Windows:
         self._untold = []
         return sorted(found, key=lambda one: one.ready)
 
-    def _phase_at(self, channel: str, at: float, now: float) -> _Phase:
+    def _phase_at(self, channel: str, at: float, now: float) -> _OpenPhase:
         """Return the phase of a request that is ready at a time."""
         last = self._phases.get(channel)
         if last is not None and at < last.ready + SHORTEST_WINDOW:
             return last
         if last is not None:
             last.following, last.changed = at, now
-            phase = _Phase(last.number + 1, at, max(0.0, min(at, last.needed) - last.ready))
+            phase = _OpenPhase(last.number + 1, at, max(0.0, min(at, last.needed) - last.ready))
         else:
-            phase = _Phase(0, at)
+            phase = _OpenPhase(0, at)
         self._phases[channel] = phase
         return phase
 
-    def _tell(self, request: _Open) -> Iterator[IORequest]:
+    def _tell(self, request: _UnreportedRequest) -> Iterator[IORequest]:
         if request.moved is None or request.is_told:
             return
         request.is_told = True
         last = request.ready if self._last_computed is None else self._last_computed
-        end = request.required or _End(last, "end")
+        end = request.required or _RequiredEnd(last, "end")
         required = max(request.ready, end.time)
         moved = request.moved
         for source in request.sources:
-            _share(source, moved.bytes, _End(required, end.rule))
+            _share(source, moved.bytes, _RequiredEnd(required, end.rule))
         exposed = is_exposed(required - request.ready, moved.bytes)
         yield IORequest(
             job=request.job,
@@ -246,9 +246,11 @@ class Windows:
         )
 
 
-def _share(source: _Open, bytes_after: int, end: _End) -> None:
+def _share(source: _UnreportedRequest, bytes_after: int, end: _RequiredEnd) -> None:
     """Give the request that moves first its part of the time until a job waits for the bytes of both."""
     if source.moved is None or source.moved.bytes + bytes_after <= 0:
         return
     part = source.moved.bytes / (source.moved.bytes + bytes_after)
-    source.needed(_End(source.ready + (end.time - source.ready) * part, end.rule, is_estimate=True), source.changed)
+    source.needed(
+        _RequiredEnd(source.ready + (end.time - source.ready) * part, end.rule, is_estimate=True), source.changed
+    )

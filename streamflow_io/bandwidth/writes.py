@@ -41,7 +41,7 @@ class Writer(Struct, frozen=True):
     holds: bool
 
 
-class _Channel(Struct):
+class _WriteBursts(Struct):
     writer: Writer
     bursts: list[Written] = field(default_factory=list)
 
@@ -58,11 +58,11 @@ class Writes:
     """The bursts of running jobs."""
 
     def __init__(self) -> None:
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[str, _WriteBursts] = {}
 
     def started(self, writer: Writer) -> None:
         """Begin an attempt of a job. Bursts of an earlier attempt do not count."""
-        self._channels[writer.job] = _Channel(writer)
+        self._channels[writer.job] = _WriteBursts(writer)
 
     def burst(self, job: str, written: Written) -> None:
         """Add a burst of a job. Ignores a job that does not run."""

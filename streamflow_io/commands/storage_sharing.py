@@ -29,7 +29,7 @@ from .storage_status import megabytes, printable
 _SHARE = "make a directory for runs of several users that share a storage"
 
 
-class Shared(Struct, frozen=True):
+class CreatedDirectory(Struct, frozen=True):
     """A shared directory that the command has made."""
 
     path: Path
@@ -89,7 +89,7 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def share(arguments: argparse.Namespace) -> Shared:
+def share(arguments: argparse.Namespace) -> CreatedDirectory:
     """Make a directory by which runs share a storage.
 
     :raises HintErrors: if the directory cannot be made
@@ -122,7 +122,7 @@ def share(arguments: argparse.Namespace) -> Shared:
         raise HintErrors.one(
             path, "DIR", message, "a directory that you can make, and a group that you are in"
         ) from None
-    return Shared(path, ledger, group.gr_name)
+    return CreatedDirectory(path, ledger, group.gr_name)
 
 
 def _bandwidth(text: str) -> float:

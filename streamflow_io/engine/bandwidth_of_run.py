@@ -40,12 +40,16 @@ class BandwidthOfRun:
             RememberedWindows(learned, plan.tools, used),
             lambda place, way: writes.left(self.admission.capacity(place, way), place, way),
             lambda step: self.admission.behind(step),
+            services.jobs.find,
             services.more_jobs,
             services.write,
         )
         self.limits = Limits(services.storages, config.limits, rates)
         self.streams = StreamRates(
-            config.limits, remembered_streams(learned, plan.annotations, plan.tools), services.write
+            config.limits,
+            remembered_streams(learned, plan.annotations, plan.tools),
+            services.jobs.find,
+            services.write,
         )
         self.admission = StorageAdmission(
             services.context,

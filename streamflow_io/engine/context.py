@@ -86,7 +86,10 @@ class Run:
         runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
         self._runtimes, deployments = runtimes, runtimes.deployments
         storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
-        services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
+        self.jobs = Jobs(plan.annotations)
+        services = Services(
+            scheduler, plan, learned, runtimes, storages, self.jobs, self._record, self._telemetry.write
+        )
         self.streaming_jobs = StreamingJobs()
         self.gangs = GangPlacement(allocations, used, plan.gang_cores)
         self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
@@ -95,7 +98,7 @@ class Run:
         )
         self.lent_cores: LentCores | None = None
         if config.oversubscribe == "idle":
-            self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
+            self.lent_cores = LentCores(used, self._may_share_cores, self.jobs.find, scheduler.wake, self._record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
         sites = PartSites(plan.workflow, plan.graph.part_readers, context, runtimes, storages)
@@ -118,7 +121,7 @@ class Run:
 
             self._intermediates = Intermediates(plan.workflow, context, plan.removal, self.proofs.held, self._record)
             listeners.append(self._intermediates)
-        self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
+        self.jobs.listen([*listeners, *self.proofs.listeners])
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)

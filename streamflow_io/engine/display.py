@@ -39,7 +39,7 @@ class Display:
 
     def __init__(self, label: str) -> None:
         self._live = LiveRun(label)
-        self._shows: Shows = _Terminal() if sys.stderr.isatty() else _Lines()
+        self._shows: Shows = _Terminal() if sys.stderr.isatty() else _LogLines()
         self._each = _SHOWN_EACH if sys.stderr.isatty() else _SAID_EACH
         self._timer: asyncio.TimerHandle | None = None
         self._again()
@@ -63,7 +63,7 @@ class Display:
         self._again()
 
 
-class _Lines:
+class _LogLines:
     def show(self, view: RunView) -> None:
         logger.info(plain_line(view))
 

@@ -14,6 +14,7 @@ from streamflow.core.workflow import Port
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
+from streamflow_io.adapters.jobs import Jobs
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -42,6 +43,7 @@ class Services(Struct, frozen=True):
     :ivar learned: the file with all that was learned
     :ivar runtimes: the node runtimes of the run
     :ivar storages: of the StreamFlow file
+    :ivar jobs: that have their input and have not ended
     :ivar record: keeps a record for telemetry, and begins the telemetry with the first one
     :ivar write: keeps a record that follows from others
     """
@@ -51,6 +53,7 @@ class Services(Struct, frozen=True):
     learned: Path
     runtimes: NodeRuntimes
     storages: Storages
+    jobs: Jobs
     record: Callable[[Record], None]
     write: Callable[[Record], None]
 

@@ -118,7 +118,7 @@ def last_readers(passages: Mapping[str, Sequence[Passage]], port: str) -> LastRe
 
     :param passages: by port: the steps that read the port
     """
-    walk = _Walk(passages)
+    walk = _ReaderSearch(passages)
     walk.follow(port)
     readers = Counter((reader.step, reader.port) for reader in walk.jobs)
     # A job that gets a file in two ways may be two jobs.
@@ -128,7 +128,7 @@ def last_readers(passages: Mapping[str, Sequence[Passage]], port: str) -> LastRe
     return LastReaders(frozenset(once), frozenset(walk.steps | steps))
 
 
-class _Walk:
+class _ReaderSearch:
     def __init__(self, passages: Mapping[str, Sequence[Passage]]) -> None:
         self._passages = passages
         self._seen: set[tuple[str, str]] = set()

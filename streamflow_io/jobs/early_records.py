@@ -43,7 +43,7 @@ class _Commits(Struct):
     size: int = 0
 
 
-class _Stream(Struct):
+class _RecordedStream(Struct):
     """A stream that a job reads, or a file in CAPIO.
 
     :ivar output: as /step/port
@@ -64,8 +64,8 @@ class _Early(Struct):
     """
 
     directory: str
-    streams: dict[str, _Stream]
-    read: dict[str, _Stream]
+    streams: dict[str, _RecordedStream]
+    read: dict[str, _RecordedStream]
     commits: dict[str, _Commits] = field(default_factory=dict)
 
 
@@ -88,10 +88,12 @@ class EarlyRecords:
         read = [(name, token) for name, value in job.job.inputs.items() for token in stream_tokens(value)]
         inputs = {token.value["path"]: name for name, token in read}
         streams = {
-            stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
+            stream.id or stream.name: _RecordedStream(
+                inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name
+            )
             for stream in spec.streams
         }
-        held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
+        held = {token.value["path"]: _RecordedStream(name, _edge(token)[0], token.source.job) for name, token in read}
         job.keep(_Early(str(job.job.output_directory), streams, held))
         self._running.add(job.name)
         for name, stream in streams.items():

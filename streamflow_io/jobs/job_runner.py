@@ -22,7 +22,7 @@ from .reach import Reach
 from .recorder import JobRecorder
 
 
-class _Running(Struct):
+class _CommandRun(Struct):
     """A command that is about to run, or runs, under a node runtime.
 
     :ivar command: runs in place of the command of the step, without redirections; None: the command of the step
@@ -53,7 +53,7 @@ class JobRunner:
 
     def connector(self, job: JobState, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
-        if (running := job.kept(_Running)) is None:
+        if (running := job.kept(_CommandRun)) is None:
             return inner
         # StreamFlow asks for connectors at other times, too, even after the command. An attempt starts once.
         if running.told is None:
@@ -77,12 +77,12 @@ class JobRunner:
         :param command: runs instead, without the redirections of the job; None: the command of the job
         """
         job.begin(node_job)
-        job.keep(_Running(node_job, spec, streams=True, command=command))
+        job.keep(_CommandRun(node_job, spec, streams=True, command=command))
         try:
             yield
         finally:
             job.node_job = None
-            job.drop(_Running)
+            job.drop(_CommandRun)
 
     async def events(self, job: JobState, node_job: NodeJob) -> AsyncIterator[Event]:
         """Yield the events of a job in order, up to the exit event, and record them. There may be one reader only.
@@ -113,11 +113,11 @@ class JobRunner:
         """
         if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
             job.begin(node_job)
-            job.keep(_Running(node_job, JobSpec(name=job.name, observation=ObservationSpec(io=True)), streams=False))
+            job.keep(_CommandRun(node_job, JobSpec(name=job.name, observation=ObservationSpec(io=True)), streams=False))
 
     def observe(self, job: JobState) -> None:
         """Record how a measured job uses its files, too."""
-        running = job.kept(_Running)
+        running = job.kept(_CommandRun)
         if running is not None and not running.streams and job.executed_by is not None:
             running.spec, running.told = job_spec(job.executed_by, job.job), None
             # A job with a limit is followed already, and its events are for one reader.
@@ -126,7 +126,7 @@ class JobRunner:
 
     async def end(self, job: JobState, succeeded: bool) -> None:
         """Wait until nothing of an ended job runs, and its measures are recorded."""
-        if (running := job.drop(_Running)) is None or running.streams:
+        if (running := job.drop(_CommandRun)) is None or running.streams:
             return
         node_job, following = running.node_job, running.following
         try:

@@ -20,7 +20,7 @@ _BETWEEN = 0.5
 _MOST = 200
 
 
-class _Stream(Struct):
+class _ShownStream(Struct):
     """A byte stream that a job reads.
 
     :ivar output: as /step/port, as is `input`
@@ -46,7 +46,7 @@ class Progress:
 
     def __init__(self, show: Callable[[ProgressRecord], None]) -> None:
         self._show = show
-        self._streams: defaultdict[JobState, dict[str, _Stream]] = defaultdict(dict)
+        self._streams: defaultdict[JobState, dict[str, _ShownStream]] = defaultdict(dict)
         self._causes: dict[JobState, WaitingCause] = {}
         self._waiting: defaultdict[str, Counter[WaitingCause]] = defaultdict(Counter)
         self._timer: asyncio.TimerHandle | None = None
@@ -72,7 +72,7 @@ class Progress:
         :param name: of the stream, in the job
         :param output: as /step/port, as is `input_port`
         """
-        self._streams[job][name] = _Stream(input_port, output, source, time.time())
+        self._streams[job][name] = _ShownStream(input_port, output, source, time.time())
         self._changed()
 
     def fed(self, job: JobState, event: FedEvent) -> None:
@@ -131,7 +131,7 @@ class Progress:
         )
 
 
-def _record(job: str, stream: _Stream) -> StreamProgress:
+def _record(job: str, stream: _ShownStream) -> StreamProgress:
     return StreamProgress(
         job=job,
         input=stream.input,

@@ -24,7 +24,7 @@ _LONG = 1.0
 _MORE, _FEW_BYTES = 2, 2**16
 
 
-class _Seen(Struct):
+class _MeasuredJobs(Struct):
     """The measured jobs of a step.
 
     :ivar seconds: the times of the last measured commands
@@ -48,7 +48,7 @@ class ShortJobs:
     """
 
     def __init__(self, steps: Collection[str]) -> None:
-        self._seen = {step: _Seen() for step in steps}
+        self._seen = {step: _MeasuredJobs() for step in steps}
 
     def is_short(self, step: str, read: int) -> bool:
         """Whether the next job of a step is to run as with plain StreamFlow.
@@ -70,7 +70,7 @@ class ShortJobs:
         if (seen := self._seen.get(step)) is None:
             return
         if seconds >= _LONG:
-            self._seen[step] = _Seen()
+            self._seen[step] = _MeasuredJobs()
             return
         seen.seconds.append(seconds)
         if seconds < SHORT:
@@ -82,4 +82,4 @@ class ShortJobs:
         :param seconds: its time, with the driver's work for it
         """
         if step in self._seen and seconds >= _LONG:
-            self._seen[step] = _Seen()
+            self._seen[step] = _MeasuredJobs()

@@ -13,7 +13,7 @@ from streamflow_io.runtime.wire import cpu_of, is_from_outside, is_without_gate,
 from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 
 
-class Seen(Struct):
+class SeenEvents(Struct):
     """The events of a job with streams, by the names of the streams.
 
     :ivar size: bytes of the only file that is read as a stream; None: no file is, or several are

@@ -68,7 +68,7 @@ _MOST_TRIES = 3
 _MOST_WAITING = 64
 
 
-class _Running(Struct):
+class _RunningRehearsal(Struct):
     """A rehearsal that runs.
 
     :ivar is_beside: the rehearsal has begun before its job has ended
@@ -155,10 +155,10 @@ class Rehearsals(Listener):
         self._begun: Counter[str] = Counter()
         # By the name of the host, or of the location nearest to it.
         self._waiting: dict[str, list[tuple[Rehearsal, AvailableLocation]]] = {}
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningRehearsal] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_closed = False
-        self._is_silent = _Silence()
+        self._is_silent = _NoMessages()
         logger.addFilter(self._is_silent)
 
     async def close(self, *, waits: bool = False, is_well: bool = True) -> None:
@@ -446,10 +446,10 @@ class Rehearsals(Listener):
         rehearsal, place = chosen
         self._begun[rehearsal.name] += 1
         # The task does not run before it is entered here.
-        self._running[host] = running = _Running(rehearsal, place, not rehearsal.performance.has_ended)
+        self._running[host] = running = _RunningRehearsal(rehearsal, place, not rehearsal.performance.has_ended)
         running.task = asyncio.create_task(self._rehearse(host, running))
 
-    async def _rehearse(self, host: str, running: _Running) -> None:
+    async def _rehearse(self, host: str, running: _RunningRehearsal) -> None:
         rehearsal, began = running.rehearsal, time.time()
         running.has_begun = True
         try:
@@ -476,11 +476,11 @@ class Rehearsals(Listener):
             del self._running[host]
             self.look()
 
-    def _put_back(self, host: str, running: _Running) -> None:
+    def _put_back(self, host: str, running: _RunningRehearsal) -> None:
         if not (running.is_void or self._is_closed):
             self._waiting[host].append((running.rehearsal, running.place))
 
-    def _has_shown(self, host: str, running: _Running, finding: Finding | None) -> None:
+    def _has_shown(self, host: str, running: _RunningRehearsal, finding: Finding | None) -> None:
         rehearsal = running.rehearsal
         if finding is None:
             self._put_back(host, running)
@@ -492,7 +492,7 @@ class Rehearsals(Listener):
             self._confirming[task] = rehearsal
             task.add_done_callback(self._confirming.pop)
 
-    async def _confirm(self, host: str, running: _Running, finding: Finding) -> None:
+    async def _confirm(self, host: str, running: _RunningRehearsal, finding: Finding) -> None:
         """Keep a finding when its job has succeeded."""
         confirmed = await running.rehearsal.confirmed(finding)
         if confirmed is not None:
@@ -599,7 +599,7 @@ def _can_be_rehearsed(token: Token | None) -> bool:
     return any(file.value.get("size") for file in files)
 
 
-class _Silence(logging.Filter):
+class _NoMessages(logging.Filter):
     """Drops the messages of rehearsals, which would look like those of jobs."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -38,7 +38,7 @@ from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
 from .clocks import Line, Span, Unlike
 from .excerpts import Excerpts, make_excerpts
 from .performance import Performance, described, span_of
-from .rehearsal_events import Seen
+from .rehearsal_events import SeenEvents
 from .rehearsal_rules import Manner, Ran, seconds_for
 from .same_outputs import Places, first_difference, unlike_files
 from .shadow import shadow_of
@@ -247,7 +247,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
         step = shadow_of(performance.step, job, connector, performance.hardware)
-        seen = Seen(size if len(spec.streams) == 1 else None, len(spec.streams))
+        seen = SeenEvents(size if len(spec.streams) == 1 else None, len(spec.streams))
         following = asyncio.create_task(seen.follow(node_job))
         execution = asyncio.create_task(_execute(step, job))
         try:
@@ -286,7 +286,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             self.is_compared = False
             await to_the_end(_end(node_job, execution, following))
 
-    async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+    async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: SeenEvents) -> bool:
         """Wait until the run has ended, or until its end would say nothing more.
 
         :return: whether the run has not ended

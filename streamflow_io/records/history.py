@@ -59,7 +59,7 @@ Interval = tuple[float, float]
 _QUEUED = 0.5
 
 
-class Job(Struct):
+class JobAttempt(Struct):
     """One attempt of a job. Times are seconds since the start of the run. None: the job did not get there.
 
     :ivar waited: seconds until the job had a place, by cause
@@ -134,7 +134,7 @@ class History(Struct):
     ended: bool = False
     status: RunStatus | None = None
     steps: dict[str, StepRecord] = field(default_factory=dict)
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[JobAttempt] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
     choices: list[ChoiceRecord] = field(default_factory=list)
     routes: list[RouteRecord] = field(default_factory=list)
@@ -162,7 +162,7 @@ class History(Struct):
         """Return the direction in which the bytes of a step's jobs count; without hints, written bytes count."""
         return self.steps[step].direction if step in self.steps else "write"
 
-    def waiting(self, job: Job) -> Interval | None:
+    def waiting(self, job: JobAttempt) -> Interval | None:
         """Return the time in which a job waited for its place, and in a queue. None: the job was not submitted."""
         if job.submitted is None:
             return None
@@ -170,33 +170,33 @@ class History(Struct):
         end = begun if begun is not None else job.ended
         return job.submitted, self.seconds if end is None else end
 
-    def running(self, job: Job) -> Interval | None:
+    def running(self, job: JobAttempt) -> Interval | None:
         """Return the time in which a job ran. None: the job did not start."""
         begun = self.begun(job)
         if begun is None:
             return None
         return begun, self.seconds if job.ended is None else job.ended
 
-    def begun(self, job: Job) -> float | None:
+    def begun(self, job: JobAttempt) -> float | None:
         """Return when a job began to run: at its start, or after its wait in a queue. None: the job did not start."""
         queued = self.queued(job)
         return job.started if queued is None else queued[1]
 
-    def queued(self, job: Job) -> Interval | None:
+    def queued(self, job: JobAttempt) -> Interval | None:
         """Return the time that a job with a place spent in a queue. None: the job was not seen to wait there."""
         measured = self.measured(job) if job.queue else None
         if measured is None or job.started is None or measured[0] - job.started < _QUEUED:
             return None
         return job.started, measured[0]
 
-    def waited(self, job: Job) -> dict[DelayCause, float]:
+    def waited(self, job: JobAttempt) -> dict[DelayCause, float]:
         """Return the causes for which a job waited before its command started, with the seconds of each."""
         waited: dict[DelayCause, float] = dict(job.waited.items())
         if (queued := self.queued(job)) is not None:
             waited["queue"] = queued[1] - queued[0]
         return waited
 
-    def measured(self, job: Job) -> Interval | None:
+    def measured(self, job: JobAttempt) -> Interval | None:
         """Return the time in which the command of a job ran, as the node runtime measured it. None: no measure."""
         if job.usage is None or job.ended is None:
             return None
@@ -228,7 +228,7 @@ class HistoryReader:
 
     def __init__(self, label: str, run: RunRecord) -> None:
         self.history = History(label, run)
-        self._open_jobs: dict[str, Job] = {}
+        self._open_jobs: dict[str, JobAttempt] = {}
         # Each edge leads from an output to an input.
         self._edges: set[tuple[str, str | None]] = set()
 
@@ -323,12 +323,12 @@ def _follow_session(
         session.progress.append(record)
 
 
-def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time: float) -> None:
+def _follow(history: History, open_jobs: dict[str, JobAttempt], record: JobRecord, time: float) -> None:
     job = open_jobs.get(record.job)
     if job is None or isinstance(record, SubmittedRecord):
         if job is not None:
             job.ended = time
-        job = open_jobs[record.job] = Job(record.job, record.step)
+        job = open_jobs[record.job] = JobAttempt(record.job, record.step)
         history.jobs.append(job)
     if isinstance(record, SubmittedRecord):
         job.submitted = time

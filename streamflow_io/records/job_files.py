@@ -29,7 +29,7 @@ MOST_RECORDS = 100
 Origin = Callable[[str], tuple[str | None, str]]
 
 
-class _Written(Struct):
+class _FileWrites(Struct):
     """The writes of a file.
 
     :ivar number: how often the file was closed
@@ -60,7 +60,7 @@ class JobFiles:
     def __init__(self, spec: JobSpec) -> None:
         self._outputs = {output.port: output for output in spec.outputs}
         self._observed = spec.observation.reads or ()
-        self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
+        self._written: dict[str, dict[str, _FileWrites]] = defaultdict(dict)
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 
     def add(self, event: Event) -> None:
@@ -68,7 +68,7 @@ class JobFiles:
         if isinstance(event, UsedEvent):
             self._used[event.name].append(event)
         elif isinstance(event, OpenedEvent | ClosedEvent | CommittedEvent) and event.port in self._outputs:
-            file = self._written[event.port].setdefault(event.path, _Written())
+            file = self._written[event.port].setdefault(event.path, _FileWrites())
             if isinstance(event, OpenedEvent):
                 file.opened = event.time if file.opened is None else file.opened
             elif isinstance(event, CommittedEvent):

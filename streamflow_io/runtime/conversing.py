@@ -28,7 +28,7 @@ SILENCE_SECONDS = 60.0
 _PATIENCE_SECONDS = 60
 
 
-class _Command:
+class _StartedCommand:
     """A command that `serve` has started.
 
     :ivar printed: what it has printed so far
@@ -52,7 +52,7 @@ class ConversingRuntime(LinkedRuntime):
         super().__init__(access, binary, directory, links)
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
-        self._commands: dict[str, _Command] = {}
+        self._commands: dict[str, _StartedCommand] = {}
         self._sending = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
         self._following = asyncio.create_task(follow(conversation, self, self.program, self.ended, SILENCE_SECONDS))
@@ -71,7 +71,7 @@ class ConversingRuntime(LinkedRuntime):
 
     async def run_command(self, job: NodeJob, script: str) -> tuple[str, int]:
         self.check()
-        command = self._commands[job.identifier] = _Command()
+        command = self._commands[job.identifier] = _StartedCommand()
         try:
             await self._send(Request(run=job.identifier, command=script))
             code = await command.code
@@ -186,7 +186,7 @@ async def begin(
         raise
 
 
-def _hear(command: _Command, said: PrintedEvent | ReturnedEvent) -> None:
+def _hear(command: _StartedCommand, said: PrintedEvent | ReturnedEvent) -> None:
     if isinstance(said, PrintedEvent):
         command.printed += said.text.encode(errors="surrogateescape")
     elif not command.code.done():

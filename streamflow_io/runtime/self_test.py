@@ -104,7 +104,7 @@ async def _try(
         return LocationFinding(name, False, str(error), otherwise)
 
 
-class _Command(Struct, frozen=True):
+class _ScriptJob(Struct, frozen=True):
     """A script that runs as a job, in a directory."""
 
     job: NodeJob
@@ -129,7 +129,7 @@ class _SelfTest:
         producer = await self._location.runtime.create_job("commit")
         script = f"echo '{_TEXT}' > file; sleep {self._location.seconds:.0f}"
         running = asyncio.ensure_future(
-            self._run(self._location, _Command(producer, _writer(directory), script, directory))
+            self._run(self._location, _ScriptJob(producer, _writer(directory), script, directory))
         )
         committed = asyncio.ensure_future(_wait_for_commit(producer))
         try:
@@ -149,8 +149,8 @@ class _SelfTest:
         directory, there, producer, consumer = await self._pair("stream")
         stream = self._stream(producer, directory, there)
         await self._finish(
-            _Command(producer, _writer(directory), _SLOWLY, directory),
-            _Command(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
+            _ScriptJob(producer, _writer(directory), _SLOWLY, directory),
+            _ScriptJob(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
 
@@ -159,7 +159,7 @@ class _SelfTest:
         directory = await self._location.make("limit")
         job = await self._location.runtime.create_job("limit")
         limit = RateLimit(rate=_RATE, direction="write", path=str(directory))
-        command = _Command(job, JobSpec(name="limit", limit=limit), f"head -c {_WRITTEN} /dev/zero > file", directory)
+        command = _ScriptJob(job, JobSpec(name="limit", limit=limit), f"head -c {_WRITTEN} /dev/zero > file", directory)
         try:
             await self._run(self._location, command)
         finally:
@@ -182,8 +182,8 @@ class _SelfTest:
             script = "cat fifo > one & cat fifo > copy & wait"
             try:
                 await self._finish(
-                    _Command(producer, _writer(directory), _SLOWLY, directory),
-                    _Command(consumer, JobSpec(name="consumer", streams=(stream,)), script, there),
+                    _ScriptJob(producer, _writer(directory), _SLOWLY, directory),
+                    _ScriptJob(consumer, JobSpec(name="consumer", streams=(stream,)), script, there),
                 )
             except BrokenError:
                 exit_event = await consumer.exit
@@ -197,8 +197,8 @@ class _SelfTest:
         directory, there, producer, consumer = await self._pair("gate")
         gate = GatedInput(**self._shared(producer, directory), target=str(there / "gated"), kind="file")
         await self._pass_gate(
-            _Command(producer, _writer(directory), f"echo '{_TEXT}' > file", directory),
-            _Command(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated > copy", there),
+            _ScriptJob(producer, _writer(directory), f"echo '{_TEXT}' > file", directory),
+            _ScriptJob(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated > copy", there),
         )
         return "a command was held at a file until that was committed"
 
@@ -215,8 +215,8 @@ class _SelfTest:
         )
         script = f"mkdir file; printf '%s' '{_TEXT[:7]}' > file/1; sleep 0.2; echo '{_TEXT[7:]}' > file/2"
         await self._pass_gate(
-            _Command(producer, JobSpec(name="producer", outputs=(output,)), script, directory),
-            _Command(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated/* > copy", there),
+            _ScriptJob(producer, JobSpec(name="producer", outputs=(output,)), script, directory),
+            _ScriptJob(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated/* > copy", there),
         )
         return "a command that lists a directory was held until its files were committed"
 
@@ -239,7 +239,7 @@ class _SelfTest:
     def _stream(self, producer: NodeJob, directory: PurePosixPath, there: PurePosixPath) -> InputStream:
         return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})
 
-    async def _pass_gate(self, producer: _Command, consumer: _Command) -> None:
+    async def _pass_gate(self, producer: _ScriptJob, consumer: _ScriptJob) -> None:
         """Run a producer once its consumer runs, which is then held at the gate."""
         # Without a gate, or with few slots in a queue, the consumer does not begin before the file exists.
         wait = f"for i in $(seq {self._location.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
@@ -249,7 +249,7 @@ class _SelfTest:
             if isinstance(event, WarningEvent):
                 raise BrokenError(event.message)
 
-    async def _run(self, location: TriedLocation, command: _Command) -> None:
+    async def _run(self, location: TriedLocation, command: _ScriptJob) -> None:
         try:
             await location.run(command.job, command.spec, command.script, command.directory)
         except BrokenError:
@@ -257,7 +257,7 @@ class _SelfTest:
                 command.job.abandon()
             raise
 
-    async def _finish(self, producer: _Command, consumer: _Command) -> None:
+    async def _finish(self, producer: _ScriptJob, consumer: _ScriptJob) -> None:
         """Run both until they end. The consumer must have copied what the producer wrote."""
         there = ((self._location, producer), (self._reader, consumer))
         running = [asyncio.ensure_future(self._run(*command)) for command in there]

@@ -26,7 +26,7 @@ from streamflow_io.runtime.wire import with_observation
 from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
 
-class _Place(Struct, frozen=True):
+class _CoresOfJob(Struct, frozen=True):
     """The place of a job.
 
     :ivar capacities: the cores of each location that the job uses, for instance its container and its host
@@ -37,7 +37,7 @@ class _Place(Struct, frozen=True):
     cores: int
 
 
-class _Lent(Struct, frozen=True):
+class _ChosenLoans(Struct, frozen=True):
     """The loans of a job that is about to be given its location."""
 
     loans: Sequence[Loan]
@@ -48,6 +48,7 @@ class LentCores(Listener):
 
     :param used: the hardware in use, by the name of a location
     :param takes_part: whether a job may lend and borrow
+    :param find: returns the open job with a name
     :param wake: lets all waiting jobs look again whether they can start
     :param record: keeps a record for telemetry
     """
@@ -56,16 +57,16 @@ class LentCores(Listener):
         self,
         used: MutableMapping[str, Hardware],
         takes_part: Callable[[JobState], bool],
+        find: Callable[[str], JobState | None],
         wake: Callable[[], None],
         record: Callable[[Record], None],
     ) -> None:
         self._used = used
         self._takes_part = takes_part
+        self._find = find
         self._wake = wake
         self._record = record
         self._lending = Lending()
-        # The jobs that have been placed, by name.
-        self._placed: dict[str, JobState] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def run_closed(self) -> None:
@@ -89,11 +90,11 @@ class LentCores(Listener):
 
         :return: false if cores that the job was to borrow there are not idle any more
         """
-        job.drop(_Lent)
+        job.drop(_ChosenLoans)
         wishes = [wish for location in locations if (wish := self._wish(job, location, cores)) is not None]
         # Cores that several locations lend would have to be given back by all of them together.
         loans = self._ask(wishes[0]).loans if wishes and len(locations) == 1 else ()
-        job.keep(_Lent(loans))
+        job.keep(_ChosenLoans(loans))
         return not wishes or bool(loans)
 
     def accounted(self, job: JobState, hardware: Mapping[str, Hardware]) -> MutableMapping[str, Hardware]:
@@ -106,7 +107,7 @@ class LentCores(Listener):
     # Jobs that run
 
     def placed(self, job: JobState) -> None:
-        chosen = job.drop(_Lent)
+        chosen = job.drop(_ChosenLoans)
         loans = () if chosen is None else chosen.loans
         lent = sum(loan.cores for loan in loans)
         capacities: dict[str, float] = {}
@@ -114,10 +115,9 @@ class LentCores(Listener):
             capacities |= _capacities(location) or {}
         held = math.floor(job.allocation.hardware.cores) if job.allocation is not None else 0
         lends = len(job.places) == 1 and held > 0 and self._takes_part(job)
-        place = _Place(capacities, math.ceil(job.cores) + lent)
+        place = _CoresOfJob(capacities, math.ceil(job.cores) + lent)
         job.keep(place)
         job.cores += lent
-        self._placed[job.name] = job
         self._lending.started(Holder(job.name, job.step, capacities.keys(), place.cores, held, lends), loans)
         if loans:
             where, lenders = node_name(job.places[0]), tuple(loan.lender for loan in loans)
@@ -131,7 +131,7 @@ class LentCores(Listener):
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Request reports of how many of its cores the job needs."""
-        place = job.kept(_Place)
+        place = job.kept(_CoresOfJob)
         if place is None or not place.capacities or not place.cores or not self._takes_part(job):
             return spec
         return with_observation(spec, cores=place.cores)
@@ -151,13 +151,13 @@ class LentCores(Listener):
         if job.status is Status.COMPLETED and job.started is not None and job.ended is not None:
             took = job.ended - job.started
         self._lending.ended(job.name, took)
-        self._placed.pop(job.name, None)
 
     def settle(self) -> None:
         """Account jobs for borrowed cores that are due, as far as cores are free."""
         for job_name, due in tuple(self._lending.due()):
-            job = self._placed[job_name]
-            place, allocation = job.kept(_Place), job.allocation
+            if (job := self._find(job_name)) is None:
+                continue
+            place, allocation = job.kept(_CoresOfJob), job.allocation
             if place is None or allocation is None:
                 continue
             capacities = place.capacities
@@ -202,7 +202,7 @@ class LentCores(Listener):
 
 def _cores(job: JobState) -> int:
     """Return the cores that a job borrows at the location that it is about to be given."""
-    chosen = job.kept(_Lent)
+    chosen = job.kept(_ChosenLoans)
     return 0 if chosen is None else sum(loan.cores for loan in chosen.loans)
 
 

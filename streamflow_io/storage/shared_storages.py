@@ -37,7 +37,7 @@ _MB = 10**6
 _LONG_WAIT_SECONDS = 5.0
 
 
-class _Shared(Struct):
+class _SharedStorage(Struct):
     """A storage that this run shares.
 
     :ivar others: what other runs hold, as far as is known
@@ -123,7 +123,7 @@ class SharedStorages:
         self._record = record
         self._policy = TurnPolicy() if meeting is None else subclass_of(TurnPolicy)()
         self._known: set[str] = set()
-        self._shared: dict[str, _Shared] = {}
+        self._shared: dict[str, _SharedStorage] = {}
 
     def use(self, storage: StorageConfig) -> None:
         """Begin to share a storage, because a job is about to ask for its bandwidth."""
@@ -137,7 +137,7 @@ class SharedStorages:
             return
         if directory is not None:
             self._leases.add(storage)
-            self._shared[storage.name] = _Shared(storage, self._join(storage, self._meeting.run, directory))
+            self._shared[storage.name] = _SharedStorage(storage, self._join(storage, self._meeting.run, directory))
 
     def watch(self, storage: StorageConfig) -> None:
         """Begin to watch a storage, because a job is about to use its unheld bandwidth without taking any."""
@@ -209,7 +209,7 @@ class SharedStorages:
             self._tell_returned(one)
         await asyncio.gather(*(asyncio.to_thread(one.client.close) for one in self._shared.values()))
 
-    def _settle(self, one: _Shared, now: float) -> None:
+    def _settle(self, one: _SharedStorage, now: float) -> None:
         storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
         # With thousands of running jobs, most decisions leave no job waiting. Then nothing is summed up.
         queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
@@ -226,14 +226,14 @@ class SharedStorages:
         self._tell(one, needed, now)
         self._set_timers(one, needs)
 
-    def _burst_is_over(self, one: _Shared) -> None:
+    def _burst_is_over(self, one: _SharedStorage) -> None:
         had_jobs = one.burst.over()
         if one.client.turns is not None:
             one.holding.over()
             if had_jobs:
                 one.client.turns.over()
 
-    def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
+    def _set_timers(self, one: _SharedStorage, needs: Sequence[Need]) -> None:
         loop = asyncio.get_running_loop()
         if one.saying is not None and not needs:
             one.saying.cancel()
@@ -244,13 +244,13 @@ class SharedStorages:
         if one.looking is None and not one.holding.is_idle:
             one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
 
-    def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
+    def _say_who_holds(self, one: _SharedStorage, steps: Sequence[str]) -> None:
         """Log, once for each wait, which runs hold the storage."""
         if one.client.holders:
             what = f"{', '.join(steps)} waits" if len(steps) == 1 else f"{', '.join(steps)} wait"
             logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.client.holders)}")
 
-    def _look_again(self, one: _Shared) -> None:
+    def _look_again(self, one: _SharedStorage) -> None:
         one.looking = None
         self._changed()
 
@@ -273,7 +273,7 @@ class SharedStorages:
         self._leases.remove(one.storage)
         self._changed()
 
-    def _tell(self, one: _Shared, needed: Mapping[Way, int], now: float) -> None:
+    def _tell(self, one: _SharedStorage, needed: Mapping[Way, int], now: float) -> None:
         """Record the amounts that have changed for telemetry."""
         held, used = self._leases.held(one.storage), self._leases.allocated(one.storage)
         for way in WAYS:
@@ -286,7 +286,7 @@ class SharedStorages:
                 self._record(record)
                 self._policy.recorded(record)
 
-    def _tell_returned(self, one: _Shared) -> None:
+    def _tell_returned(self, one: _SharedStorage) -> None:
         """Record for telemetry that the run holds nothing any more."""
         now, storage = time.time(), one.storage.name
         for way, (held, _, others, _) in one.told.items():
@@ -295,7 +295,7 @@ class SharedStorages:
                     LeaseRecord(time=now, storage=storage, direction=way, held=0, used=0, others=others / _MB, wanted=0)
                 )
 
-    def _of(self, storage: StorageConfig | None) -> _Shared | None:
+    def _of(self, storage: StorageConfig | None) -> _SharedStorage | None:
         return None if storage is None else self._shared.get(storage.name)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -30,6 +31,19 @@ from .demands import Demands, RequiredJobs, pool_of
 from .learned_limits import RememberedLimits
 from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
+
+
+class _StorageRequest(Struct):
+    """A job on its way to StreamFlow's scheduler.
+
+    :ivar wakes: ends the wait of an I/O task for its grant; None: no I/O task, or the task has stopped waiting
+    :ivar grant: of an I/O task, until StreamFlow has a place for the task
+    :ivar is_lacking: the job lacked bandwidth where StreamFlow had a place for the job
+    """
+
+    wakes: asyncio.Future[None] | None = None
+    grant: Grant | None = None
+    is_lacking: bool = False
 
 
 class StorageAdmission(Listener):
@@ -72,12 +86,7 @@ class StorageAdmission(Listener):
         self.locate = self._demands.locate
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
         # The jobs that wait for the storages or use them, by name.
-        self._jobs: dict[str, JobState] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}
-        # The grants of I/O tasks, until StreamFlow has a place for them.
-        self._granted: dict[str, Grant] = {}
-        # Jobs that lacked bandwidth where StreamFlow has a place for them.
-        self._lacking: set[str] = set()
+        self._open: dict[str, _StorageRequest] = {}
         # For each chunk of a read session that waits or is read, the function to call with its grant.
         self._readers: dict[str, Callable[[Grant], None]] = {}
         self._deciding = False
@@ -98,7 +107,8 @@ class StorageAdmission(Listener):
         demand = self._demands.of(job, job.hints, targets)
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
         demand = await self._remembered.load(demand, job.job)
-        self._jobs[job.name] = job
+        submission = self._open[job.name] = _StorageRequest()
+        job.keep(submission)
         for placement in demand.placements if demand.constraint is not None else ():
             self.share(placement.storage)
         self._watch(job, demand)
@@ -110,38 +120,39 @@ class StorageAdmission(Listener):
         )
         if not demand.io_task:
             return targets
-        self._waiting[job.name] = asyncio.get_running_loop().create_future()
+        submission.wakes = asyncio.get_running_loop().create_future()
         try:
             self.decide()
-            await self._waiting[job.name]
+            await submission.wakes
         finally:
-            del self._waiting[job.name]
-        placement = self._granted[job.name].placement
+            submission.wakes = None
+        assert submission.grant is not None, f"{job.name} was woken without a grant"
+        placement = submission.grant.placement
         return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
 
     def may_start(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
         """Whether a job for which StreamFlow has a free location may start there."""
-        if self._jobs.get(job.name) is not job:
+        if (submission := job.kept(_StorageRequest)) is None:
             return False
-        if job.name in self._granted:
-            return self._is_granted(job, target, location)
+        if submission.grant is not None:
+            return self._is_granted(job, submission.grant, target, location)
         could = self._admission.could_start(job.name, node_name(location), self._demands.placement(job.step, target))
-        if not could and job.name not in self._lacking:
-            self._lacking.add(job.name)
+        if not could and not submission.is_lacking:
+            submission.is_lacking = True
             # What the job needs of a shared storage has to be requested.
             self._decide_soon()
         return could
 
     def stand_down(self, job: JobState, target: Target, location: AvailableLocation) -> None:
         """Free the bandwidth that a job holds at a location where StreamFlow has no place for the job."""
-        if self._jobs.get(job.name) is not job:
+        if (submission := job.kept(_StorageRequest)) is None:
             return
-        if job.name not in self._granted:
-            self._lacking.discard(job.name)
+        if submission.grant is None:
+            submission.is_lacking = False
             if self._admission.stand_down(job.name, node_name(location), self._demands.placement(job.step, target)):
                 self.decide()
-        elif self._is_granted(job, target, location):
-            del self._granted[job.name]
+        elif self._is_granted(job, submission.grant, target, location):
+            submission.grant = None
             self._admission.give_back(job.name, time.time())
             self._shared.returned_by(job.name)
             self.decide()
@@ -149,11 +160,12 @@ class StorageAdmission(Listener):
             self._wake()
 
     def placed(self, job: JobState) -> None:
-        if not job.concerns_storage:
+        if (submission := job.kept(_StorageRequest)) is None:
             return
         now = time.time()
-        self._lacking.discard(job.name)
-        if (grant := self._granted.pop(job.name, None)) is None:
+        submission.is_lacking = False
+        grant, submission.grant = submission.grant, None
+        if grant is None:
             nodes = list(dict.fromkeys(map(node_name, job.places)))
             grant = self._admission.start(job.name, nodes, now, self._demands.placement(job.step, job.target))
             self._shared.started(grant, now)
@@ -162,10 +174,9 @@ class StorageAdmission(Listener):
         self.decide()
 
     def ended(self, job: JobState) -> None:
-        if self._jobs.get(job.name) is job:
-            del self._jobs[job.name]
-            self._granted.pop(job.name, None)
-            self._lacking.discard(job.name)
+        submission = job.drop(_StorageRequest)
+        if submission is not None and self._open.get(job.name) is submission:
+            del self._open[job.name]
             no_more = not self._more_jobs(job.step)
             self._release(job.name, _observation(job), no_more, self.behind(job.step))
             self.decide()
@@ -186,7 +197,7 @@ class StorageAdmission(Listener):
         if self._readers.pop(job, None) is not None:
             self._release(job, None)
             self._decide_soon()
-            if self._lacking:
+            if self._is_any_lacking:
                 # No job of StreamFlow has ended, so that nothing else wakes these jobs.
                 self._wake()
 
@@ -196,11 +207,11 @@ class StorageAdmission(Listener):
         self._shared.returned()
         for grant in self._admission.decide(now):
             self._shared.started(grant, now)
-            if grant.job in self._jobs:
-                self._granted[grant.job] = grant
+            if (submission := self._open.get(grant.job)) is not None:
+                submission.grant = grant
                 # The future is missing if the job was cancelled just now. The job will be released.
-                if (future := self._waiting.get(grant.job)) is not None and not future.done():
-                    future.set_result(None)
+                if submission.wakes is not None and not submission.wakes.done():
+                    submission.wakes.set_result(None)
             elif (granted := self._readers.get(grant.job)) is not None:
                 granted(grant)
         for event in self._admission.drain():
@@ -210,8 +221,12 @@ class StorageAdmission(Listener):
     def _look_again(self) -> None:
         """Decide again, because what this run has of a storage has changed."""
         self.decide()
-        if self._lacking:
+        if self._is_any_lacking:
             self._wake()
+
+    @property
+    def _is_any_lacking(self) -> bool:
+        return any(submission.is_lacking for submission in self._open.values())
 
     def _release(
         self, job: str, observation: Observation | None, no_more: bool = False, ready: int | None = None
@@ -231,9 +246,8 @@ class StorageAdmission(Listener):
         self._deciding = False
         self.decide()
 
-    def _is_granted(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
+    def _is_granted(self, job: JobState, grant: Grant, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
-        grant = self._granted[job.name]
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
     # Needs of a job

@@ -69,6 +69,18 @@ def without(place: Path, *names: str) -> Path:
     return place
 
 
+def assert_a_workflow_streams(tmp_path: Path, bench: Bench, *left_out: str) -> None:
+    """Run a workflow that streams with a copy of the plugin that lacks features, and compare with plain StreamFlow."""
+    copy = without(tmp_path / "copy", *left_out)
+    reduced = Bench(tmp_path / "reduced", environment={"PYTHONPATH": str(copy)})
+    document = chain(producer(), reader())
+    path = reduced.write(document, {}, io=True)
+    run = reduced.finish(reduced.start(path), path)
+    assert run.ok, run.errors
+    assert_streamed(run)
+    assert run.results == bench.run(document, io=False).results
+
+
 def test_all_features_are_deleted_in_turn() -> None:
     assert set(FEATURES) == {type(feature).__module__.split(".")[-2] for feature in features.features()}
 
@@ -85,14 +97,14 @@ def test_all_modules_can_be_imported_without_a_feature(tmp_path: Path, feature: 
 
 @pytest.mark.timeout(300)
 def test_the_core_works_without_features(tmp_path: Path, bench: Bench) -> None:
-    copy = without(tmp_path / "copy", *FEATURES)
-    reduced = Bench(tmp_path / "reduced", environment={"PYTHONPATH": str(copy)})
-    document = chain(producer(), reader())
-    path = reduced.write(document, {}, io=True)
-    run = reduced.finish(reduced.start(path), path)
-    assert run.ok, run.errors
-    assert_streamed(run)
-    assert run.results == bench.run(document, io=False).results
+    assert_a_workflow_streams(tmp_path, bench, *FEATURES)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_workflow_streams_without_a_feature(tmp_path: Path, bench: Bench, feature: str) -> None:
+    assert_a_workflow_streams(tmp_path, bench, feature)
 
 
 @pytest.mark.long

@@ -344,3 +344,12 @@ def test_few_imports_stand_inside_functions() -> None:
 def test_only_modules_of_the_standard_library_are_taken_for_such() -> None:
     known = {name for name in EFFECTS if name not in ("streamflow", "aiofiles", "requests")}
     assert known <= sys.stdlib_module_names
+
+
+def test_every_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, ReadingRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.records import RunRecord
 from streamflow_io.report.analysis.network import Network, step_of
 
@@ -17,7 +17,7 @@ TAGS = ("0", "0.0", "0.1", "0.1.0", "0.10", "0.1.0.2")
 
 steps = st.sampled_from(STEPS)
 names = st.tuples(steps, st.sampled_from(TAGS)).map("/".join)
-jobs = names.map(lambda name: Job(name, step_of(name)))
+jobs = names.map(lambda name: JobAttempt(name, step_of(name)))
 readings = st.builds(
     ReadingRecord,
     time=st.just(BEGIN),
@@ -57,7 +57,7 @@ def fits(one: str, other: str) -> bool:
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def tag(job: Job) -> str:
+def tag(job: JobAttempt) -> str:
     return job.name.rpartition("/")[2]
 
 
@@ -95,8 +95,8 @@ def test_outputs_are_early_between_steps_unless_delivered_at_the_end(history: Hi
 
 def test_the_tag_of_an_element_fits_that_of_its_list_and_no_neighbour() -> None:
     run = RunRecord(time=BEGIN, name="run", workflow="w.cwl", steps={"/b": ("/a",)})
-    some = [Job(f"/a/{tag}", "/a") for tag in ("0", "0.1", "0.1.5", "0.10", "0.2")]
-    network = Network(History("run", run), [*some, Job("/b/0.1", "/b")])
+    some = [JobAttempt(f"/a/{tag}", "/a") for tag in ("0", "0.1", "0.1.5", "0.10", "0.2")]
+    network = Network(History("run", run), [*some, JobAttempt("/b/0.1", "/b")])
     assert network.upstream(5) == {0, 1, 2}
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_ran_again_reads_the_last_attempt_and_never_itself() -> None:
     reading = ReadingRecord(
         time=BEGIN, job="/b/0", step="/b", input="/b/in", output="/a/out", delivery="stream", sources=("/a/0", "/b/0")
     )
-    some = [Job("/a/0", "/a"), Job("/a/0", "/a"), Job("/b/0", "/b")]
+    some = [JobAttempt("/a/0", "/a"), JobAttempt("/a/0", "/a"), JobAttempt("/b/0", "/b")]
     network = Network(History("run", run, readings=[reading]), some)
     assert network.read_early(2) == {1}
     assert network.attempts("/a/0") == [0, 1]

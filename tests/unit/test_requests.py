@@ -79,6 +79,7 @@ class Driver:
             ),
             lambda place, way: self.capacity,
             lambda step: 0,
+            lambda name: self.bus.find(name),
             lambda step: self.more_jobs,
             self.records.append,
         )

@@ -29,11 +29,11 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.told: list[float | None] = []
         remembered = RememberedWindows(path, {"/a/out": "a1"}, {"/a/out": "stream of out"})
-        self.rates = StreamRates(True, remembered, lambda _: None)
         self.attempt = Attempt("/a/0", 1, PurePosixPath("/a"))
         self.producer, self.reader = job_state("/a/0"), job_state("/b/0")
         self.reader.node_job = cast(NodeJob, SimpleNamespace(limit=lambda rate, _: self.told.append(rate)))
-        self.rates.submitted(self.producer)
+        jobs = {job.name: job for job in (self.producer, self.reader)}
+        self.rates = StreamRates(True, remembered, jobs.get, lambda _: None)
 
     def open(self) -> float | None:
         """/b/0 begins to read: how fast it is fed at first."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import SplitRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.suggestions.evidence import SplitEvidence
 from streamflow_io.report.suggestions.proposal import CUTS, Proposal, Refusal
 from streamflow_io.report.suggestions.simulation import SplitHint
@@ -18,7 +18,7 @@ from streamflow_io.wording import counted
 class SeenSplits(SplitEvidence):
     """Finds the splits whose files were parts of an input."""
 
-    def proposals(self, history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    def proposals(self, history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
         """The outputs that were parts of an input in all jobs of a step, by one rule."""
         routes = grouped(history.routes, lambda route: route.output)
         for step, of_step in grouped(jobs, lambda job: job.step).items():

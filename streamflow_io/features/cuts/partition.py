@@ -206,11 +206,11 @@ def run(arguments: argparse.Namespace) -> ShownSplits:
         known = ", ".join(dict.fromkeys(step for step, _ in declared_of(plan))) or "none of this workflow"
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
-    command = _Command(plan, path, arguments.against, arguments.verify)
+    command = _CutReport(plan, path, arguments.against, arguments.verify)
     return ShownSplits([command.split(split) for split in splits])
 
 
-class _Command:
+class _CutReport:
     def __init__(self, plan: Plan, streamflow_file: Path, against: str | None, verifies: bool) -> None:
         self._plan = plan
         self._against = against

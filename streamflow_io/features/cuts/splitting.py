@@ -24,7 +24,7 @@ from .split_key import Declaration
 from .verdicts import RememberedVerdicts
 
 
-class _Split(Split, frozen=True):
+class _SplitByCuts(Split, frozen=True):
     """:ivar declared: the cuts of the job. None: the rule says nothing about the job"""
 
     declared: DeclaredSplit | None = None
@@ -73,13 +73,13 @@ class DeclaredSplitting(Splitting):
         of = self._output, self._declaration
         declared = await declared_split(self._step, self._job, *of, inputs, self._verdicts, runtime, producers)
         before = self._before
-        if declared is not None and isinstance(before, _Split) and before.declared is not None:
+        if declared is not None and isinstance(before, _SplitByCuts) and before.declared is not None:
             declared = replace(declared, is_virtual=before.declared.is_virtual)
         asked = (declared.output.port, declared.file) if declared is not None and declared.is_virtual else None
         plain = await self._split(asked, runtime, node_job, declared is not None and declared.grows)
         if declared is not None and plain.cut is None:
             declared = replace(declared, is_virtual=False)
-        split = _Split(plain.cut, plain.partition, declared)
+        split = _SplitByCuts(plain.cut, plain.partition, declared)
         if split.virtual is not None:
             logger.info(f"Job {self._job.name} writes no parts: sfio-node finds the cuts, instead of its program")
         self._before = split
@@ -88,7 +88,7 @@ class DeclaredSplitting(Splitting):
     async def delivered(
         self, split: Split, runtime: NodeRuntime, tokens: Mapping[str, Token], globs: Mapping[str, Sequence[str]]
     ) -> None:
-        declared = split.declared if isinstance(split, _Split) and split.virtual is None else None
+        declared = split.declared if isinstance(split, _SplitByCuts) and split.virtual is None else None
         if declared is not None:
             await declared.compare(runtime, self._job, tokens, globs[declared.output.port], self._verdicts)
 

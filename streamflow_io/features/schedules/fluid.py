@@ -46,7 +46,7 @@ def simulate(
 _MOVED, _COMPUTED, _OPENS, _CHANGES, _MEASURE = range(5)
 
 
-class _Progress(NamedTuple):
+class _ApplicationProgress(NamedTuple):
     instances: float
     worked: float
     alone: float
@@ -84,8 +84,8 @@ class _Simulation:
         self._since, self._version = [0.0] * count, [0] * count
         self._alone, self._moved = [0.0] * count, [0.0] * count
         self._from, self._to = [WARM_UP * seconds] * count, [seconds] * count
-        self._before = [_Progress(0, 0, 0)] * count
-        self._after: list[_Progress | None] = [None] * count
+        self._before = [_ApplicationProgress(0, 0, 0)] * count
+        self._after: list[_ApplicationProgress | None] = [None] * count
 
     def run(self) -> PlayedOutcome:
         heap, state = self._heap, self._state
@@ -252,16 +252,16 @@ class _Simulation:
     def _remaining(self, index: int, now: float) -> float:
         return max(0.0, self._left[index] - self._moving.get(index, 0.0) * (now - self._since[index]))
 
-    def _progress(self, index: int, now: float) -> _Progress:
+    def _progress(self, index: int, now: float) -> _ApplicationProgress:
         """The work that an application has done, with the part of its instance that is done."""
         ended, worked, alone = self._state.ended[index], self._state.worked[index], self._alone[index]
         began = self._began[index]
         if began is None:
-            return self._after[index] or _Progress(ended, worked, alone)
+            return self._after[index] or _ApplicationProgress(ended, worked, alone)
         work, peak = self._work[index], self._peaks[index]
         done = min(now - began, work) + (self._volume[index] - self._remaining(index, now)) / peak
         part = done / (work + self._volume[index] / peak)
-        return _Progress(ended + part, worked + part * work, alone + done)
+        return _ApplicationProgress(ended + part, worked + part * work, alone + done)
 
     def _outcome(self) -> PlayedOutcome:
         efficiency, rates, dilations, moved = 0.0, list[float](), list[float](), list[float]()

@@ -122,7 +122,7 @@ def play(
     :param slots: of each run. No burst begins before its slot, or waits for longer than a period; late bursts go first.
         Only for runs whose bursts do not overlap with compute, with the shared ledger. Empty: no burst is held back
     """
-    return _Storage(runs, bandwidth, curve, way, noise, slots).play()
+    return _EvenStorage(runs, bandwidth, curve, way, noise, slots).play()
 
 
 def alone(
@@ -136,7 +136,7 @@ def _of_one(noise: Noise | None, index: int) -> Noise | None:
     return None if noise is None else lambda _, burst: noise(index, burst)
 
 
-class _Run:
+class _RunState:
     """The state of a run.
 
     :ivar amount: of a job, bytes per second
@@ -155,7 +155,7 @@ class _Run:
         self.end = facts.start
 
 
-class _Storage:
+class _EvenStorage:
     """Jobs that move share evenly: each is done when as many MB as its own have gone by for each, `_passed`."""
 
     def __init__(
@@ -167,7 +167,7 @@ class _Storage:
         noise: Noise | None,
         slots: Sequence[Slots] = (),
     ) -> None:
-        self._runs = [_Run(one) for one in runs]
+        self._runs = [_RunState(one) for one in runs]
         self._curve, self._way, self._noise, self._slots = curve, way, noise, slots
         self._bandwidth = round(bandwidth * 1e6)
         own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}

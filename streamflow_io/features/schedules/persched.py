@@ -184,10 +184,10 @@ def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
     :return: None if no instance of some application fits
     """
     usage = SlotUsage(period, applications.platform.bandwidth)
-    rows = [_Row(applications, index, usage) for index in range(len(applications.applications))]
+    rows = [_Instances(applications, index, usage) for index in range(len(applications.applications))]
     open_rows = rows.copy()
     while open_rows:
-        first = min(open_rows, key=_Row.rank)
+        first = min(open_rows, key=_Instances.rank)
         if not first.insert():
             open_rows.remove(first)
     if not all(row.instances for row in rows):
@@ -195,7 +195,7 @@ def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
     return Pattern(period, tuple(tuple(row.in_order()) for row in rows))
 
 
-class _Row:
+class _Instances:
     """The instances of an application in a pattern that is being made."""
 
     def __init__(self, applications: ApplicationSet, index: int, usage: SlotUsage) -> None:

@@ -17,7 +17,7 @@ from statistics import median, quantiles
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
-from streamflow_io.records.history import History, Interval, Job
+from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.report.analysis.model import MB, AnalysisModel
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
@@ -34,7 +34,7 @@ class SeenRate(AnalysisModel):
     seconds: float
 
 
-def latency(history: History, job: Job) -> float:
+def latency(history: History, job: JobAttempt) -> float:
     """Seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over."""
     measured = history.measured(job)
     if job.admitted is None or job.ended is None or job.usage is None or measured is None:
@@ -44,7 +44,7 @@ def latency(history: History, job: Job) -> float:
     return min(seconds, max(0.0, seconds - (measured[1] - measured[0])) + job.usage.cpu_seconds)
 
 
-def seen_rates(history: History, storage: str, way: Direction, jobs: Sequence[Job]) -> tuple[SeenRate, ...]:
+def seen_rates(history: History, storage: str, way: Direction, jobs: Sequence[JobAttempt]) -> tuple[SeenRate, ...]:
     """How fast a storage was, by the number of jobs that moved, while no other run held any of it.
 
     Jobs that were held to their storageBW say nothing of the storage, and are none of them.
@@ -66,7 +66,7 @@ def seen_rates(history: History, storage: str, way: Direction, jobs: Sequence[Jo
     )
 
 
-def _moving(history: History, job: Job, way: Direction) -> tuple[float, float, float] | None:
+def _moving(history: History, job: JobAttempt, way: Direction) -> tuple[float, float, float] | None:
     """From when to when a job has moved, and how many MB/s."""
     measured = history.measured(job)
     if job.usage is None or measured is None or job.usage.paused_seconds:
@@ -167,7 +167,7 @@ class NotPeriodic(AnalysisModel):
 class _Burst:
     """Jobs that belong together, the first submitted first. Times are seconds since the start of the run."""
 
-    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+    def __init__(self, history: History, jobs: Sequence[JobAttempt]) -> None:
         self.begin = min(_submitted(job) for job in jobs)
         self.all_submitted = max(_submitted(job) for job in jobs)
         ends = [job.ended for job in jobs]
@@ -199,7 +199,7 @@ def profiles(history: History) -> list[Profile | NotPeriodic]:
     return [_profile(history, storage, way, by_storage[storage, way]) for storage, way in order]
 
 
-def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]) -> Profile | NotPeriodic:
+def _profile(history: History, storage: str, way: Direction, jobs: Sequence[JobAttempt]) -> Profile | NotPeriodic:
     def not_periodic(reason: str) -> NotPeriodic:
         return NotPeriodic(storage=storage, direction=way, reason=reason)
 
@@ -249,7 +249,7 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
     )
 
 
-def _bursts(history: History, jobs: Sequence[Job]) -> list[_Burst]:
+def _bursts(history: History, jobs: Sequence[JobAttempt]) -> list[_Burst]:
     """The bursts of jobs in order, without a last one that is not over; too few: there is no such structure."""
     for key in (_without_element, _whole_tag):
         groups = grouped(jobs, key)
@@ -265,15 +265,15 @@ def _bursts(history: History, jobs: Sequence[Job]) -> list[_Burst]:
     return []
 
 
-def _without_element(job: Job) -> tuple[str, str]:
+def _without_element(job: JobAttempt) -> tuple[str, str]:
     return job.step, _tag(job).rpartition(".")[0]
 
 
-def _whole_tag(job: Job) -> tuple[str, str]:
+def _whole_tag(job: JobAttempt) -> tuple[str, str]:
     return job.step, _tag(job)
 
 
-def _tag(job: Job) -> str:
+def _tag(job: JobAttempt) -> str:
     return job.name.rpartition("/")[2]
 
 
@@ -295,18 +295,18 @@ def _too_few(count: int) -> str:
     return f"{counted(count, 'burst')}; at least {LEAST_BURSTS} are needed"
 
 
-def _submitted(job: Job) -> float:
+def _submitted(job: JobAttempt) -> float:
     return job.submitted if job.submitted is not None else 0.0
 
 
-def _megabytes(history: History, job: Job) -> float:
+def _megabytes(history: History, job: JobAttempt) -> float:
     if job.usage is not None:
         return job.usage.moved(history.direction(job.step)) / MB
     running = history.running(job)
     return 0.0 if running is None else (job.constraint or 0.0) * (running[1] - running[0])
 
 
-def _leased(job: Job) -> float:
+def _leased(job: JobAttempt) -> float:
     if job.admitted is None or job.ended is None:
         return 0.0
     return (job.constraint or 0.0) * max(0.0, job.ended - job.admitted)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from streamflow_io.records.files import ReadingRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.jobs import DelayCause
 
 from .model import AnalysisModel
@@ -125,7 +125,7 @@ class _Path:
         ended = self._jobs[index].ended
         return self._history.seconds if ended is None else ended
 
-    def _own(self, job: Job, until: float) -> Iterator[PathSpan]:
+    def _own(self, job: JobAttempt, until: float) -> Iterator[PathSpan]:
         """Yield the spans of a job until a time that depend on no other job, the last first."""
         started = until if job.started is None else min(job.started, until)
         began = min(self._history.begun(job) or started, until)
@@ -138,7 +138,7 @@ class _Path:
 
     def _of(
         self,
-        job: Job,
+        job: JobAttempt,
         begin: float,
         end: float,
         what: What,
@@ -166,7 +166,7 @@ class _Path:
         came, source = max(found)
         return source, min(came, self._end(source))
 
-    def _came(self, job: Job, reading: ReadingRecord, source: int) -> float | None:
+    def _came(self, job: JobAttempt, reading: ReadingRecord, source: int) -> float | None:
         """Return when a job had read all of a producer's output. None: the job did not wait for the output."""
         if reading.delivery == "gate":
             held = None if job.usage is None else job.usage.held_seconds
@@ -215,7 +215,7 @@ class _Path:
                 return min(placed, submitted), other
         return None
 
-    def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
+    def _gave(self, other: int, job: JobAttempt, submitted: float, *, is_read_early: bool) -> float | None:
         """Return when a job gave another an input to be submitted with. None: no input before that."""
         if self._end(other) <= submitted + SOON:
             return self._end(other)

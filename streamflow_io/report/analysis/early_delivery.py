@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec import Struct
 
 from streamflow_io.grouping import grouped
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 
 from .network import SOON, Network, known
 
@@ -105,7 +105,7 @@ class _Rerun:
             if other < index and (is_early or known(candidate.ended) <= submitted + SOON):
                 yield other
 
-    def _reads_early(self, index: int) -> list[tuple[str, Job]]:
+    def _reads_early(self, index: int) -> list[tuple[str, JobAttempt]]:
         """Return the ways in which a job read outputs while they were written, and the jobs that wrote them."""
         job = self._jobs[index]
         found = (
@@ -116,7 +116,7 @@ class _Rerun:
         read = [(delivery, self._jobs[source]) for delivery, source in found if source is not None]
         return [(delivery, source) for delivery, source in read if known(source.ended) > known(job.started)]
 
-    def _ran(self, job: Job) -> float:
+    def _ran(self, job: JobAttempt) -> float:
         """Return the seconds that a job ran in its last try."""
         # The wait in a queue at another time is not known.
         since, until = known(self._history.begun(job)), known(job.ended)
@@ -124,7 +124,7 @@ class _Rerun:
             since = max(since, measured[0])
         return until - since
 
-    def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
+    def _takes(self, index: int, reads: Sequence[tuple[str, JobAttempt]]) -> float:
         """Return the least seconds that a job takes when all inputs are there and it is alone."""
         job = self._jobs[index]
         took = takes = self._ran(job)
@@ -149,7 +149,7 @@ def _started_again(history: History) -> set[str]:
     return {job for (job, _, _), count in times.items() if count > 1}
 
 
-def _crowded(jobs: Sequence[Job]) -> set[int]:
+def _crowded(jobs: Sequence[JobAttempt]) -> set[int]:
     """Return the jobs that ran while the jobs of their location asked for more cores than it has, and used all."""
     found: set[int] = set()
     for of_location in grouped(enumerate(jobs), lambda one: one[1].location).values():
@@ -158,7 +158,7 @@ def _crowded(jobs: Sequence[Job]) -> set[int]:
             for index, job in of_location
             for change in ((known(job.started), 1, index), (known(job.ended), 0, index))
         )
-        running: dict[int, Job] = {}
+        running: dict[int, JobAttempt] = {}
         asked = used = 0.0
         for _, starts, index in changes:
             job, sign = jobs[index], 1 if starts else -1
@@ -173,14 +173,14 @@ def _crowded(jobs: Sequence[Job]) -> set[int]:
     return found
 
 
-def _cores_used(job: Job) -> float:
+def _cores_used(job: JobAttempt) -> float:
     """Return the mean number of cores that a job used: as measured, or else as declared."""
     if job.usage is None:
         return job.cores or 0.0
     return job.usage.cpu_seconds / max(known(job.ended) - known(job.started), 1e-9)
 
 
-def _worked(job: Job) -> float:
+def _worked(job: JobAttempt) -> float:
     """Return the seconds that a job needs for its work, as far as is known."""
     usage = job.usage
     return 0.0 if usage is None else usage.cpu_seconds / max(1.0, job.cores or 1.0) + (usage.io_seconds or 0.0)

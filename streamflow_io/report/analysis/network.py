@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 
 #: Seconds. A job that ends no later than this after another begins counts as ended before it.
 SOON = 0.05
@@ -39,7 +39,7 @@ class Network:
     :ivar commits: for each job, the files that the job committed before it ended
     """
 
-    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+    def __init__(self, history: History, jobs: Sequence[JobAttempt]) -> None:
         self.jobs = jobs
         self.readings = grouped(history.readings, lambda reading: reading.job)
         self.streams = grouped(history.streamed, lambda stream: stream.job)
@@ -88,7 +88,7 @@ class Network:
         return {other for step in steps for other in self.related(step, index)} - {index}
 
 
-def _tag(job: Job) -> str:
+def _tag(job: JobAttempt) -> str:
     """Return the tag of a job: `0.3` of `/step/0.3`."""
     return job.name.rpartition("/")[2]
 

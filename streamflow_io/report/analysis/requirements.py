@@ -18,7 +18,7 @@ from streamflow_io.bandwidth.regions import Span, most, regions, required_spans,
 from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.records import RateRecord, RequestRecord
 from streamflow_io.series import covered, highest
 
@@ -263,7 +263,7 @@ def _is_of(rate: RateRecord, request: IORequest) -> bool:
     return request.kind == "stream" and request.channel.startswith(f"{rate.job}/{rate.input} of ")
 
 
-def _held_to(history: History, job: Job) -> float | None:
+def _held_to(history: History, job: JobAttempt) -> float | None:
     """Return the storageBW to which a job was limited. None: the job could move as fast as the storage."""
     step = history.steps.get(job.step)
     # Jobs with another storageBW were admitted with a constraint that is no limit.

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
-from streamflow_io.records.history import History, Interval, Job
+from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.records.jobs import DelayCause
 from streamflow_io.records.records import EpochRecord, RunStatus
 from streamflow_io.series import covered, levels, rates, thinned
@@ -228,7 +228,7 @@ def _steps(history: History) -> list[StepResult]:
     return [_step(history, step, jobs[step]) for step in dict.fromkeys((*history.steps, *jobs))]
 
 
-def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
+def _step(history: History, step: str, jobs: Sequence[JobAttempt]) -> StepResult:
     record = history.steps.get(step)
     completed = [job for job in jobs if job.status == "completed"]
     times = [end - start for start, end in filter(None, map(history.running, completed))]
@@ -256,7 +256,7 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
     )
 
 
-def _mean_waits(history: History, started: Sequence[Job]) -> dict[DelayCause, float]:
+def _mean_waits(history: History, started: Sequence[JobAttempt]) -> dict[DelayCause, float]:
     """Return the mean seconds of the jobs' waits by cause, the longest first."""
     sums: defaultdict[DelayCause, float] = defaultdict(float)
     for job in started:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import CommittedRecord, StreamedRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.jobs import DelayCause
 
 from .critical_path import PathSpan
@@ -98,19 +98,19 @@ def timeline(history: History, path: Sequence[PathSpan]) -> list[TimelineJob]:
     ]
 
 
-def _is_of(history: History, job: Job, record: StreamedRecord | CommittedRecord) -> bool:
+def _is_of(history: History, job: JobAttempt, record: StreamedRecord | CommittedRecord) -> bool:
     """Whether a record of a job belongs to this attempt."""
     time = history.since_start(record.time)
     return (job.submitted or 0.0) <= time and (job.ended is None or time <= job.ended + 1e-6)
 
 
-def _within(job: Job, span: PathSpan) -> bool:
+def _within(job: JobAttempt, span: PathSpan) -> bool:
     return (job.submitted or 0.0) <= span.begin + 1e-6 and (job.ended is None or span.end <= job.ended + 1e-6)
 
 
 def _job(
     history: History,
-    job: Job,
+    job: JobAttempt,
     streams: Sequence[StreamedRecord],
     commits: Sequence[CommittedRecord],
     on_path: float,
@@ -151,12 +151,12 @@ def _stream(history: History, stream: StreamedRecord) -> TimelineStream:
     )
 
 
-def _commit(history: History, job: Job, commit: CommittedRecord) -> TimelineCommit:
+def _commit(history: History, job: JobAttempt, commit: CommittedRecord) -> TimelineCommit:
     # Clocks of nodes differ: the time between the commit and the end of the job is known in any case.
     ended = history.seconds if job.ended is None else job.ended
     time = max(job.started or 0.0, ended - (commit.ended - commit.last))
     return TimelineCommit(output=commit.output, time=time, files=commit.files, bytes=commit.bytes)
 
 
-def _first_time(job: Job) -> float:
+def _first_time(job: JobAttempt) -> float:
     return next((time for time in (job.started, job.ended, job.submitted) if time is not None), 0.0)

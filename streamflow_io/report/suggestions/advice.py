@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import OFF
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.jobs import CAUSES, DelayCause
 from streamflow_io.report.analysis.critical_path import PathSpan
 from streamflow_io.report.analysis.edges import EdgeResult
@@ -84,7 +84,7 @@ def _failed(history: History) -> Iterator[Advice]:
         )
 
 
-def _what_it_streamed(history: History, job: Job) -> str:
+def _what_it_streamed(history: History, job: JobAttempt) -> str:
     """Return a remark about the outputs that the last attempt of a job read while they were written."""
     began = (history.measured(job) or history.running(job) or (history.seconds,))[0]
     over = {each.name for each in history.jobs if each.ended is not None and each.ended <= began}

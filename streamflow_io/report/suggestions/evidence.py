@@ -11,7 +11,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.wording import counted
 
 from .proposal import Proposal, Refusal
@@ -47,12 +47,12 @@ _HOW = {
 class SplitEvidence:
     """Finds splits that could write nothing. A feature has the rules for that; there is none here."""
 
-    def proposals(self, history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    def proposals(self, history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
         """The outputs that jobs have made of parts of an input."""
         return iter(())
 
 
-def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+def evidence(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
     """Yield all hints that were looked for, with the evidence for or against each. The savings are not known yet.
 
     :param jobs: the jobs that count
@@ -70,7 +70,7 @@ def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
     yield from _io_tasks(history, jobs, {posixpath.dirname(output) for output in virtual})
 
 
-def _commits(found: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+def _commits(found: Sequence[RouteRecord], jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
     for output, routes in grouped(found, lambda route: route.output).items():
         step, port = posixpath.split(output)
         if routes[0].kind is OutputKind.OTHER:
@@ -122,7 +122,7 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
     return Proposal(CommitHint(output), evidence, CommitRule("on_close", most))
 
 
-def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]) -> Proposal | Refusal:
+def _by_number(output: str, jobs: Sequence[JobAttempt], written: Sequence[OutputRecord]) -> Proposal | Refusal:
     port = posixpath.basename(output)
     numbers = [sum(record.files for record in job.outputs if record.port == port) for job in jobs]
     last = {job.name: [r.last_close for r in job.outputs if r.port == port] for job in jobs}
@@ -152,7 +152,7 @@ def _known(times: Iterable[float | None]) -> list[float]:
     return [time for time in times if time is not None]
 
 
-def _streams(routes: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+def _streams(routes: Sequence[RouteRecord], jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
     for route in routes:
         if route.kind is OutputKind.OTHER or route.delivery is not Delivery.TERMINATION:
             continue
@@ -201,7 +201,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
 
 
 def _gates(
-    history: History, found: Sequence[RouteRecord], jobs: Sequence[Job], streamed: Collection[str]
+    history: History, found: Sequence[RouteRecord], jobs: Sequence[JobAttempt], streamed: Collection[str]
 ) -> Iterator[Proposal]:
     """Yield proposals of gates. A gate suits every program; the time before readers open their inputs decides."""
     for output, routes in grouped(found, lambda route: route.output).items():
@@ -228,7 +228,7 @@ def _can_be_gated(route: RouteRecord) -> bool:
     return fits and not early and route.not_at_commit is None and route.not_at_gate is None
 
 
-def _io_tasks(history: History, jobs: Sequence[Job], splits: Collection[str]) -> Iterator[Proposal | Refusal]:
+def _io_tasks(history: History, jobs: Sequence[JobAttempt], splits: Collection[str]) -> Iterator[Proposal | Refusal]:
     for step in dict.fromkeys(job.step for job in jobs):
         usages = [job.usage for job in jobs if job.step == step and job.usage is not None]
         waits = [usage.io_seconds for usage in usages if usage.io_seconds is not None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
 from streamflow_io.bandwidth.pacing import SMALL
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.analysis.requirements import requirements
 
 from .proposal import Proposal
@@ -19,7 +19,7 @@ HIDDEN = 0.5
 
 
 def hidden(
-    history: History, jobs: Sequence[Job], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
+    history: History, jobs: Sequence[JobAttempt], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
 ) -> Iterator[Proposal]:
     """Yield proposals for I/O tasks that moved their data at least twice as fast as required.
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from streamflow_io.bandwidth.pacing import SMALL
 from streamflow_io.bandwidth.rhythm import rhythm
 from streamflow_io.grouping import grouped
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.records import RequestRecord
 from streamflow_io.wording import counted
 
@@ -186,7 +186,7 @@ class _WriteRhythm(Struct, frozen=True):
     ran: float
 
 
-def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
+def changes(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Change]:
     """Yield changes for steps with jobs that write in a rhythm and wait for their writes.
 
     At least half of the jobs of a step must do so, and wait for 5 percent of their time. Small bursts give no reason,
@@ -205,7 +205,7 @@ def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
             yield from _change(step, found)
 
 
-def _rhythm(job: Job, bursts: Collection[RequestRecord]) -> _WriteRhythm | None:
+def _rhythm(job: JobAttempt, bursts: Collection[RequestRecord]) -> _WriteRhythm | None:
     regular = rhythm(one.ready for one in bursts)
     if job.usage is None or regular is None or not regular.is_regular:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from streamflow_io.graph.io_graph import HopKind, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
-from streamflow_io.records.history import History, Job
+from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.analysis.network import Network, known, step_of
 
 from .simulation import ReadOutput, SimulatedJob
@@ -23,23 +23,23 @@ _HANDED_ON = 1.0
 _MOST_GATHERED = 100
 
 
-def completed_jobs(history: History) -> list[Job]:
+def completed_jobs(history: History) -> list[JobAttempt]:
     """Return the jobs that succeeded, each once, in the order of their starts."""
     last = {job.name: job for job in history.jobs if job.status == "completed"}
     complete = [job for job in last.values() if None not in (job.submitted, job.started, job.ended)]
     return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
 
 
-def simulated_jobs(history: History, jobs: Sequence[Job]) -> list[SimulatedJob]:
+def simulated_jobs(history: History, jobs: Sequence[JobAttempt]) -> list[SimulatedJob]:
     """Return the jobs of a run, each with the outputs of other jobs that it read.
 
     :param jobs: the jobs of :func:`completed_jobs`
     """
-    return _Jobs(history, jobs).build()
+    return _SimulatedJobs(history, jobs).build()
 
 
-class _Jobs:
-    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+class _SimulatedJobs:
+    def __init__(self, history: History, jobs: Sequence[JobAttempt]) -> None:
         self._history = history
         self._jobs = jobs
         self._network = Network(history, jobs)
@@ -166,7 +166,7 @@ def touched(history: History, records: Sequence[InputRecord], started: float) ->
     return max(min(known) - started, 0.0) if known else None
 
 
-def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
+def tail(history: History, records: Sequence[InputRecord], job: JobAttempt) -> float:
     """Return the seconds that a job worked after it had read all of a file, if it began to write only then.
 
     A job that wrote before, as `sed` does, works as it reads. A file that is read in one go does not show how long the

@@ -39,14 +39,14 @@ class _Blocked(Struct, frozen=True):
     needs: tuple[tuple[StorageConfig, Need], ...] = ()
 
 
-class _Fit(Struct, frozen=True):
+class _ChosenPlacement(Struct, frozen=True):
     placement: Placement
     locations: tuple[str, ...]
     constraint: float | None
     turn: NextStart | None = None
 
 
-class _Job(Struct):
+class _AdmissionState(Struct):
     """A job that waits or runs.
 
     :ivar asks: the caller asks about the job when the job has everything else. True for a job that is no I/O task, and
@@ -60,7 +60,7 @@ class _Job(Struct):
     request: AdmissionRequest
     arrival: int
     asks: bool
-    fit: _Fit | None = None
+    fit: _ChosenPlacement | None = None
     ready_at: set[tuple[str, Placement | None]] = field(default_factory=set)
     lacked: frozenset[str] = frozenset()
 
@@ -85,14 +85,14 @@ class Admission:
         self._resources = Resources(io_executors)
         self.leases = self._resources.leases
         self._learners = Learners(learner_factory, self._resources)
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _AdmissionState] = {}
         # The waiting jobs of each demand, in order of arrival. A job that is no I/O task is here only while all it
         # lacks is bandwidth.
         self._queues: dict[Demand, list[tuple[int, str]]] = {}
         self._arrivals = 0
         # The job that was asked about last, with the resources that earlier jobs keep from it. None: something has
         # changed.
-        self._kept: tuple[_Job, Set[str]] | None = None
+        self._kept: tuple[_AdmissionState, Set[str]] | None = None
 
     def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int] | None = None) -> None:
         """Set the locations of a pool, in order of preference, with their cores.
@@ -113,7 +113,7 @@ class Admission:
             raise ValueError(f"{request.job} has been submitted already")
         self._kept = None
         self._arrivals += 1
-        self._jobs[request.job] = _Job(request, self._arrivals, asks=not request.demand.io_task)
+        self._jobs[request.job] = _AdmissionState(request, self._arrivals, asks=not request.demand.io_task)
         demand = request.demand
         for placement in demand.placements:
             self._resources.open(placement)
@@ -157,7 +157,7 @@ class Admission:
             # Compute the resources once for all locations: the caller asks about thousands of locations one after the
             # other.
             self._kept = waiting, self._kept_from(waiting)
-        if isinstance(self._find(waiting, self._kept[1], [location], placement), _Fit):
+        if isinstance(self._find(waiting, self._kept[1], [location], placement), _ChosenPlacement):
             return True
         if not waiting.ready_at:
             self._enqueue(waiting)
@@ -263,10 +263,10 @@ class Admission:
 
     # Waiting
 
-    def _enqueue(self, job: _Job) -> None:
+    def _enqueue(self, job: _AdmissionState) -> None:
         insort(self._queues.setdefault(job.request.demand, []), (job.arrival, job.request.job))
 
-    def _dequeue(self, job: _Job) -> bool:
+    def _dequeue(self, job: _AdmissionState) -> bool:
         queue, entry = self._queues.get(job.request.demand, []), (job.arrival, job.request.job)
         index = bisect_left(queue, entry)
         if queue[index : index + 1] != [entry]:
@@ -289,7 +289,7 @@ class Admission:
 
     # Deciding
 
-    def _kept_from(self, job: _Job) -> Set[str]:
+    def _kept_from(self, job: _AdmissionState) -> Set[str]:
         """Return the resources that earlier waiting jobs keep from a job."""
         blocked: set[str] = set()
         for arrival, name in sorted(queue[0] for queue in self._queues.values()):
@@ -299,7 +299,7 @@ class Admission:
             blocked |= fit.resources if isinstance(fit, _Blocked) else frozenset()
         return blocked
 
-    def _find_first(self, job: _Job, blocked: Set[str]) -> _Fit | _Blocked:
+    def _find_first(self, job: _AdmissionState, blocked: Set[str]) -> _ChosenPlacement | _Blocked:
         """Find where the first waiting job of a demand can start, or the resources that no later job may take."""
         demand = job.request.demand
         if not job.asks:
@@ -315,7 +315,7 @@ class Admission:
                 needs += self._needed(demand, placement, *next_turn)
         return _Blocked(frozenset(kept), tuple(needs))
 
-    def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, NextStart | None] | None:
+    def _next_turn(self, job: _AdmissionState, placement: Placement) -> tuple[float | None, NextStart | None] | None:
         """Return how a job that has everything else on some location may start. None: other jobs keep the job out.
 
         A job that needs several locations may have to wait for a step that learns on one of them. Such a job keeps
@@ -342,8 +342,8 @@ class Admission:
         return [(storage, Need(demand.step, dict.fromkeys(ONE_WAY[demand.direction], amount), amount))]
 
     def _find(
-        self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
-    ) -> _Fit | _Blocked:
+        self, job: _AdmissionState, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
+    ) -> _ChosenPlacement | _Blocked:
         """Find where a job can start now.
 
         :param blocked: resources that earlier jobs wait for
@@ -354,13 +354,15 @@ class Admission:
         needs: tuple[tuple[StorageConfig, Need], ...] = ()
         for candidate in job.request.demand.placements if placement is None else (placement,):
             fit = self._find_in(job, candidate, blocked, locations)
-            if isinstance(fit, _Fit):
+            if isinstance(fit, _ChosenPlacement):
                 return fit
             lacking |= fit.resources
             needs += fit.needs
         return _Blocked(lacking, needs)
 
-    def _find_in(self, job: _Job, placement: Placement, blocked: Set[str], locations: Sequence[str]) -> _Fit | _Blocked:
+    def _find_in(
+        self, job: _AdmissionState, placement: Placement, blocked: Set[str], locations: Sequence[str]
+    ) -> _ChosenPlacement | _Blocked:
         demand, resources = job.request.demand, self._resources
         if not blocked.isdisjoint(resources.names(demand, placement)):
             return _Blocked()
@@ -377,7 +379,7 @@ class Admission:
             needed = self._needed(demand, placement, constraint, turn)
             is_held = all(self.leases.is_held(storage, need) for storage, need in needed)
             if enough and is_held and resources.fits(demand, placement, found, amount):
-                return _Fit(placement, tuple(found), constraint, turn)
+                return _ChosenPlacement(placement, tuple(found), constraint, turn)
             if lacking is None:
                 lacking = resources.lacking(demand, placement, found, amount)
                 needs = needed if enough and not is_held else []
@@ -397,7 +399,7 @@ class Admission:
                 yield turn.constraint, turn
 
     def _locations(
-        self, job: _Job, placement: Placement, turn: NextStart | None, amount: int, locations: Sequence[str]
+        self, job: _AdmissionState, placement: Placement, turn: NextStart | None, amount: int, locations: Sequence[str]
     ) -> Sequence[str] | None:
         """Return candidate locations for a start. None: other jobs keep the job out.
 
@@ -413,7 +415,7 @@ class Admission:
             return None
         return resources.choose(demand, placement, amount, job.request.preferred, holds_lock)
 
-    def _take(self, job: _Job, fit: _Fit, now: float) -> Grant:
+    def _take(self, job: _AdmissionState, fit: _ChosenPlacement, now: float) -> Grant:
         request = job.request
         amount = 0 if fit.constraint is None else bytes_per_second(fit.constraint)
         self._kept = None

@@ -71,7 +71,7 @@ class _Lock(Struct):
 
 
 @dataclass(eq=False)
-class _Learning:
+class _SubjectState:
     """The learner of a subject, with the jobs and locations that concern it.
 
     :ivar has_place: full epochs keep other I/O tasks away from their locations
@@ -132,11 +132,11 @@ class Learners:
     def __init__(self, factory: LearnerFactory, resources: Resources) -> None:
         self._factory = factory
         self._resources = resources
-        self._learning: dict[tuple[Subject, bool], _Learning] = {}
+        self._learning: dict[tuple[Subject, bool], _SubjectState] = {}
         # The learners that have locks or want some, in the order in which they began to.
-        self._exclusive: dict[_Learning, None] = {}
+        self._exclusive: dict[_SubjectState, None] = {}
         self._events: list[LearningEvent] = []
-        self._by_step: dict[str, tuple[Demand, Sequence[_Learning]]] = {}
+        self._by_step: dict[str, tuple[Demand, Sequence[_SubjectState]]] = {}
 
     def turns(self, demand: Demand, placement: Placement) -> Iterator[NextStart]:
         """Yield how the next job may start, best first. Nothing: the job must wait.
@@ -148,7 +148,7 @@ class Learners:
             return learning.learner.turns()
         return self._possible(learning, placement)
 
-    def _possible(self, learning: _Learning, placement: Placement) -> Iterator[NextStart]:
+    def _possible(self, learning: _SubjectState, placement: Placement) -> Iterator[NextStart]:
         waiting = [lock.epoch for lock in learning.locks if lock.awaits]
         locations = self._resources.locations(placement.pool)
         for turn in learning.learner.turns():
@@ -236,7 +236,7 @@ class Learners:
 
     # Choice of learners
 
-    def _of(self, demand: Demand) -> Sequence[_Learning]:
+    def _of(self, demand: Demand) -> Sequence[_SubjectState]:
         """Return the learners of a demand, one for each storage that its jobs may use."""
         if not isinstance(demand.constraint, AutoConstraint):
             return ()
@@ -248,18 +248,18 @@ class Learners:
             }
             keys = [_key(demand, storage) for storage in storages.values()]
             for key in keys:
-                self._learning.setdefault(key, _Learning(key[0], demand.step, key[1]))
+                self._learning.setdefault(key, _SubjectState(key[0], demand.step, key[1]))
             known = self._by_step[demand.step] = demand, [self._learning[key] for key in keys]
         return known[1]
 
-    def _admit_pools(self, learning: _Learning, demand: Demand) -> None:
+    def _admit_pools(self, learning: _SubjectState, demand: Demand) -> None:
         """Add the pools where the jobs of a demand may run."""
         pools = [placement.pool for placement in demand.placements if learning.concerns(placement)]
         if not learning.pools.keys() >= set(pools):
             learning.pools |= dict.fromkeys(pools)
             self._look_at_locations(learning)
 
-    def _look_at_locations(self, learning: _Learning) -> None:
+    def _look_at_locations(self, learning: _SubjectState) -> None:
         resources = self._resources
         where = {location: pool for pool in learning.pools for location in resources.locations(pool)}
         executors = {location: resources.executors(pool, location) for location, pool in where.items()}
@@ -302,7 +302,7 @@ class Learners:
                 self._exclusive[learning] = None
         self._keep_locks(told)
 
-    def _keep_locks(self, changed: Iterable[_Learning]) -> None:
+    def _keep_locks(self, changed: Iterable[_SubjectState]) -> None:
         """Assign grounds to full epochs, and unlock the grounds of epochs that have ended."""
         if not self._exclusive:
             return
@@ -313,7 +313,7 @@ class Learners:
         for learning in changed:
             self._give_grounds(learning)
 
-    def _give_back(self, learning: _Learning) -> bool:
+    def _give_back(self, learning: _SubjectState) -> bool:
         """Unlock the grounds of epochs that have ended or lost all locations. Next epochs may take these grounds.
 
         :return: whether other learners may now get locations
@@ -341,7 +341,7 @@ class Learners:
         del self._exclusive[learning]
         return True
 
-    def _give_grounds(self, learning: _Learning) -> None:
+    def _give_grounds(self, learning: _SubjectState) -> None:
         for epoch in learning.learner.unplaced():
             if learning.is_shared:
                 locations = tuple(learning.locations)
@@ -355,7 +355,7 @@ class Learners:
                     return
                 self._lock(learning, epoch, (location,))
 
-    def _is_reserved(self, learning: _Learning, locations: Iterable[str]) -> bool:
+    def _is_reserved(self, learning: _SubjectState, locations: Iterable[str]) -> bool:
         """Whether an earlier learner waits until all of its locations are free. Such a learner gets them first."""
         for other in self._exclusive:
             if other is learning:
@@ -364,7 +364,7 @@ class Learners:
                 return True
         return False
 
-    def _lock(self, learning: _Learning, epoch: Epoch, locations: tuple[str, ...]) -> None:
+    def _lock(self, learning: _SubjectState, epoch: Epoch, locations: tuple[str, ...]) -> None:
         storage = learning.subject.storage if learning.is_shared else None
         awaits = self._resources.lock(locations, storage)
         epoch.ground, epoch.alone = "" if learning.is_shared else locations[0], True

@@ -71,7 +71,7 @@ class LoanAnswer(Struct, frozen=True):
     again: float | None = None
 
 
-class _Need(Struct, frozen=True):
+class _NeededCores(Struct, frozen=True):
     cores: int
     since: float
 
@@ -89,7 +89,7 @@ class Lending:
         # The names of the jobs in each place.
         self._at: defaultdict[str, dict[str, None]] = defaultdict(dict)
         # The needs of the jobs that have reported them.
-        self._needs: dict[str, _Need] = {}
+        self._needs: dict[str, _NeededCores] = {}
         self._loans: list[Loan] = []
         # Seconds of the longest job of each step.
         self._longest: dict[str, float] = {}
@@ -118,7 +118,7 @@ class Lending:
         if cores is None:
             self._needs.pop(job, None)
         else:
-            self._needs[job] = _Need(cores, now - IDLE)
+            self._needs[job] = _NeededCores(cores, now - IDLE)
 
     def ended(self, job: str, seconds: float | None = None) -> None:
         """Free all that a job holds. Cores that the job has lent stay with the borrowers.

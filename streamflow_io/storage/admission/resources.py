@@ -19,7 +19,7 @@ from .storages import ONE_WAY, bandwidth_account, bytes_per_second
 EXECUTORS_PER_CORE = 4
 
 
-class _Job(Struct, frozen=True):
+class _Occupied(Struct, frozen=True):
     """The locations and the storage of a running job."""
 
     locations: tuple[str, ...]
@@ -53,7 +53,7 @@ class Resources:
         self._locked_storages: set[str] = set()
         # The number of unlocked locations of each pool; forgotten when that changes.
         self._unlocked: dict[str, int] = {}
-        self._running: dict[str, _Job] = {}
+        self._running: dict[str, _Occupied] = {}
 
     # Locations
 
@@ -212,7 +212,7 @@ class Resources:
         :raises ValueError: if the job does not fit; then nothing is allocated
         """
         self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
-        self._running[job] = _Job(tuple(locations), _name(placement), demand.io_task)
+        self._running[job] = _Occupied(tuple(locations), _name(placement), demand.io_task)
         self._touch(locations)
 
     def release(self, job: str) -> None:

@@ -47,7 +47,7 @@ class NextStart(Struct, frozen=True):
         return self.epoch is not None and self.epoch.full and self.epoch.alone
 
 
-class _Running(Struct):
+class _StartedJob(Struct):
     """A running job.
 
     :ivar concurrency: how many jobs ran at the location when the job had started, itself included
@@ -84,7 +84,7 @@ class Workload:
         self.begun = self._known = 0
         self.group = Group()
         self.events: list[EpochEnded | Chosen] = []
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _StartedJob] = {}
         self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
 
     @property
@@ -132,7 +132,7 @@ class Workload:
         self.begun += 1
         crowd = self._crowds[location]
         job_seconds = crowd.enter(now)
-        self._running[job] = _Running(turn, location, now, crowd.running, job_seconds)
+        self._running[job] = _StartedJob(turn, location, now, crowd.running, job_seconds)
         if turn.epoch is not None:
             turn.epoch.admitted += 1
             turn.epoch.members.add(job)

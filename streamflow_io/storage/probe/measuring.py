@@ -149,13 +149,13 @@ def _measure_level(path: str, count: int, access: Access, limit: int, seconds: f
     share = limit // count // writer.ALIGNMENT * writer.ALIGNMENT
     flags = os.O_DIRECT if access == "direct" else 0
     with _files_without_name(path, count, flags) as descriptors, ExitStack() as stack:
-        writers: list[_Writer] = []
+        writers: list[_WriterProcess] = []
         stack.callback(_end, writers)
         while descriptors:
             # The writer alone keeps the descriptor, so that the space is free again when the writer has ended.
             descriptor = descriptors.pop()
             try:
-                writers.append(_Writer(path, descriptor, share, seconds))
+                writers.append(_WriterProcess(path, descriptor, share, seconds))
             finally:
                 os.close(descriptor)
         for each in writers:
@@ -168,7 +168,7 @@ def _measure_level(path: str, count: int, access: Access, limit: int, seconds: f
         return LoadLevel(*samples)
 
 
-def _sample(writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
+def _sample(writers: Sequence[_WriterProcess], task: Task, patience: float) -> Sample:
     for each in writers:
         each.start(task)
     end = time.monotonic() + patience
@@ -182,7 +182,7 @@ def _sample(writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
     return Sample(tuple(transfers))
 
 
-class _Writer:
+class _WriterProcess:
     """A process that runs `writer`."""
 
     def __init__(self, path: str, descriptor: int, limit: int, seconds: float) -> None:
@@ -225,7 +225,7 @@ class _Writer:
         )
 
 
-def _end(writers: Sequence[_Writer]) -> None:
+def _end(writers: Sequence[_WriterProcess]) -> None:
     for each in writers:
         each.process.kill()
     for each in writers:

@@ -61,7 +61,7 @@ def transfer(move: Move, limit: int, seconds: float, clock: Callable[[], float])
     return start, now, done
 
 
-class File:
+class ProbeFile:
     """The file of this writer, and a buffer for its reads and writes."""
 
     def __init__(self, descriptor: int) -> None:
@@ -105,7 +105,7 @@ def end_with_parent(parent: int) -> None:
 
 def main(descriptor: int, limit: int, seconds: float, parent: int) -> None:
     end_with_parent(parent)
-    file = File(descriptor)
+    file = ProbeFile(descriptor)
     print("ready", flush=True)
     written = 0
     for line in sys.stdin:

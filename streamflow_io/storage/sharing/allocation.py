@@ -217,7 +217,7 @@ def is_large(wanted: int, held: int, share: int) -> bool:
     return held == 0 and wanted > share
 
 
-class _Account(Struct):
+class _ObservedOwner(Struct):
     """The observer's record of an owner.
 
     :ivar level: seconds for which the owner has kept the observer from its share, less a part of the observer's use
@@ -257,7 +257,7 @@ class Patience:
     """
 
     def __init__(self) -> None:
-        self._accounts: dict[int, _Account] = {}
+        self._accounts: dict[int, _ObservedOwner] = {}
         self._last = inf
         self._before: frozenset[int] = frozenset()
 
@@ -280,7 +280,7 @@ class Patience:
         uses = any(owners[mine.owner].values())
         most = longest_wait(mine, others, bandwidth, seconds)
         for owner in self._before | self._accounts.keys():
-            account, blocks = self._accounts.setdefault(owner, _Account()), owner in self._before
+            account, blocks = self._accounts.setdefault(owner, _ObservedOwner()), owner in self._before
             if uses and (account.has_overstayed or not blocks):
                 account.level = max(0.0, account.level - passed * _FORGIVEN)
             if blocks:

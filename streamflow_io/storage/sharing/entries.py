@@ -25,12 +25,12 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 MOST_OF_PATH = 1_000
 
 
-class _Model(BaseModel):
+class _SharedModel(BaseModel):
     # Other fields belong to features, which check the fields that they read.
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", defer_build=True)
 
 
-class Entry(_Model):
+class Entry(_SharedModel):
     """`runs/ID.json`: what one run holds and wants, in bytes per second.
 
     :ivar run: the name of the run, for people
@@ -77,7 +77,7 @@ class Entry(_Model):
         return text.ljust(ENTRY_BYTES - 1) + b"\n"
 
 
-class LedgerFile(_Model):
+class LedgerFile(_SharedModel):
     """`ledger.json`: what is shared.
 
     :ivar path: the path of the storage, for people

@@ -19,7 +19,7 @@ from .lease import Lease, LeaseRequest, amount, plus, positive
 LAST_JOBS = 32
 
 
-class _Running(Struct, frozen=True):
+class _LeasedJob(Struct, frozen=True):
     step: str
     amount: int
     started: float
@@ -40,7 +40,7 @@ class LeaseBurst:
     """
 
     def __init__(self) -> None:
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _LeasedJob] = {}
         # Bytes per second of all running jobs, by step: there may be thousands of jobs.
         self._amounts: Counter[str] = Counter()
         self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
@@ -50,7 +50,7 @@ class LeaseBurst:
 
     def started(self, job: str, step: str, amount: int, now: float) -> None:
         """Add a job with an amount of bytes per second."""
-        self._running[job] = _Running(step, amount, now)
+        self._running[job] = _LeasedJob(step, amount, now)
         self._amounts[step] += amount
 
     def ended(self, job: str, now: float) -> float | None:
@@ -104,7 +104,7 @@ class LeaseBurst:
         queue = sum(one.amount * one.jobs * self._expected(one.step) for one in queued)
         return (self._ended + running + queue) / bandwidth
 
-    def _leave(self, job: str) -> _Running | None:
+    def _leave(self, job: str) -> _LeasedJob | None:
         one = self._running.pop(job, None)
         if one is not None:
             self._amounts[one.step] -= one.amount

@@ -48,7 +48,7 @@ class Other(Struct, frozen=True):
     written: float
 
 
-class _Read:
+class _OpenEntry:
     """An open entry that has been read.
 
     :ivar text: the bytes of the last read
@@ -83,7 +83,7 @@ class OtherEntries:
         self._runs = runs
         self._me = owner_of(os.geteuid())
         self._is_network = is_network
-        self._read: dict[str, _Read] = {}
+        self._read: dict[str, _OpenEntry] = {}
         # The names in the directory at the last look, and those of them that are read.
         self._found: tuple[list[str], list[str]] = [], []
 
@@ -141,7 +141,7 @@ class OtherEntries:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
                 return None  # the file is gone, or no run of this version has made it
             raise
-        self._read[name] = read = _Read(name, descriptor)
+        self._read[name] = read = _OpenEntry(name, descriptor)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return None
@@ -154,7 +154,7 @@ class OtherEntries:
             self._forget(name)
         return other
 
-    def _seen_before(self, read: _Read) -> Other | None:
+    def _seen_before(self, read: _OpenEntry) -> Other | None:
         """Return an entry that is open already. A run lives if its entry has changed, or is locked.
 
         :return: None: the entry has to be opened again, as always on a network file system

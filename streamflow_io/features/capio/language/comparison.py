@@ -63,7 +63,7 @@ class Difference(Struct, frozen=True):
     consequence: str
 
 
-class _File(Struct, frozen=True):
+class _StepFile(Struct, frozen=True):
     """A file with the steps that its applications are; what is no step is left out."""
 
     file: CoordinatedFile
@@ -123,23 +123,23 @@ def _together(findings: Iterable[Difference]) -> tuple[Difference, ...]:
     return tuple(sorted(together, key=lambda each: (each.severity, each.kind, each.subject, each.paths, each.file)))
 
 
-def _files(configuration: Configuration, names: StepNames) -> list[_File]:
+def _files(configuration: Configuration, names: StepNames) -> list[_StepFile]:
     """The files of a configuration; those of the instances of one step that differ in nothing else are one."""
 
     def steps(applications: Sequence[str]) -> frozenset[str]:
         return frozenset(step for name in applications if (step := names.step(name)) is not None)
 
-    files = (_File(file, steps(file.producers), steps(file.consumers)) for file in configuration.files)
+    files = (_StepFile(file, steps(file.producers), steps(file.consumers)) for file in configuration.files)
     return list({_without_instances(file): file for file in files}.values())
 
 
-def _without_instances(file: _File) -> _File:
+def _without_instances(file: _StepFile) -> _StepFile:
     deps = tuple(_inner(dep) for dep in file.file.file_deps)
     path = _inner(file.file.path)
     return replace(file, file=replace(file.file, path=path, producers=(), consumers=(), file_deps=deps))
 
 
-def _related(ours: _File, theirs: _File) -> Fit | None:
+def _related(ours: _StepFile, theirs: _StepFile) -> Fit | None:
     """How the paths of two files fit, if both can be the same file."""
     if theirs.file.producers:
         same_step = bool(ours.producers & theirs.producers)
@@ -158,17 +158,17 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
 class _Pairs(Struct, frozen=True):
     """The files of the workflow and of the file that can be the same, seen from both."""
 
-    ours: Mapping[_File, Mapping[_File, Fit]]
-    theirs: Mapping[_File, Mapping[_File, Fit]]
+    ours: Mapping[_StepFile, Mapping[_StepFile, Fit]]
+    theirs: Mapping[_StepFile, Mapping[_StepFile, Fit]]
 
 
-def _pairs(ours: Sequence[_File], theirs: Sequence[_File]) -> _Pairs:
+def _pairs(ours: Sequence[_StepFile], theirs: Sequence[_StepFile]) -> _Pairs:
     same = {one.file.path for one in ours} & {other.file.path for other in theirs}
     by_path = {other.file.path: other for other in theirs}
     index = PathIndex((other.file.path, other) for other in theirs)
     without_same = PathIndex((other.file.path, other) for other in theirs if other.file.path not in same)
-    by_ours: dict[_File, dict[_File, Fit]] = {}
-    by_theirs: dict[_File, dict[_File, Fit]] = {other: {} for other in theirs}
+    by_ours: dict[_StepFile, dict[_StepFile, Fit]] = {}
+    by_theirs: dict[_StepFile, dict[_StepFile, Fit]] = {other: {} for other in theirs}
     for one in ours:
         by_ours[one] = {}
         path = one.file.path
@@ -180,7 +180,7 @@ def _pairs(ours: Sequence[_File], theirs: Sequence[_File]) -> _Pairs:
     return _Pairs(by_ours, by_theirs)
 
 
-def _meant(one: _File, pairs: _Pairs) -> Iterator[_File]:
+def _meant(one: _StepFile, pairs: _Pairs) -> Iterator[_StepFile]:
     """The files whose rules hold for one of ours: of all that its steps write, those of the longest common end.
 
     The rule of a directory is not that of the files in it. If ours is a glob, each of theirs can be a part of it that
@@ -207,7 +207,9 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Dif
             )  # fmt: skip
 
 
-def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Difference]:
+def _missing_edges(
+    one: _StepFile, theirs: PathIndex[_StepFile], related: Mapping[_StepFile, Fit]
+) -> Iterator[Difference]:
     # The writers of a file and its readers can be named with different globs.
     writers = frozenset().union(*(other.producers for other in related))
     readers = frozenset().union(*(other.consumers for other in related))
@@ -226,7 +228,7 @@ def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File,
         )  # fmt: skip
 
 
-def _unknown_edges(other: _File, pairs: _Pairs) -> Iterator[Difference]:
+def _unknown_edges(other: _StepFile, pairs: _Pairs) -> Iterator[Difference]:
     writers = frozenset().union(*(one.producers for one in pairs.theirs[other]))
     readers = frozenset().union(*(one.consumers for one in pairs.theirs[other]))
     for producer, consumer in other.edges:
@@ -237,7 +239,7 @@ def _unknown_edges(other: _File, pairs: _Pairs) -> Iterator[Difference]:
             )  # fmt: skip
 
 
-def _kept(one: _File, pairs: _Pairs) -> Iterator[Difference]:
+def _kept(one: _StepFile, pairs: _Pairs) -> Iterator[Difference]:
     others = pairs.ours[one]
     permanent = [other for other in others if other.file.permanent]
     if one.file.permanent and not others:
@@ -261,7 +263,7 @@ def _kept(one: _File, pairs: _Pairs) -> Iterator[Difference]:
             )  # fmt: skip
 
 
-def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Difference]:
+def _excluded(one: _StepFile, related: Mapping[_StepFile, Fit]) -> Iterator[Difference]:
     excluded = [other for other in related if other.file.excluded]
     if one.consumers and excluded:
         whole = not is_pattern(_inner(one.file.path)) or any(is_pattern(other.file.path) for other in excluded)
@@ -272,7 +274,7 @@ def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Difference]:
         )  # fmt: skip
 
 
-def _paths(files: Iterable[_File]) -> str:
+def _paths(files: Iterable[_StepFile]) -> str:
     return ", ".join(file.file.path for file in files)
 
 
