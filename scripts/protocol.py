@@ -407,8 +407,12 @@ class Page:
             [
                 "# Messages of sfio-node",
                 "",
-                "All messages between the driver and `sfio-node` are JSON. The [protocol](node-protocol.md) says when",
-                "they are sent. `scripts/protocol.py` writes this page from `node/protocol.yaml`.",
+                "This page is for you if you change the driver or `sfio-node`, or read their files. The messages are JSON.",
+                "The [protocol](node-protocol.md) says when they are sent. `scripts/protocol.py` writes this page from",
+                "`node/protocol.yaml`.",
+                "",
+                "A field with `?` may be missing. `= VALUE` is the value of a missing field. A missing list is empty, and a",
+                "missing flag is false. `text` is UTF-8, and `bytes` need not be. `time` is in seconds since the epoch.",
                 "",
                 "## What the driver writes",
                 "",
@@ -418,7 +422,7 @@ class Page:
                 "",
                 "## Events",
                 "",
-                "Each event has `event`, its name, and `time`, in seconds since the epoch. `serve` adds `job`.",
+                "Each event has its name, `event`, and its `time`. `serve` adds `job`.",
                 *self._sections([event for event in schema.events if event.only != "driver"]),
                 *self._sections(schema.told),
                 "",
@@ -438,23 +442,18 @@ class Page:
             if message.event and message not in self._schema.events:
                 yield f"`event` is `{message.event}`."
             if message.fields:
-                yield from ("", "| field | type | if missing | meaning |", "|---|---|---|---|")
+                yield from ("", "| field | type | meaning |", "|---|---|---|")
             for field in message.fields:
-                yield f"| `{field.name}` | {self._type(field)} | {self._default(field)} | {field.says} |"
+                yield f"| `{field.name}{'?' * field.is_optional}` | {self._type(field)} | {field.says} |"
 
     def _type(self, field: Field) -> str:
-        many = "list of " if field.is_list else ""
+        text = "list of " if field.is_list else ""
         if field.type in self._schema.types:
-            return many + self._schema.types[field.type]["says"]
-        title = next((each.event for each in self._schema.events if each.name == field.type), field.type)
-        return f"{many}[{field.type}](#{title.lower()})"
-
-    def _default(self, field: Field) -> str:
-        if field.is_optional:
-            return "-"
-        if field.default is None:
-            return "empty" if field.is_list else "not allowed"
-        return f"`{field.default}`" if field.default else "empty"
+            text += self._schema.types[field.type]["says"]
+        else:
+            title = next((each.event for each in self._schema.events if each.name == field.type), field.type)
+            text += f"[{field.type}](#{title.lower()})"
+        return f"{text} = `{field.default}`" if field.default not in (None, "", "false") else text
 
     def _words(self, choice: Choice) -> Iterator[str]:
         yield from ("", f"### {choice.name}", "", choice.says, "", "| word | meaning |", "|---|---|")
