@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,14 +17,16 @@ _HEAD = """# Telemetry records
 This page is for you if your program reads the telemetry file of a run. [Telemetry and report](telemetry.md#where-it-is)
 says where the file is.
 
-Each line of the file is one JSON object. `event` names its kind. `time` is in seconds since the epoch, as all points in
-time are; durations are in seconds. Bandwidths are in MB/s (10^6 bytes per second). `step` is the path of a step.
-`job` is that path and the tag of StreamFlow. `location` is where the job runs.
+Each line is one JSON object, and `event` names its kind. Points in time, as `time`, are seconds since the epoch.
+Durations are in seconds, bandwidths in MB/s (10^6 bytes per second). `step` is the path of a step, and `job` is that
+path with the tag of StreamFlow. `input` and `output` are `/step/port`. `location` is where the job runs.
 
-A field without a value is left out. Ignore fields that you do not know, and a last line without an end. A job that is
-repeated has all its records again, from `submitted` on. [The schema](../streamflow_io/records/telemetry.schema.json) of
-a line is generated from the code, as this page is.
+A field is left out if there is no value, or if the value is not known: *none* says which. Ignore fields that you do
+not know, and a last line without an end. A repeated job has all its records again, from `submitted` on. The
+[schema](../streamflow_io/records/telemetry.schema.json) of a line is generated from the code, as this page is.
 """
+#: What the head says, and the tables need not repeat.
+_SAID = re.compile(r"^as /step/port(; |$)|(^|; )none: not known$")
 
 
 def page() -> str:
@@ -46,7 +49,7 @@ def _section(title: str, definition: Schema, definitions: Mapping[str, Schema]) 
     if fields:
         yield from ("", "| field | value | meaning |", "|---|---|---|")
         for name, field in fields.items():
-            yield f"| `{name}` | {_value(field, definitions)} | {field.get('description', '')} |"
+            yield f"| `{name}` | {_value(field, definitions)} | {_SAID.sub('', field.get('description', ''))} |"
     yield ""
 
 
