@@ -1,5 +1,5 @@
-"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints,
-the telemetry records, the commands that were tried.
+"""The pages that follow from the code: message codes, the command line, the scheduler's config, the telemetry
+records, the commands that were tried.
 
 `python -m scripts.reference` writes them into `docs/`.
 """
@@ -16,8 +16,6 @@ from pydantic import BaseModel
 from scripts import records, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.hints.models import HINT_CLASSES, AnnotationsFile, StreamingRule
-from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.messages.page import reference_page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -97,32 +95,13 @@ def scheduler_config() -> str:
     )
 
 
-def hint_fields() -> str:
-    """The page of the fields of all hints."""
-    lines = [
-        "# Fields of hints",
-        "",
-        "All fields of hints, as in the schemas. The page [hints](hints.md) explains them with examples.",
-    ]
-    rules: Mapping[str, type[BaseModel]] = {"Streaming": StreamingRule, "ReadSession": SessionRule}
-    for name, model in HINT_CLASSES.items():
-        lines += ["", f"## sfio:{name}", "", *(model.__doc__ or "").strip().splitlines()[:1], *_fields(model)]
-        if name in rules:
-            lines += ["", f"Each rule of `sfio:{name}`:", *_fields(rules[name])]
-    lines += ["", "## Annotations file", "", *(AnnotationsFile.__doc__ or "").strip().splitlines()[:1]]
-    return "\n".join([*lines, *_fields(AnnotationsFile), ""])
-
-
 def _fields(model: type[BaseModel]) -> Iterator[str]:
     rows = [
         (f"`{field.alias or name}`", field.description or "")
         for name, field in model.model_fields.items()
         if name != "class_"
     ]
-    if rows:
-        yield from _table(("field", "meaning"), rows)
-    else:
-        yield from ("", "It has no fields.")
+    yield from _table(("field", "meaning"), rows)
 
 
 def _table(columns: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
@@ -140,7 +119,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "messages.md": reference_page,
     "command-line.md": command_line,
     "scheduler-config.md": scheduler_config,
-    "hint-fields.md": hint_fields,
     "telemetry-records.md": records.page,
     "tools.md": tools.page,
 }
