@@ -1,6 +1,6 @@
 """The messages between the driver and `sfio-node`, from one schema: `node/protocol.yaml`.
 
-`python -m scripts.protocol` writes the classes of Python, the structures of Rust and the page of all messages.
+`python -m scripts.protocol` writes the classes of Python and the structures of Rust.
 """
 
 from __future__ import annotations
@@ -392,75 +392,6 @@ class Rust:
         yield "}"
 
 
-class Page:
-    """Writes `docs/node-messages.md`."""
-
-    path = ROOT / "docs" / "node-messages.md"
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def text(self) -> str:
-        """The whole page."""
-        schema = self._schema
-        return "\n".join(
-            [
-                "# Messages of sfio-node",
-                "",
-                "This page is for you if you change the driver or `sfio-node`, or read their files. The messages",
-                "are JSON, and the [protocol](node-protocol.md) says when they are sent. `scripts/protocol.py` writes",
-                "this page from `node/protocol.yaml`.",
-                "",
-                "A field with `?` may be missing. `= VALUE` is the value of a missing field. A missing list is empty,",
-                "and a missing flag is false. `text` is UTF-8, and `bytes` need not be. `time` is in seconds since the",
-                "epoch.",
-                "",
-                "## What the driver writes",
-                "",
-                "Unknown fields are errors.",
-                *self._sections(reversed(schema.asked)),
-                *self._sections(schema.shared),
-                "",
-                "## Events",
-                "",
-                "Each event has its name, `event`, and its `time`. `serve` adds `job`.",
-                *self._sections([event for event in schema.events if event.only != "driver"]),
-                *self._sections(schema.told),
-                "",
-                "## What `serve` and other commands print",
-                *self._sections(schema.said),
-                "",
-                "## Words",
-                *(line for choice in schema.choices.values() for line in self._words(choice)),
-                "",
-            ]
-        )
-
-    def _sections(self, messages: Iterable[Message]) -> Iterator[str]:
-        for message in messages:
-            title = message.event if message in self._schema.events else message.name
-            yield from ("", f"### {title}", "", message.says)
-            if message.event and message not in self._schema.events:
-                yield f"`event` is `{message.event}`."
-            if message.fields:
-                yield from ("", "| field | type | meaning |", "|---|---|---|")
-            for field in message.fields:
-                yield f"| `{field.name}{'?' * field.is_optional}` | {self._type(field)} | {field.says} |"
-
-    def _type(self, field: Field) -> str:
-        text = "list of " if field.is_list else ""
-        if field.type in self._schema.types:
-            text += self._schema.types[field.type]["says"]
-        else:
-            title = next((each.event for each in self._schema.events if each.name == field.type), field.type)
-            text += f"[{field.type}](#{title.lower()})"
-        return f"{text} = `{field.default}`" if field.default not in (None, "", "false") else text
-
-    def _words(self, choice: Choice) -> Iterator[str]:
-        yield from ("", f"### {choice.name}", "", choice.says, "", "| word | meaning |", "|---|---|")
-        yield from (f"| `{word}` | {says} |" for word, says in choice.words.items())
-
-
 _JOB_EVENT = Message.read(
     "JobEvent",
     {"says": "Something that has happened to a job.", "job": "text. The job.", "time": "time. When it has happened."},
@@ -494,7 +425,7 @@ def _snake(name: str) -> str:
 def files() -> dict[Path, str]:
     """Each generated file and its text."""
     schema = Schema(SCHEMA.read_text(encoding="utf-8"))
-    return {writer.path: writer.text() for writer in (Python(schema), Rust(schema), Page(schema))}
+    return {writer.path: writer.text() for writer in (Python(schema), Rust(schema))}
 
 
 if __name__ == "__main__":
