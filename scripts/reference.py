@@ -21,15 +21,30 @@ from streamflow_io.messages.page import reference_page
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+#: Arguments of several commands.
+_COMMON: Mapping[str, str] = {
+    "`STREAMFLOW_FILE`": "the StreamFlow file, as for `streamflow run`",
+    "`RUN`": "the name of a run, `last`, or the path of telemetry",
+    "`--workflow NAME`": "a workflow, if the StreamFlow file has several",
+    "`--output`, `-o FILE`": "write into this file (default: print)",
+    "`--force`": "replace FILE if it exists",
+    "`--file FILE`": "the file with learned facts (default: learned.db in your data directory)",
+    "`--storage NAME`": "the storage (default: the one with the most data of the first run)",
+}
+
+
 def command_line() -> str:
     """The page of all commands with their options."""
     lines = [
         "# Command line",
         "",
-        "`streamflow-io COMMAND --help` prints the options of a command. Each command has `--json`, for programs. The",
-        "exit code is 0 if all is well, 1 if not, and 2 if the command line is wrong. `streamflow-io --version` prints",
-        "the version. After `source <(streamflow-io completion bash)`, the shell completes commands, options, runs and",
-        "codes. For other shells: `zsh` instead of `bash`, and `streamflow-io completion fish | source`.",
+        "This page is for you if you look for a command or an option. `streamflow-io COMMAND --help` prints the same.",
+        "Each command has `--json`, for programs. The exit code is 0 if all is well, 1 if not, and 2 if the command",
+        "line is wrong. `streamflow-io --version` prints the version. After `source <(streamflow-io completion bash)`,",
+        "the shell completes commands, options, runs and codes.",
+        "",
+        "These arguments mean the same everywhere:",
+        *_table(("argument", "meaning"), [*_COMMON.items()]),
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
@@ -51,8 +66,10 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
         for action in shown
         if action.help is not argparse.SUPPRESS and action.dest not in ("help", "json")
     ]
-    if rows:
-        yield from _table(("argument", "meaning"), rows)
+    if common := [written for written, meaning in rows if _COMMON.get(written) == meaning]:
+        yield from ("", f"Arguments: {', '.join(common)}.")
+    if own := [row for row in rows if _COMMON.get(row[0]) != row[1]]:
+        yield from _table(("argument", "meaning"), own)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             texts = {choice.dest: choice.help for choice in action._choices_actions}
