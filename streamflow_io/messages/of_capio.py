@@ -46,12 +46,11 @@ CAPIO = {
         "is used. The jobs of the step run without CAPIO. The failed attempt is no retry.",
         (
             Case(
-                "CAPIO is not used any more for the jobs of S, they run without it: CAPIO cannot do what its program "
-                "does: ...",
+                "CAPIO is not used any more for the jobs of S, ...: CAPIO cannot do what its program does: ...",
                 "Nothing to do. `runtime: embedded` avoids the lost attempt in the next run.",
             ),
             Case(
-                "CAPIO is not used any more for the jobs of S, they run without it: a program has read ...",
+                "CAPIO is not used any more for the jobs of S, ...: a program has read ...",
                 "Nothing to do: CAPIO has delivered wrong bytes.",
             ),
             Case(
@@ -67,16 +66,16 @@ CAPIO = {
         "The ended attempts are no retries.",
         (
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: capio_server has ended ...",
+                "CAPIO is not used any more in this run, ...: capio_server has ended ...",
                 "Too little memory is one cause, because the server keeps all files. CAPIO 1.0.0 also crashes in some "
                 "runs.",
             ),
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: a job of S has used no processor ...",
+                "CAPIO is not used any more in this run, ...: a job of S has used no processor ...",
                 "Use `runtime: embedded` for programs that wait long for something else than their input.",
             ),
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: CAPIO does not answer ...",
+                "CAPIO is not used any more in this run, ...: CAPIO does not answer ...",
                 "Nothing to do: in most cases a killed program has left the server waiting.",
             ),
         ),

@@ -125,7 +125,7 @@ RESOURCES = {
             Case("Verified splits are not remembered in this run: ...", _WHICH),
             Case("Verified splits of earlier runs are not known: ...", _WHICH),
             Case("What streams without a hint is not remembered in this run: ...", _WHICH),
-            Case("What earlier runs have proven to stream is not known, and nothing is learned now: ...", _WHICH),
+            Case("What earlier runs have proven to stream is not known, ...", _WHICH),
             Case("Windows are not remembered in this run: ...", _WHICH),
         ),
         "storage.md",
@@ -165,7 +165,7 @@ RESOURCES = {
         "The tool is tried on an idle core. A run that ends soon leaves the trial to the next run.",
         (
             Case(
-                "not yet tried: its job runs once more on an idle core when it has succeeded",
+                "not yet tried: ...",
                 "Run the workflow again, or write `rehearse: wait` into the scheduler's config.",
             ),
             Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),
@@ -176,7 +176,7 @@ RESOURCES = {
         "The telemetry of a run is not complete",
         "The file cannot be written. The run goes on without telemetry.",
         (
-            Case("The telemetry of this run ends here, the run goes on: ...", "The reason is mostly a full disk."),
+            Case("The telemetry of this run ends here, ...", "The reason is mostly a full disk."),
             Case("The telemetry of this run is not complete: ...", "The disk did not answer when the run ended."),
         ),
         "telemetry.md#where-it-is",

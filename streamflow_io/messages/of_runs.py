@@ -16,7 +16,7 @@ RUNS = {
         "those of plain StreamFlow.",
         (
             Case(
-                "Nothing streams in this run, everything is as with plain StreamFlow: ...",
+                "Nothing streams in this run, ...",
                 "`streamflow-io doctor` says what is missing. `SFIO_NODE` may name another build. `TMPDIR` must allow "
                 "FIFOs, and be sticky or closed to other users.",
             ),
@@ -41,7 +41,7 @@ RUNS = {
         "No TCP connection is possible between the hosts, so the consumer gets the complete file.",
         (
             Case(
-                "X reads files of Y when they are complete, not while they are written: ...",
+                "X reads files of Y when they are complete, ...",
                 "Check the firewall, the routes, and the address under which Y is known.",
             ),
         ),
@@ -101,8 +101,7 @@ RUNS = {
         "A tool that opens its input twice, seeks, maps the input or asks for its size may fail with a stream.",
         (
             Case(
-                "(input I was a byte stream, read once and front to back: if the command needs a file, remove "
-                "`streamable` from the input)",
+                "(input I was a byte stream, ...)",
                 "Remove `streamable` from that input, unless the error is about something else.",
             ),
         ),
@@ -128,8 +127,7 @@ RUNS = {
                 "Remove `streamable` from that input. The results of this run are those of the file.",
             ),
             Case(
-                "A is declared `streamable`, but the output `O` differs with the complete file. The results of this "
-                "run are those of the stream",
+                "A is declared `streamable`, but the output `O` differs ...",
                 "Remove `streamable` from that input, and run again: plain StreamFlow has other results.",
             ),
             Case(
@@ -146,8 +144,7 @@ RUNS = {
         "step, with the number of jobs at the end.",
         (
             Case(
-                "the command asks by path for more than the bytes of FILE (stat, access...), and waits for the whole "
-                "file",
+                "the command asks by path for more than the bytes of FILE ...",
                 "Remove `streamable` from that input, or let the command read its standard input.",
             ),
         ),
@@ -158,7 +155,7 @@ RUNS = {
         "The data were committed when the job had ended. Results are right, but delivery is late.",
         (
             Case(
-                "on_close:N never came, FILE was closed M times: committed only now",
+                "on_close:N never came, ...",
                 "Write the number of closes. `streamflow-io suggest` proposes rules from an observed run.",
             ),
             Case("on_file waited for FILE to the end", "Name a file that the tool writes."),
@@ -173,7 +170,7 @@ RUNS = {
         "driver's machine, a group may write to your directories.",
         (
             Case(
-                "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
+                "Nothing streams on L, ...: the work directory W is not safe: ...",
                 "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Without "
                 "a binding, jobs of the driver's machine use `TMPDIR`.",
             ),
@@ -216,7 +213,7 @@ RUNS = {
         "job has ended.",
         (
             Case(
-                "no inotify (...): outputs are committed when the job ends",
+                "no inotify (...): ...",
                 "Raise `fs.inotify.max_user_instances`: each job that streams needs one instance.",
             ),
         ),
@@ -237,11 +234,11 @@ RUNS = {
         (
             Case("The rule of `sfio:ReadSession` for A does nothing: ...", _REASON),
             Case(
-                "The files of A are written, as without its rule of `sfio:ReadSession`: ...",
+                "The files of A are written, ...",
                 "In most cases the readers run where they do not see the file.",
             ),
             Case(
-                "Step S has written the files of A, as without its rule of sfio:ReadSession: ...",
+                "Step S has written the files of A, ...",
                 "The program does not support `SFIO_PARTS`: add the support, or remove the hint.",
             ),
         ),
@@ -252,7 +249,7 @@ RUNS = {
         "The rule differs from the files of the program. The rule has no effect any more, and jobs read the files.",
         (
             Case(
-                "The rule of `sfio:ReadSession` for A is refuted, and does nothing: ...",
+                "The rule of `sfio:ReadSession` for A is refuted, ...",
                 "Correct the rule: the message has the first difference. After a change of the program, run "
                 "`streamflow-io learned forget --step S`.",
             ),
@@ -264,7 +261,7 @@ RUNS = {
         "The rule is neither verified nor refuted, so jobs read the files.",
         (
             Case(
-                "The rule of `sfio:ReadSession` for A could not be compared with what the program writes: ...",
+                "The rule of `sfio:ReadSession` for A could not be compared ...",
                 "The reason says why. `streamflow-io partition STREAMFLOW_FILE --verify` compares without a run.",
             ),
         ),
@@ -275,7 +272,7 @@ RUNS = {
         "The jobs read the file by themselves. The run may take longer.",
         (
             Case(
-                "F is not read ahead any more, its readers read the file themselves: ...",
+                "F is not read ahead any more, ...",
                 "The file was changed or cannot be read, or its storage does not answer for 10 s.",
             ),
             Case("F is not read ahead: ...", "The message says why."),
@@ -299,7 +296,7 @@ RUNS = {
         "In a changed file, the places of parts hold other bytes. So the run fails.",
         (
             Case(
-                "its input I is a part of a file that has changed since it was cut: ...",
+                "its input I is a part of a file that has changed ...",
                 "Find the program that writes to the file: the file must be complete before the split.",
             ),
         ),

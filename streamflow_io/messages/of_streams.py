@@ -84,46 +84,40 @@ STREAMS = {
         "commit.",
         (
             Case(
-                "S runs on D, T on E: a stream needs both on the driver's node, both on SSH hosts, or both on one "
-                "queue manager",
+                "S runs on D, T on E: a stream needs both ...",
                 _ONE_KIND,
             ),
             Case(
-                "S runs on D, T on E: the gate needs both on the driver's node, or both on one queue manager",
+                "S runs on D, T on E: the gate needs both ...",
                 "On SSH hosts, use `no_update` of a File into a `streamable` input.",
             ),
             Case(
-                "S runs on D or E: to stream, bind it to one kind of deployment, or to one queue manager",
+                "S runs on D or E: to stream, bind it to one kind of deployment, ...",
                 _MESSAGE_SAYS,
             ),
             Case(
-                "S runs in a container of A or B: to stream, bind it to one kind of deployment, or to containers of "
-                "one host",
+                "S runs in a container of A or B: to stream, bind it to one kind of deployment, ...",
                 _MESSAGE_SAYS,
             ),
             Case(
                 "S runs in a container of A (docker), T in one of B (docker): they share no directory of their host; "
-                "give both a volume at their workdir",
+                "...",
                 "Give both a `volume` (docker) or `bind` (singularity) with the same source, at the `workdir` of each.",
             ),
             Case(
-                "S runs in a container of A (docker), T on the driver's node: they share no directory; give the "
-                "container the workdir of its host, as a volume at its own",
+                "S runs in a container of A (docker), T on the driver's node: they share no directory; ...",
                 "The `workdir` of the driver's node is in the StreamFlow file, or below `TMPDIR`.",
             ),
             Case(
-                "S runs in a container of A (docker, on D), T in one of B (docker, on E): streams between containers "
-                "need one host",
+                "S runs in a container of A (docker, on D), T in one of B (docker, on E): ...",
                 "Bind both steps to one host.",
             ),
             Case(
-                "S runs in a container of A (docker), T on D (ssh): a container streams with others of its host, and "
-                "with steps on that host",
+                "S runs in a container of A (docker), T on D (ssh): ...",
                 _ONE_KIND,
             ),
             Case(
-                "S runs on D (TYPE), T on E (TYPE): they share no volume; give both a PersistentVolumeClaim, or a "
-                "hostPath, at their workdir",
+                "S runs on D (TYPE), T on E (TYPE): they share no volume; ...",
                 "Do so, or give these [pods](containers.md#kubernetes) a network.",
             ),
             Case("S runs on D (TYPE), T on E: pods stream with pods only", "Bind both steps to pods."),
@@ -135,8 +129,7 @@ STREAMS = {
         "Early delivery needs `sfio-node` beside the job.",
         (
             Case(
-                "T runs on D (TYPE): only jobs of the driver's node, SSH hosts, queue managers, pods, and containers "
-                "on the first two stream yet",
+                "T runs on D (TYPE): only jobs of ... stream yet",
                 _NOT_YET,
             ),
             Case(
@@ -148,7 +141,7 @@ STREAMS = {
                 "Remove `containers: off` from the scheduler's config.",
             ),
             Case(
-                "S has a dockerOutputDirectory, which a job shares with its next attempt",
+                "S has a dockerOutputDirectory, which ...",
                 "Remove `dockerOutputDirectory`. With it, a second attempt of a job finds the files of the failed "
                 "attempt.",
             ),
@@ -161,11 +154,11 @@ STREAMS = {
         "known at its commit.",
         (
             Case(
-                "only a File, a Directory, or a File[] into a scatter, can be had before its commit; ...",
+                "only a File, a Directory, or a File[] into a scatter, ...",
                 "Nothing to do: a whole list is delivered at its commit.",
             ),
             Case(
-                "a list is scattered as a whole here (S): linkMerge at T lies between the list and the scatter",
+                "a list is scattered as a whole here (S): linkMerge at T ...",
                 "Scatter directly over the output, without a `linkMerge`, a subworkflow or a default between them.",
             ),
             Case(
@@ -173,7 +166,7 @@ STREAMS = {
                 "Scatter directly over the output, without another scatter around.",
             ),
             Case(
-                "...: T pairs them with those of another list, and their places are known at the end",
+                "...: T pairs them with those of another list, ...",
                 "Scatter over one list: in a `dotproduct` of two, places depend on all names.",
             ),
             Case(
@@ -245,8 +238,7 @@ STREAMS = {
         "No event says that the last file of a Directory is there. The files are committed when the job has ended.",
         (
             Case(
-                "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at "
-                "termination",
+                "a Directory is never closed: ...",
                 "Use one of these rules. With `start: producer`, the files are committed one by one.",
             ),
         ),
@@ -257,7 +249,7 @@ STREAMS = {
         "A job that waits inside its node uses up its ToolTimeLimit. The reader starts when the file is complete.",
         (
             Case(
-                "S has a ToolTimeLimit, and its queue manager counts the time in which it would wait",
+                "S has a ToolTimeLimit, and its queue manager counts the time ...",
                 "Remove the limit if the tool does not need one.",
             ),
         ),
