@@ -1,6 +1,6 @@
 """The messages between the driver and `sfio-node`, from one schema: `node/protocol.yaml`.
 
-`python -m scripts.protocol` writes the classes of Python, the structures of Rust and the page of all messages.
+`python -m scripts.protocol` writes the classes of Python and the structures of Rust.
 """
 
 from __future__ import annotations
@@ -392,75 +392,6 @@ class Rust:
         yield "}"
 
 
-class Page:
-    """Writes `docs/node-messages.md`."""
-
-    path = ROOT / "docs" / "node-messages.md"
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def text(self) -> str:
-        """The whole page."""
-        schema = self._schema
-        return "\n".join(
-            [
-                "# Messages of sfio-node",
-                "",
-                "All messages between the driver and `sfio-node` are JSON. The [protocol](node-protocol.md) says when",
-                "they are sent. `scripts/protocol.py` writes this page from `node/protocol.yaml`.",
-                "",
-                "## What the driver writes",
-                "",
-                "Unknown fields are errors.",
-                *self._sections(reversed(schema.asked)),
-                *self._sections(schema.shared),
-                "",
-                "## Events",
-                "",
-                "Each event has `event`, its name, and `time`, in seconds since the epoch. `serve` adds `job`.",
-                *self._sections([event for event in schema.events if event.only != "driver"]),
-                *self._sections(schema.told),
-                "",
-                "## What `serve` and other commands print",
-                *self._sections(schema.said),
-                "",
-                "## Words",
-                *(line for choice in schema.choices.values() for line in self._words(choice)),
-                "",
-            ]
-        )
-
-    def _sections(self, messages: Iterable[Message]) -> Iterator[str]:
-        for message in messages:
-            title = message.event if message in self._schema.events else message.name
-            yield from ("", f"### {title}", "", message.says)
-            if message.event and message not in self._schema.events:
-                yield f"`event` is `{message.event}`."
-            if message.fields:
-                yield from ("", "| field | type | if missing | meaning |", "|---|---|---|---|")
-            for field in message.fields:
-                yield f"| `{field.name}` | {self._type(field)} | {self._default(field)} | {field.says} |"
-
-    def _type(self, field: Field) -> str:
-        many = "list of " if field.is_list else ""
-        if field.type in self._schema.types:
-            return many + self._schema.types[field.type]["says"]
-        title = next((each.event for each in self._schema.events if each.name == field.type), field.type)
-        return f"{many}[{field.type}](#{title.lower()})"
-
-    def _default(self, field: Field) -> str:
-        if field.is_optional:
-            return "-"
-        if field.default is None:
-            return "empty" if field.is_list else "not allowed"
-        return f"`{field.default}`" if field.default else "empty"
-
-    def _words(self, choice: Choice) -> Iterator[str]:
-        yield from ("", f"### {choice.name}", "", choice.says, "", "| word | meaning |", "|---|---|")
-        yield from (f"| `{word}` | {says} |" for word, says in choice.words.items())
-
-
 _JOB_EVENT = Message.read(
     "JobEvent",
     {"says": "Something that has happened to a job.", "job": "text. The job.", "time": "time. When it has happened."},
@@ -494,7 +425,7 @@ def _snake(name: str) -> str:
 def files() -> dict[Path, str]:
     """Each generated file and its text."""
     schema = Schema(SCHEMA.read_text(encoding="utf-8"))
-    return {writer.path: writer.text() for writer in (Python(schema), Rust(schema), Page(schema))}
+    return {writer.path: writer.text() for writer in (Python(schema), Rust(schema))}
 
 
 if __name__ == "__main__":

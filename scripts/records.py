@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,14 +17,18 @@ _HEAD = """# Telemetry records
 This page is for you if your program reads the telemetry file of a run. [Telemetry and report](telemetry.md#where-it-is)
 says where the file is.
 
-Each line of the file is one JSON object. `event` names its kind. `time` is in seconds since the epoch, as all points in
-time are; durations are in seconds. Bandwidths are in MB/s (10^6 bytes per second). `step` is the path of a step.
-`job` is that path and the tag of StreamFlow. `location` is where the job runs.
+Each line is one JSON object, and `event` names its kind. Points in time, as `time`, are seconds since the epoch.
+Durations are in seconds, bandwidths in MB/s (10^6 bytes per second). `step` is the path of a step, and `job` is that
+path with the tag of StreamFlow. `input` and `output` are `/step/port`. `location` is where the job runs.
 
-A field without a value is left out. Ignore fields that you do not know, and a last line without an end. A job that is
-repeated has all its records again, from `submitted` on. [The schema](../streamflow_io/records/telemetry.schema.json) of
-a line is generated from the code, as this page is.
+A field is left out if there is no value, or if the value is not known: *none* says which. Ignore fields that you do
+not know, and a last line without an end. A repeated job has all its records again, from `submitted` on. The
+[schema](../streamflow_io/records/telemetry.schema.json) of a line has the types. Schema and page are generated from the
+code.
 """
+#: What the head says, and the tables need not repeat.
+_PLAIN = ("string", "integer", "number", "boolean")
+_SAID = re.compile(r"^as /step/port(; |$)|(^|; )none: not known$")
 
 
 def page() -> str:
@@ -42,12 +47,21 @@ def _is_record(definition: Schema) -> bool:
 def _section(title: str, definition: Schema, definitions: Mapping[str, Schema]) -> Iterator[str]:
     yield from ("", f"## {title}", "")
     yield " ".join(definition["description"].split("\n\n")[0].split())
-    fields = {name: field for name, field in definition["properties"].items() if name not in _COMMON}
-    if fields:
-        yield from ("", "| field | value | meaning |", "|---|---|---|")
-        for name, field in fields.items():
-            yield f"| `{name}` | {_value(field, definitions)} | {field.get('description', '')} |"
+    meanings = {
+        name: _meaning(field, definitions) for name, field in definition["properties"].items() if name not in _COMMON
+    }
+    if bare := [f"`{name}`" for name, meaning in meanings.items() if not meaning]:
+        yield f"Fields: {', '.join(bare)}" + ("." if len(bare) == len(meanings) else ", and")
+    if len(bare) < len(meanings):
+        yield from ("", "| field | meaning |", "|---|---|")
+        yield from (f"| `{name}` | {meaning} |" for name, meaning in meanings.items() if meaning)
     yield ""
+
+
+def _meaning(field: Schema, definitions: Mapping[str, Schema]) -> str:
+    """The description of a field, with its type or values where these are no plain text, number, or flag."""
+    value, text = _value(field, definitions), _SAID.sub("", field.get("description", ""))
+    return ": ".join(part for part in ("" if value in _PLAIN else value, text) if part)
 
 
 def _value(field: Schema, definitions: Mapping[str, Schema]) -> str:

@@ -1,5 +1,5 @@
-"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints,
-the telemetry records, the commands that were tried.
+"""The pages that follow from the code: message codes, the command line, the scheduler's config, the telemetry
+records, the commands that were tried.
 
 `python -m scripts.reference` writes them into `docs/`.
 """
@@ -16,11 +16,21 @@ from pydantic import BaseModel
 from scripts import records, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.hints.models import HINT_CLASSES, AnnotationsFile, StreamingRule
-from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.messages.page import reference_page
 
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+#: Arguments of several commands.
+_COMMON: Mapping[str, str] = {
+    "`STREAMFLOW_FILE`": "the StreamFlow file, as for `streamflow run`",
+    "`RUN`": "the name of a run, `last`, or the path of telemetry",
+    "`--workflow NAME`": "a workflow, if the StreamFlow file has several",
+    "`--output`, `-o FILE`": "write into this file (default: print)",
+    "`--force`": "replace FILE if it exists",
+    "`--file FILE`": "the file with learned facts (default: learned.db in your data directory)",
+    "`--storage NAME`": "the storage (default: the one with the most data of the first run)",
+}
 
 
 def command_line() -> str:
@@ -28,10 +38,13 @@ def command_line() -> str:
     lines = [
         "# Command line",
         "",
-        "`streamflow-io COMMAND --help` prints the options of a command. Each command has `--json`, for programs. The",
-        "exit code is 0 if all is well, 1 if not, and 2 if the command line is wrong. `streamflow-io --version` prints",
-        "the version. After `source <(streamflow-io completion bash)`, the shell completes commands, options, runs and",
-        "codes. For other shells: `zsh` instead of `bash`, and `streamflow-io completion fish | source`.",
+        "This page is for you if you look for a command or an option. `streamflow-io COMMAND --help` prints the same.",
+        "Each command has `--json`, for programs. The exit code is 0 if all is well, 1 if not, and 2 if the command",
+        "line is wrong. `streamflow-io --version` prints the version. After `source <(streamflow-io completion bash)`,",
+        "the shell completes commands, options, runs and codes.",
+        "",
+        "These arguments mean the same everywhere:",
+        *_table(("argument", "meaning"), [*_COMMON.items()]),
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
@@ -53,8 +66,10 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
         for action in shown
         if action.help is not argparse.SUPPRESS and action.dest not in ("help", "json")
     ]
-    if rows:
-        yield from _table(("argument", "meaning"), rows)
+    if common := [written for written, meaning in rows if _COMMON.get(written) == meaning]:
+        yield from ("", f"Arguments: {', '.join(common)}.")
+    if own := [row for row in rows if _COMMON.get(row[0]) != row[1]]:
+        yield from _table(("argument", "meaning"), own)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             texts = {choice.dest: choice.help for choice in action._choices_actions}
@@ -97,32 +112,13 @@ def scheduler_config() -> str:
     )
 
 
-def hint_fields() -> str:
-    """The page of the fields of all hints."""
-    lines = [
-        "# Fields of hints",
-        "",
-        "All fields of hints, as in the schemas. The page [hints](hints.md) explains them with examples.",
-    ]
-    rules: Mapping[str, type[BaseModel]] = {"Streaming": StreamingRule, "ReadSession": SessionRule}
-    for name, model in HINT_CLASSES.items():
-        lines += ["", f"## sfio:{name}", "", *(model.__doc__ or "").strip().splitlines()[:1], *_fields(model)]
-        if name in rules:
-            lines += ["", f"Each rule of `sfio:{name}`:", *_fields(rules[name])]
-    lines += ["", "## Annotations file", "", *(AnnotationsFile.__doc__ or "").strip().splitlines()[:1]]
-    return "\n".join([*lines, *_fields(AnnotationsFile), ""])
-
-
 def _fields(model: type[BaseModel]) -> Iterator[str]:
     rows = [
         (f"`{field.alias or name}`", field.description or "")
         for name, field in model.model_fields.items()
         if name != "class_"
     ]
-    if rows:
-        yield from _table(("field", "meaning"), rows)
-    else:
-        yield from ("", "It has no fields.")
+    yield from _table(("field", "meaning"), rows)
 
 
 def _table(columns: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
@@ -140,7 +136,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "messages.md": reference_page,
     "command-line.md": command_line,
     "scheduler-config.md": scheduler_config,
-    "hint-fields.md": hint_fields,
     "telemetry-records.md": records.page,
     "tools.md": tools.page,
 }

@@ -20,36 +20,31 @@ WORDS = (EQUAL, "waits", "fails", "stopped", "differs")
 
 _HEAD = """# Tools
 
-This page is for you if you want to know whether a program can read or write a stream. Search it for the program.
+This page is for you if you want to know whether a program can read or write a stream. Search the page for the program.
+Each case is one command under one rule, compared with its run without StreamFlow-IO.
 
 {summary}
 
-Each case is one command under one rule, compared with its run without StreamFlow-IO. `python -m tests.matrix` runs all
-cases and writes the [data](tools.yaml) of this page. The full command lines are in `tests/matrix/`.
-
 | result | meaning |
 |---|---|
-| equal | output, files and exit code are the same as without StreamFlow-IO |
-| waits | equal, but the program gets the whole file, because the program asks by path for its size, type or times |
-| fails | the program reports an error and exits with it; nothing is committed |
+| equal | output, files and exit code are the same |
+| waits | equal, but the program gets the whole file, for example because it asks by path for the size |
+| fails | the program ends with an error; nothing is committed |
 | stopped | `sfio-node` ends the job with code 75 and says why; nothing is committed |
 | differs | the program succeeds with another result: do not declare this input `streamable` |
 
 | rule | how the command gets or gives the data |
 |---|---|
-| FIFO, stdin | a byte stream, of a file that is declared `streamable` on both ends |
-| gate | the program starts with its producer and is held when it opens a file that is not committed |
-| update, no_update | a directory at the gate, with this `mode`; each file has one hard link more than otherwise |
-| net | a byte stream of an input for which nothing is declared, as with \
-[`streaming: auto`](streaming-without-hints.md) |
-| limited, limited storage | an I/O task that is paused by [`limited: true`](storage.md#limited-no-faster-than-that); \
-the limit counts bytes of system calls, or bytes that the kernel writes |
+| FIFO, stdin | a byte stream of a file that is declared `streamable` on both ends |
+| gate | the program starts with its producer, and is held at files that are not committed |
+| update, no_update | a directory at the gate, with this `mode` |
+| net | a byte stream of an input without a declaration, as with [`streaming: auto`](streaming-without-hints.md) |
+| limited, limited storage | an I/O task [paused](storage.md#limited-no-faster-than-that) by bytes of system calls, or \
+by bytes that the kernel writes |
 
-Each producer still writes when its consumer starts. Under the net, a program also waits for the whole file when it asks
-an open file for more than a pipe has. A program that fails or differs there asks for the size or type of the open file.
-`streaming: auto` finds that out by a rehearsal and then never streams this input.
-
-`on_termination`, `on_close` and `on_n_files` are [commit rules](hints.md#sfiostreaming).
+`on_termination`, `on_close` and `on_n_files` are [commit rules](hints.md#sfiostreaming). A program that fails or
+differs under the net asks its open file for size or type. `streaming: auto` finds that out by a rehearsal, and never
+streams this input. `python -m tests.matrix` runs all cases, and has the full command lines.
 """
 
 
@@ -121,13 +116,15 @@ def _section(section: Section) -> str:
     lines = ["", f"## {section.title}", ""]
     if len(same) < len(section.results):
         lines += [*_table(section, columns, same), ""]
+        if waiting := _waiting(section):
+            lines += ["Waits under these other rules:", "", *_listed(waiting), ""]
     else:
         lines += [*_wrapped(f"Rules: {'; '.join(columns)}."), ""]
     return "\n".join([*lines, "Equal under every rule:", "", *_listed(same), ""])
 
 
 def _table(section: Section, columns: Mapping[str, Sequence[str]], same: Sequence[str]) -> Iterator[str]:
-    """Each command with another result than `equal`. Rules with the same results share a column."""
+    """Each command with several results. Rules with the same results share a column."""
     groups: dict[Sequence[str], list[str]] = {}
     for rule, column in columns.items():
         groups.setdefault(column, []).append(rule)
@@ -135,11 +132,18 @@ def _table(section: Section, columns: Mapping[str, Sequence[str]], same: Sequenc
     shown = [rules for rules in groups.values() if rules is not equal]
     if equal:
         yield from (*_wrapped(f"All commands are equal under {'; '.join(equal)}."), "")
+    waiting = _waiting(section)
     yield _row(["command", *("; ".join(rules) for rules in shown)])
     yield "|---" * (len(shown) + 1) + "|"
     for name, results in section.results.items():
-        if name not in same:
+        if name not in same and name not in waiting:
             yield _row([_code(name).replace("|", "\\|"), *(results[rules[0]] for rules in shown)])
+
+
+def _waiting(section: Section) -> list[str]:
+    """The commands that wait under each rule under which not all commands are equal."""
+    rules = [rule for rule in section.rules if {*section.column(rule)} != {EQUAL}]
+    return [name for name, results in section.results.items() if {results[rule] for rule in rules} == {"waits"}]
 
 
 def _listed(names: Sequence[str]) -> list[str]:

@@ -10,16 +10,16 @@ _PAGE = "capio-runtime.md"
 CAPIO = {
     Code.NO_CAPIO: Explanation(
         "CAPIO is not used in this run",
-        "`runtime: capio` looks for CAPIO and tries it at the start. A part of CAPIO is missing or does not work "
-        "here. The embedded node runtime serves all edges. Results are the same.",
+        "A part of CAPIO is missing or does not work here. The embedded node runtime serves all edges. Results are "
+        "the same.",
         (
             Case(
                 "`runtime: capio`: the embedded node runtime is used for all: SERVER is not in ...",
-                "Set `CAPIO_HOME` to the installation of CAPIO, with `bin/capio_server` and `lib/libcapio_posix.so`.",
+                "Set `CAPIO_HOME`, with `bin/capio_server` and `lib/libcapio_posix.so`.",
             ),
             Case(
                 "`runtime: capio`: the embedded node runtime is used for all: no C compiler ...",
-                "Install `cc`, `gcc` or `clang` on the driver's node. The compiler builds the guard in front of CAPIO.",
+                "Install `cc`, `gcc` or `clang` on the driver's node.",
             ),
             Case(
                 "`runtime: capio`: the embedded node runtime is used for all: ...",
@@ -30,31 +30,28 @@ CAPIO = {
     ),
     Code.CAPIO_NOT_FOR_EDGE: Explanation(
         "CAPIO does not serve this edge",
-        "CAPIO does not support the rule, the programs or the names of the edge. The embedded node runtime delivers "
-        "the file by its rule. Results are the same.",
+        "CAPIO does not support its rule, programs or names. The embedded node runtime delivers the file. Results are "
+        "the same.",
         (
             Case(
                 "EDGE is served by the embedded node runtime: ...",
-                "Nothing to do. `streamflow-io plan` says so before the run.",
+                "Nothing to do: `streamflow-io plan` says so, too.",
             ),
         ),
         f"{_PAGE}#what-capio-serves",
     ),
     Code.CAPIO_NOT_FOR_STEP: Explanation(
         "A program does not work with CAPIO",
-        "The guard in front of CAPIO has ended the program, the program has read or written wrong bytes, or the "
-        "program has failed. Nothing that was made from these bytes is used. All jobs of the step run without CAPIO. "
-        "The failed attempt does not count as a retry.",
+        "The guard has ended the program, bytes were wrong, or the program has failed. Nothing made from these bytes "
+        "is used. The jobs of the step run without CAPIO. The failed attempt is no retry.",
         (
             Case(
-                "CAPIO is not used any more for the jobs of S, they run without it: CAPIO cannot do what its program "
-                "does: ...",
+                "CAPIO is not used any more for the jobs of S, ...: CAPIO cannot do what its program does: ...",
                 "Nothing to do. `runtime: embedded` avoids the lost attempt in the next run.",
             ),
             Case(
-                "CAPIO is not used any more for the jobs of S, they run without it: a program has read ...",
-                "CAPIO has delivered other bytes than the writer wrote. Nothing to do. You may report the fault to "
-                "the developers of CAPIO.",
+                "CAPIO is not used any more for the jobs of S, ...: a program has read ...",
+                "Nothing to do: CAPIO has delivered wrong bytes.",
             ),
             Case(
                 "CAPIO is not used any more for the jobs of S, they run without it: ...",
@@ -65,22 +62,21 @@ CAPIO = {
     ),
     Code.CAPIO_GIVEN_UP: Explanation(
         "CAPIO is given up in this run",
-        "The server of CAPIO has ended or does not answer, or a program under CAPIO hangs. The jobs that used CAPIO "
-        "start again without CAPIO. The ended attempts do not count as retries.",
+        "The server has ended or does not answer, or a program under CAPIO hangs. The jobs start again without CAPIO. "
+        "The ended attempts are no retries.",
         (
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: capio_server has ended ...",
-                "Too little memory is one cause: the server keeps all files until the end of the run. CAPIO 1.0.0 "
-                "also crashes in some runs.",
+                "CAPIO is not used any more in this run, ...: capio_server has ended ...",
+                "Too little memory is one cause, because the server keeps all files. CAPIO 1.0.0 also crashes in some "
+                "runs.",
             ),
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: a job of S has used no processor ...",
-                "Use `runtime: embedded` for programs that wait long for something else than their input. CAPIO cannot "
-                "tell such a program from one that hangs.",
+                "CAPIO is not used any more in this run, ...: a job of S has used no processor ...",
+                "Use `runtime: embedded` for programs that wait long for something else than their input.",
             ),
             Case(
-                "CAPIO is not used any more in this run, its jobs run without it: CAPIO does not answer ...",
-                "Nothing to do. In most cases a killed program has left the server waiting.",
+                "CAPIO is not used any more in this run, ...: CAPIO does not answer ...",
+                "Nothing to do: in most cases a killed program has left the server waiting.",
             ),
         ),
         f"{_PAGE}#when-something-dies",

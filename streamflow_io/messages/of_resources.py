@@ -10,13 +10,13 @@ _WHICH = "`streamflow-io learned list` says which file is the store."
 RESOURCES = {
     Code.NO_STORAGE: Explanation(
         "No storage of the StreamFlow file is where the step writes",
-        "A storageBW counts against a storage of the scheduler's config. The hint names the storage, or its `path` is "
-        "the nearest one above the output directory of the job. Without a storage, the storageBW has no effect.",
+        "A storageBW counts against a storage of the scheduler's config: the one that the hint names, or the nearest "
+        "above the output directory. Without a storage, the storageBW has no effect.",
         (
             Case(
                 "The storageBW of S is not applied on D: no storage of the scheduler's config holds PATH there",
-                "Add an entry to `storages` with a bandwidth, and with `path: PATH` or a directory above. "
-                "`streamflow-io storage probe PATH` measures the bandwidth.",
+                "Add an entry to `storages` with `path: PATH` or a directory above. `streamflow-io storage probe "
+                "PATH` measures the bandwidth.",
             ),
             Case(
                 "The storageBW of S is not applied on D: the scheduler's config has no storage NAME there",
@@ -27,8 +27,8 @@ RESOURCES = {
     ),
     Code.NOT_HELD: Explanation(
         "A job is not held to its storageBW",
-        "`limited`, `required` and `streamBW` pause a job that moves data too fast. The pauses need a node runtime "
-        "that sees the processes of the job. Here the job runs without pauses. Results are the same.",
+        "`limited`, `required` and `streamBW` pause a job that moves data too fast. Pauses need a node runtime that "
+        "sees the processes. Here the job runs without pauses.",
         (
             Case("S is not held to its storageBW on D: ...", "`streamflow-io doctor` says what is missing there."),
             Case(
@@ -40,8 +40,8 @@ RESOURCES = {
     ),
     Code.NOT_SHARED: Explanation(
         "A storage is not shared with other runs",
-        "Runs share the bandwidth of a storage by files and locks in a directory. Here the directory does not work. "
-        "So each run uses all of the bandwidth, and together the runs may overload the storage.",
+        "Runs share a storage by files and locks in a directory, which does not work here. Each run uses all of the "
+        "bandwidth, and together they may overload the storage.",
         (
             Case(
                 "Storage NAME is not shared with other runs: ...",
@@ -56,7 +56,7 @@ RESOURCES = {
     ),
     Code.NEVER_STARTS: Explanation(
         "No location has as much as the job asks for",
-        "The job asks for more cores, memory or time than any location has. The job would wait forever.",
+        "The job asks for more cores, memory or time than any location has, and would wait forever.",
         (
             Case(
                 "Job J cannot start: it has a ToolTimeLimit of ...",
@@ -70,13 +70,12 @@ RESOURCES = {
     ),
     Code.NO_SPACE: Explanation(
         "A job waits for free space on a disk",
-        "StreamFlow starts a job only if the disk has as much free space as the job asks for. The default is 1,024 MiB "
-        "each for output and temporary files. StreamFlow looks at the disk once, when the run begins.",
+        "The job asks for more space than the disk had when the run began. The default is 1,024 MiB each for output "
+        "and temporary files.",
         (
             Case(
                 "Job J waits for free space on L: ...",
-                "Free space and start the run again. Another way: give the tool a ResourceRequirement with a smaller "
-                "`outdirMin` and `tmpdirMin`.",
+                "Free space and start the run again, or lower `outdirMin` and `tmpdirMin` in a ResourceRequirement.",
             ),
         ),
     ),
@@ -93,27 +92,25 @@ RESOURCES = {
     ),
     Code.OVERSTAYS: Explanation(
         "The run of another user uses more than its share of a storage",
-        "Each user of a shared storage has a fair share of its bandwidth. A run has kept this one from its share for "
-        "longer than bursts take. From now on that run counts only with its user's share. Together the runs may "
-        "overload the storage. Results are the same.",
+        "A run has kept this one from its fair share for longer than bursts take. From now on the other run counts "
+        "only with its user's share, so the storage may be overloaded. Results are the same.",
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user whether the run works as intended. `streamflow-io storage status DIR` shows its "
-                "bandwidth. A run with very long jobs does nothing wrong.",
+                "Ask the user. `streamflow-io storage status DIR` shows the bandwidth. A run with very long jobs does "
+                "nothing wrong.",
             ),
         ),
         "sharing.md#several-users",
     ),
     Code.NOT_REMOVED: Explanation(
         "Intermediate files are kept",
-        "With `intermediates: remove`, files go when no job needs them any more. Here the files could not be removed, "
-        "so they stay. The results of the run are the same.",
+        "The files could not be removed, so they stay. The results of the run are the same.",
         (
             Case(
                 "Intermediate files on L are kept, because it does not answer: ...",
-                "The location refuses the commands `find` and `rm`, or it is not reachable any more. Remove what is "
-                "left in its work directory by hand.",
+                "The location refuses `find` and `rm`, or is not reachable. Remove what is left in its work directory "
+                "by hand.",
             ),
             Case("Intermediate files are kept from now on: ...", "StreamFlow-IO has made an error: please report it."),
         ),
@@ -122,29 +119,26 @@ RESOURCES = {
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",
         "The store cannot be read or written: another user could replace the file, the disk is full, or another "
-        "version wrote the file. The run goes on without the store. `learned` in the scheduler's config names another "
-        "file.",
+        "version wrote it. The run goes on without the store. `learned` in the scheduler's config names another file.",
         (
             Case("Learned limits are not remembered in this run: ...", _WHICH),
             Case("Verified splits are not remembered in this run: ...", _WHICH),
             Case("Verified splits of earlier runs are not known: ...", _WHICH),
             Case("What streams without a hint is not remembered in this run: ...", _WHICH),
-            Case("What earlier runs have proven to stream is not known, and nothing is learned now: ...", _WHICH),
+            Case("What earlier runs have proven to stream is not known, ...", _WHICH),
             Case("Windows are not remembered in this run: ...", _WHICH),
         ),
         "storage.md",
     ),
     Code.NOT_PROVEN: Explanation(
         "No trial has proven that the tool gives the same outputs with a stream",
-        "`streaming: auto` streams only proven inputs. For the proof, a job runs once more with the input as a stream, "
-        "and its outputs must be the same. Times of day may differ, in text and in bgzip files of text. Without a "
-        "proof, the tool reads the file.",
+        "`streaming: auto` streams only proven inputs. For the proof, a job runs once more with a stream, and its "
+        "outputs must be the same, but for dates. Without a proof, the tool reads the file.",
         (
             Case(
                 "the outputs differ from run to run: FILE",
-                "The tool writes something else each time, such as a random number, a duration or a process number. "
-                "Another cause is a date in a file that gzip compresses as a whole. Declare the input `streamable` if "
-                "the tool reads the input front to back.",
+                "The tool writes something else each time: a random number, a duration, a date in a gzip file. "
+                "Declare the input `streamable` if the tool reads it front to back.",
             ),
             Case(
                 "the outputs differ with a stream: FILE",
@@ -156,7 +150,7 @@ RESOURCES = {
             ),
             Case(
                 "the tool fails when it runs again: ...",
-                "Nothing to do: a tool that fails when it runs again cannot be tried.",
+                "Nothing to do: such a tool cannot be tried.",
             ),
             Case("the tool seeks in the file", "Nothing to do: the tool needs a file."),
             Case(
@@ -168,10 +162,10 @@ RESOURCES = {
     ),
     Code.NOT_TRIED: Explanation(
         "Nothing is known yet about the tool with a stream",
-        "The tool is tried during a run, on an idle core. A run that ends soon may leave the trial to the next run.",
+        "The tool is tried on an idle core. A run that ends soon leaves the trial to the next run.",
         (
             Case(
-                "not yet tried: its job runs once more on an idle core when it has succeeded",
+                "not yet tried: ...",
                 "Run the workflow again, or write `rehearse: wait` into the scheduler's config.",
             ),
             Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),
@@ -180,9 +174,9 @@ RESOURCES = {
     ),
     Code.TELEMETRY_ENDS: Explanation(
         "The telemetry of a run is not complete",
-        "A run never waits for its telemetry. If the file cannot be written, the run goes on without telemetry.",
+        "The file cannot be written. The run goes on without telemetry.",
         (
-            Case("The telemetry of this run ends here, the run goes on: ...", "The reason is mostly a full disk."),
+            Case("The telemetry of this run ends here, ...", "The reason is mostly a full disk."),
             Case("The telemetry of this run is not complete: ...", "The disk did not answer when the run ended."),
         ),
         "telemetry.md#where-it-is",

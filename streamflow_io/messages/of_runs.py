@@ -12,48 +12,45 @@ _TRY_PLACE = "`streamflow-io doctor --location DEPLOYMENT` tries the place where
 RUNS = {
     Code.NOTHING_STREAMS: Explanation(
         "Nothing is delivered early in this run",
-        "The program `sfio-node` works beside each job. Here the program is missing or does not start, or the "
-        "directory for temporary files is not usable. Results are those of plain StreamFlow.",
+        "`sfio-node` is missing or does not start, or the directory for temporary files is not usable. Results are "
+        "those of plain StreamFlow.",
         (
             Case(
-                "Nothing streams in this run, everything is as with plain StreamFlow: ...",
-                "`streamflow-io doctor` says what is missing. `SFIO_NODE` may name a build that does not belong to "
-                "this plugin. Let `TMPDIR` be a directory that allows FIFOs. Only you may write there, or the "
-                "directory is sticky.",
+                "Nothing streams in this run, ...",
+                "`streamflow-io doctor` says what is missing. `SFIO_NODE` may name another build. `TMPDIR` must allow "
+                "FIFOs, and be sticky or closed to other users.",
             ),
         ),
         "guide.md#troubleshooting-by-message",
     ),
     Code.NO_NODE_RUNTIME: Explanation(
         "The node runtime does not work at one place",
-        "`sfio-node` is copied to each place where jobs stream. At this place the copy fails or does not start. There, "
-        "producers deliver at their end, and consumers get complete files.",
+        "`sfio-node` cannot be copied there, or does not start. Producers there deliver at their end, and consumers "
+        "get complete files.",
         (
             Case(
                 "Nothing streams on L, all is as with plain StreamFlow: ...",
-                "`streamflow-io doctor --location DEPLOYMENT` tries the place. Common causes: the directory for jobs "
-                "is read-only or mounted `noexec`, or the machine has another architecture.",
+                "`streamflow-io doctor --location DEPLOYMENT` tries the place. Common causes are a read-only or "
+                "`noexec` directory for jobs, and another architecture.",
             ),
         ),
         "operating-on-a-cluster.md",
     ),
     Code.OUT_OF_REACH: Explanation(
         "The consumer's host does not reach the producer's host",
-        "Bytes flow between hosts by TCP. Here no connection is possible, so the consumer gets the file when the file "
-        "is complete.",
+        "No TCP connection is possible between the hosts, so the consumer gets the complete file.",
         (
             Case(
-                "X reads files of Y when they are complete, not while they are written: ...",
-                "Let X reach Y by TCP. Check the firewall, the routes, and the address under which Y is known.",
+                "X reads files of Y when they are complete, ...",
+                "Check the firewall, the routes, and the address under which Y is known.",
             ),
         ),
         "operating-on-a-cluster.md",
     ),
     Code.REWRITTEN: Explanation(
         "The writer has changed bytes that were streamed already",
-        "The streamed bytes are compared with the file. Here both differ, for example because the writer has filled "
-        "in a header at the end. The readers start again with the complete file. Results are right, but no time is "
-        "saved.",
+        "The streamed bytes differ from the file, for example because the writer filled in a header at the end. The "
+        "readers start again with the complete file. Results are right, but no time is saved.",
         (
             Case(
                 "Job B starts again when its input is final: ...",
@@ -64,9 +61,8 @@ RUNS = {
     ),
     Code.REPLACED: Explanation(
         "The output is another file than the one that was read",
-        "The `glob` of the output also matches a temporary name, and the reader has begun with that file. Another "
-        "cause: `cwl.output.json` names another file. The reader starts again. Results are right, but no time is "
-        "saved.",
+        "The `glob` of the output also matches a temporary name, or `cwl.output.json` names another file. The reader "
+        "starts again. Results are right, but no time is saved.",
         (
             Case(
                 "Job B starts again with the final output: the output O of job A is OTHER, not ...",
@@ -76,48 +72,44 @@ RUNS = {
     ),
     Code.CHANGED_AFTER_COMMIT: Explanation(
         "A file was changed after its commit",
-        "A commit is final, because other jobs have the file already. So the run fails. Nothing that was made from the "
-        "file reaches the output directory of the run.",
+        "A commit is final, because other jobs have the file already. So the run fails, and nothing made from the "
+        "file reaches the output directory.",
         (
             Case(
                 "... was committed by ..., but was written again afterwards",
-                "If the commit rule is too early, use `on_close:N`, `on_file` or `on_termination`. The other cause is "
-                "a repeated job that wrote something else than before.",
+                "Use a later commit rule: `on_close:N`, `on_file` or `on_termination`. A repeated job that writes "
+                "something else is the other cause.",
             ),
             Case(
                 "... was committed by ..., but is not there at the end",
-                "The tool removes or renames the file. Write a rule for the file that remains, or use "
-                "`on_termination`.",
+                "Write a rule for the file that remains, or use `on_termination`.",
             ),
             Case(
                 "... was committed by ... with N files, which other jobs have, but M more are there at the end",
-                "`nFiles` is too small: consumers have got fewer files than there are. Correct `nFiles`.",
+                "Correct `nFiles`: consumers have got too few files.",
             ),
             Case(
                 "of the output ..., FILE was delivered early, but the output is OTHER at the end",
-                "The glob also matches a temporary name, and the reader cannot start again. Write a rule for the "
-                "files that remain, or remove `streamable` and rules from that output.",
+                "The glob also matches a temporary name. Write a rule for the files that remain, or remove "
+                "`streamable` and rules from that output.",
             ),
         ),
         "hints.md",
     ),
     Code.WAS_A_STREAM: Explanation(
         "A command that read a byte stream has failed",
-        "A stream has no size, and can be read once. A tool that opens its input twice, seeks, maps the input or asks "
-        "for its size may fail with an error of its own.",
+        "A tool that opens its input twice, seeks, maps the input or asks for its size may fail with a stream.",
         (
             Case(
-                "(input I was a byte stream, read once and front to back: if the command needs a file, remove "
-                "`streamable` from the input)",
-                "Remove `streamable` from that input, unless the error is about something else. `streamflow-io "
-                "explain SFIO-S024` is about tools that ask for the size.",
+                "(input I was a byte stream, ...)",
+                "Remove `streamable` from that input, unless the error is about something else.",
             ),
         ),
         "tools.md",
     ),
     Code.ENDED_WITHOUT: Explanation(
         "The writer has succeeded without the file that other jobs were reading",
-        "The file was removed or renamed before the job ended. The jobs that were reading the file fail.",
+        "The file was removed or renamed before the job ended. The jobs that were reading it fail.",
         (
             Case(
                 "job A has ended without FILE",
@@ -127,19 +119,16 @@ RUNS = {
     ),
     Code.NOT_AS_DECLARED: Explanation(
         "A tool does not read its input as `streamable` says",
-        "A stream has no size, and can be read once, front to back. The tool opens its input twice, seeks, maps the "
-        "input or asks for its size. Later runs with the same tool do not stream that input, until `streamflow-io "
-        "learned forget`. With `declarations: strict` in the scheduler's config such a job fails.",
+        "The tool opens its input twice, seeks, maps the input or asks for its size. Later runs do not stream that "
+        "input, until `streamflow-io learned forget`. With `declarations: strict` such a job fails.",
         (
             Case(
                 "A is declared `streamable`, but the tool fails with a stream, and not with the file: ...",
                 "Remove `streamable` from that input. The results of this run are those of the file.",
             ),
             Case(
-                "A is declared `streamable`, but the output `O` differs with the complete file. The results of this "
-                "run are those of the stream",
-                "Remove `streamable` from that input, and run again, because plain StreamFlow has other results. A "
-                "repeated job on an idle core has shown the difference.",
+                "A is declared `streamable`, but the output `O` differs ...",
+                "Remove `streamable` from that input, and run again: plain StreamFlow has other results.",
             ),
             Case(
                 "A is declared `streamable`, but an earlier run has found: ...",
@@ -150,14 +139,12 @@ RUNS = {
     ),
     Code.ASKS_BY_PATH: Explanation(
         "The command asks for more than the bytes of its stream",
-        "The command calls `stat`, `access` or a similar function with the path of its input. `test -s`, `cp` and "
-        "`sort` are examples. The call waits until the file is complete, and the command then reads the file. Results "
-        "are right, but no time is saved. The warning comes once for a step. At the end of the run another one has "
-        "the number of jobs.",
+        "The command calls `stat` or a similar function with the path of its input, as `test -s`, `cp` and `sort` do. "
+        "The call waits for the complete file. Results are right, but no time is saved. The warning comes once for a "
+        "step, with the number of jobs at the end.",
         (
             Case(
-                "the command asks by path for more than the bytes of FILE (stat, access...), and waits for the whole "
-                "file",
+                "the command asks by path for more than the bytes of FILE ...",
                 "Remove `streamable` from that input, or let the command read its standard input.",
             ),
         ),
@@ -168,9 +155,8 @@ RUNS = {
         "The data were committed when the job had ended. Results are right, but delivery is late.",
         (
             Case(
-                "on_close:N never came, FILE was closed M times: committed only now",
-                "Write the number of times that the tool closes the file. `streamflow-io suggest` proposes rules from "
-                "an observed run.",
+                "on_close:N never came, ...",
+                "Write the number of closes. `streamflow-io suggest` proposes rules from an observed run.",
             ),
             Case("on_file waited for FILE to the end", "Name a file that the tool writes."),
             Case("on_n_files promised ...", "Correct `nFiles`."),
@@ -179,66 +165,62 @@ RUNS = {
     ),
     Code.UNSAFE_WORKDIR: Explanation(
         "Another user could replace files in a work directory",
-        "A stream is a FIFO in the directory of the reading job. With write access to a directory above the FIFO, "
-        "another user could put a file in its place. So each directory and link on the path must belong to you or to "
-        "root. A directory to which others may write must be sticky. On the driver's machine, a group may write to "
-        "your directories.",
+        "With write access to a directory above a stream, another user could put a file in its place. Each directory "
+        "and link on the path must belong to you or root. One that others may write to must be sticky. On the "
+        "driver's machine, a group may write to your directories.",
         (
             Case(
-                "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
-                "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Jobs of "
-                "the driver's machine without a binding have their work directory in `TMPDIR`.",
+                "Nothing streams on L, ...: the work directory W is not safe: ...",
+                "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Without "
+                "a binding, jobs of the driver's machine use `TMPDIR`.",
             ),
         ),
         "operating-on-a-cluster.md#the-work-directory",
     ),
     Code.STREAM_REPLACED: Explanation(
         "Another file is in the place of a stream",
-        "The command has succeeded, and has not opened the FIFO of its input. At the end another file or directory is "
-        "in its place. The command may have read bytes that the producer did not write. So the job fails.",
+        "The command has succeeded without opening its FIFO, and something else is in the place of the FIFO. The "
+        "command may have read wrong bytes. So the job fails.",
         (
             Case(
                 "no program has opened the stream FIFO, and something else is in its place",
-                "If the command itself replaces its input, remove `streamable` from that input. If not, another user "
-                "may have replaced the FIFO. Check the permissions of the directories above.",
+                "If the command replaces its input, remove `streamable` from that input. If not, check the "
+                "permissions of the directories above.",
             ),
             Case(
                 "D: user N has put a directory there",
-                "StreamFlow made the directory of the job writable for all users, and user N was faster than the job. "
-                "The job has read nothing. Ask that user, or choose a `workdir` that others cannot enter.",
+                "StreamFlow made the directory writable for all users, and user N was faster than the job. Ask that "
+                "user, or choose a `workdir` that others cannot enter.",
             ),
         ),
         "operating-on-a-cluster.md#the-work-directory",
     ),
     Code.NO_GATE: Explanation(
         "System calls cannot be held here",
-        "The gate, and the answer to tools that ask for the size of a stream, need seccomp user notification (Linux "
-        "5.5). Some containers refuse it, and a process can have only one listener. Commands wait until their input "
-        "is complete. Standard input still streams.",
+        "The gate needs seccomp user notification (Linux 5.5), which some containers refuse. Commands wait until "
+        "their input is complete. Standard input still streams.",
         (
             Case(
                 "no gate (...): ...",
-                "`streamflow-io doctor` says whether the gate works here. In a container, allow `seccomp` in the "
-                "container's seccomp profile.",
+                "`streamflow-io doctor` tests the gate. In a container, allow `seccomp` in the profile.",
             ),
         ),
         "how-it-works.md#the-gate",
     ),
     Code.NO_INOTIFY: Explanation(
         "The kernel reports no changes of files",
-        "The user of the run has too many inotify instances, or the kernel has no inotify. Outputs are committed when "
-        "their job has ended.",
+        "The user of the run has too many inotify instances, or the kernel has none. Outputs are committed when their "
+        "job has ended.",
         (
             Case(
-                "no inotify (...): outputs are committed when the job ends",
+                "no inotify (...): ...",
                 "Raise `fs.inotify.max_user_instances`: each job that streams needs one instance.",
             ),
         ),
     ),
     Code.NOT_MEASURED: Explanation(
         "A job was not measured",
-        "The job has run as with plain StreamFlow. The report has neither its bytes nor its CPU time, and later runs "
-        "learn nothing from the job.",
+        "The report has neither its bytes nor its CPU time, and later runs learn nothing from the job.",
         (
             Case("Job J is not measured: ...", _TRY_PLACE),
             Case("Job J was not measured: ...", _TRY_PLACE),
@@ -247,29 +229,28 @@ RUNS = {
     ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",
-        "Parts are read from the file that is split, if two conditions hold. The program reports its cuts, and the "
-        "readers see or reach the file. Here the program writes the parts. Results are the same.",
+        "Parts are read from the split file if the program reports its cuts, and the readers see or reach the file. "
+        "Here the program writes the parts. Results are the same.",
         (
             Case("The rule of `sfio:ReadSession` for A does nothing: ...", _REASON),
             Case(
-                "The files of A are written, as without its rule of `sfio:ReadSession`: ...",
-                "The reason says what is missing. In most cases the readers run where they do not see the file.",
+                "The files of A are written, ...",
+                "In most cases the readers run where they do not see the file.",
             ),
             Case(
-                "Step S has written the files of A, as without its rule of sfio:ReadSession: ...",
-                "The program does not support `SFIO_PARTS`. Remove the hint, or add the support to the program.",
+                "Step S has written the files of A, ...",
+                "The program does not support `SFIO_PARTS`: add the support, or remove the hint.",
             ),
         ),
         "split-steps.md",
     ),
     Code.REFUTED: Explanation(
         "The declared cuts are not those of the program",
-        "The rule was compared with the files of the program, and differs. From now on the rule has no effect, and "
-        "jobs read the files.",
+        "The rule differs from the files of the program. The rule has no effect any more, and jobs read the files.",
         (
             Case(
-                "The rule of `sfio:ReadSession` for A is refuted, and does nothing: ...",
-                "Correct the rule: the message has the first difference. If the program has changed, run "
+                "The rule of `sfio:ReadSession` for A is refuted, ...",
+                "Correct the rule: the message has the first difference. After a change of the program, run "
                 "`streamflow-io learned forget --step S`.",
             ),
         ),
@@ -280,7 +261,7 @@ RUNS = {
         "The rule is neither verified nor refuted, so jobs read the files.",
         (
             Case(
-                "The rule of `sfio:ReadSession` for A could not be compared with what the program writes: ...",
+                "The rule of `sfio:ReadSession` for A could not be compared ...",
                 "The reason says why. `streamflow-io partition STREAMFLOW_FILE --verify` compares without a run.",
             ),
         ),
@@ -288,10 +269,10 @@ RUNS = {
     ),
     Code.NOT_READ_AHEAD: Explanation(
         "A file is not read ahead",
-        "The jobs read the file by themselves. Results are the same, but the run may take longer.",
+        "The jobs read the file by themselves. The run may take longer.",
         (
             Case(
-                "F is not read ahead any more, its readers read the file themselves: ...",
+                "F is not read ahead any more, ...",
                 "The file was changed or cannot be read, or its storage does not answer for 10 s.",
             ),
             Case("F is not read ahead: ...", "The message says why."),
@@ -301,22 +282,22 @@ RUNS = {
     ),
     Code.NO_PART: Explanation(
         "The value of `part` names no part",
-        "Nothing is read ahead for this job. The job reads the file by itself, and results are the same.",
+        "The job reads the file by itself, and results are the same.",
         (
             Case(
                 "Step S: `P` names no part of F: ...",
-                "Let the value of `part` be `KofN`, with K from 1 to N. With `parts`, a whole number is allowed, too.",
+                "Write `KofN`, with K from 1 to N. With `parts`, a whole number is allowed, too.",
             ),
         ),
         _HINTS,
     ),
     Code.CHANGED_SINCE_CUT: Explanation(
         "A file has changed while its parts were read",
-        "Parts are places in a file. In a changed file, these places hold other bytes. So the run fails.",
+        "In a changed file, the places of parts hold other bytes. So the run fails.",
         (
             Case(
-                "its input I is a part of a file that has changed since it was cut: ...",
-                "Find the program that writes to the file. The file must be complete before the split.",
+                "its input I is a part of a file that has changed ...",
+                "Find the program that writes to the file: the file must be complete before the split.",
             ),
         ),
         _HINTS,

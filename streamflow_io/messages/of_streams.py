@@ -14,21 +14,20 @@ _ONE_LIST = "Use `dotproduct`, or scatter over one list."
 STREAMS = {
     Code.NOT_STREAMABLE: Explanation(
         "The input is not declared to be read as a stream",
-        "Bytes flow during the write only if both ends allow streams. A stream can be read once, front to back. Only "
-        "you know whether the tool reads its input so. Until you declare that, the commit rule delivers the file.",
+        "Bytes flow during the write only if both ends allow streams. Only you know whether the tool reads its input "
+        "once, front to back.",
         (
             Case(
                 "the input X is not `streamable`",
-                "Write `streamable: true` on X if its tool reads the input once, front to back. If not, let the "
-                "commit deliver the file, or write `start: producer` without `mode: no_update`.",
+                "Write `streamable: true` on X if its tool reads the input once, front to back. If not, write `start: "
+                "producer` without `mode: no_update`, or leave the edge as it is.",
             ),
         ),
         "guide.md#2-annotate",
     ),
     Code.LISTED: Explanation(
         "StreamFlow lists the Directory before the step starts",
-        "The listing of a Directory is known when the Directory is complete. With CWL v1.0 StreamFlow always lists a "
-        "Directory. The reader starts when the Directory is complete.",
+        "The reader starts when the Directory is complete. With CWL v1.0 StreamFlow always lists a Directory.",
         (
             Case(
                 "X is listed (loadListing; with CWL v1.0 always)",
@@ -38,8 +37,7 @@ STREAMS = {
     ),
     Code.WHOLE_FILE: Explanation(
         "Something needs the whole file before the step starts",
-        "StreamFlow reads the contents, or looks for the secondary files, before the job is submitted. The reader "
-        "starts when the file is complete.",
+        "StreamFlow reads the contents, or looks for the secondary files, before the job is submitted.",
         (
             Case("X has loadContents", "Remove `loadContents` if no expression uses `contents`."),
             Case("X has secondaryFiles", "Remove `secondaryFiles` if the tool does not use these files."),
@@ -47,8 +45,8 @@ STREAMS = {
     ),
     Code.EXPRESSION: Explanation(
         "An expression needs more of the file than its name",
-        "The name of a file is known before the file is complete. The size and the contents are not. An expression "
-        "that uses `inputs` as a whole, or a function of `expressionLib`, counts as one that needs everything.",
+        "The name of a file is known early, its size and contents are not. An expression with `inputs` as a whole, or "
+        "with a function of `expressionLib`, counts as needing everything.",
         (
             Case(
                 "X is used in the expression ..., which needs the whole file",
@@ -65,8 +63,7 @@ STREAMS = {
     ),
     Code.KNOWN_AT_THE_END: Explanation(
         "The files of the output are known only when the job has ended",
-        "Early delivery needs the name of the file before the job ends. The name comes from a `glob`, or the file is "
-        "the standard output. Other outputs are delivered when their job has ended.",
+        "Early delivery needs the name of the file before the job ends: from a `glob`, or as the standard output.",
         (
             Case("X is computed by outputEval when the job has ended", "Use a `glob` without `outputEval`."),
             Case(
@@ -83,53 +80,45 @@ STREAMS = {
     Code.NOT_JOINED: Explanation(
         "Neither step sees the files of the other step",
         "Bytes flow on the driver's node, between hosts (SSH or an allocation), and within one queue manager. "
-        "Containers of one host need a shared directory or network for streams. Pods need a shared volume or network. "
-        "Between other places a file is copied when it is committed, as with plain StreamFlow.",
+        "Containers of one host need a shared directory or network, pods a shared volume or network. Elsewhere a "
+        "file is copied at its commit.",
         (
             Case(
-                "S runs on D, T on E: a stream needs both on the driver's node, both on hosts (SSH or an allocation), "
-                "or both on one queue manager",
+                "S runs on D, T on E: a stream needs both ...",
                 _ONE_KIND,
             ),
             Case(
-                "S runs on D, T on E: the gate needs both on the driver's node, or both on one queue manager",
+                "S runs on D, T on E: the gate needs both ...",
                 "On hosts (SSH or an allocation), use `no_update` of a File into a `streamable` input.",
             ),
             Case(
-                "S runs on D or E: to stream, bind it to one kind of deployment, or to one queue manager",
+                "S runs on D or E: to stream, bind it to one kind of deployment, ...",
                 _MESSAGE_SAYS,
             ),
             Case(
-                "S runs in a container of A or B: to stream, bind it to one kind of deployment, or to containers of "
-                "one host",
+                "S runs in a container of A or B: to stream, bind it to one kind of deployment, ...",
                 _MESSAGE_SAYS,
             ),
             Case(
                 "S runs in a container of A (docker), T in one of B (docker): they share no directory of their host; "
-                "give both a volume at their workdir",
-                "Give both a `volume` (docker) or `bind` (singularity) with the same source, at the `workdir` of "
-                "each. Containers that StreamFlow deploys for a DockerRequirement have one.",
+                "...",
+                "Give both a `volume` (docker) or `bind` (singularity) with the same source, at the `workdir` of each.",
             ),
             Case(
-                "S runs in a container of A (docker), T on the driver's node: they share no directory; give the "
-                "container the workdir of its host, as a volume at its own",
-                "The message says what to do. The `workdir` of the driver's node is in the StreamFlow file, or below "
-                "`TMPDIR`.",
+                "S runs in a container of A (docker), T on the driver's node: they share no directory; ...",
+                "The `workdir` of the driver's node is in the StreamFlow file, or below `TMPDIR`.",
             ),
             Case(
-                "S runs in a container of A (docker, on D), T in one of B (docker, on E): streams between containers "
-                "need one host",
+                "S runs in a container of A (docker, on D), T in one of B (docker, on E): ...",
                 "Bind both steps to one host.",
             ),
             Case(
-                "S runs in a container of A (docker), T on D (ssh): a container streams with others of its host, and "
-                "with steps on that host",
+                "S runs in a container of A (docker), T on D (ssh): ...",
                 _ONE_KIND,
             ),
             Case(
-                "S runs on D (TYPE), T on E (TYPE): they share no volume; give both a PersistentVolumeClaim, or a "
-                "hostPath, at their workdir",
-                "Give both a volume, as the message says, or give these [pods](containers.md#kubernetes) a network.",
+                "S runs on D (TYPE), T on E (TYPE): they share no volume; ...",
+                "Do so, or give these [pods](containers.md#kubernetes) a network.",
             ),
             Case("S runs on D (TYPE), T on E: pods stream with pods only", "Bind both steps to pods."),
         ),
@@ -137,11 +126,10 @@ STREAMS = {
     ),
     Code.NOT_WATCHED: Explanation(
         "No node runtime can watch the jobs of the step",
-        "Early delivery needs `sfio-node` beside the job. Without `sfio-node` the step runs as with plain StreamFlow.",
+        "Early delivery needs `sfio-node` beside the job.",
         (
             Case(
-                "T runs on D (TYPE): only jobs of the driver's node, hosts (SSH or an allocation), queue managers, "
-                "pods, and containers on the first two stream yet",
+                "T runs on D (TYPE): only jobs of ... stream yet",
                 _NOT_YET,
             ),
             Case(
@@ -153,7 +141,7 @@ STREAMS = {
                 "Remove `containers: off` from the scheduler's config.",
             ),
             Case(
-                "S has a dockerOutputDirectory, which a job shares with its next attempt",
+                "S has a dockerOutputDirectory, which ...",
                 "Remove `dockerOutputDirectory`. With it, a second attempt of a job finds the files of the failed "
                 "attempt.",
             ),
@@ -162,15 +150,15 @@ STREAMS = {
     ),
     Code.WHOLE_LIST: Explanation(
         "The list is delivered as a whole, not element by element",
-        "Elements are delivered one by one only if a step scatters directly over the list. The place of each element "
-        "in the list must be known at its commit.",
+        "Elements are delivered one by one only if a step scatters directly over the list, and the place of each is "
+        "known at its commit.",
         (
             Case(
-                "only a File, a Directory, or a File[] into a scatter, can be had before its commit; ...",
+                "only a File, a Directory, or a File[] into a scatter, ...",
                 "Nothing to do: a whole list is delivered at its commit.",
             ),
             Case(
-                "a list is scattered as a whole here (S): linkMerge at T lies between the list and the scatter",
+                "a list is scattered as a whole here (S): linkMerge at T ...",
                 "Scatter directly over the output, without a `linkMerge`, a subworkflow or a default between them.",
             ),
             Case(
@@ -178,9 +166,8 @@ STREAMS = {
                 "Scatter directly over the output, without another scatter around.",
             ),
             Case(
-                "...: T pairs them with those of another list, and their places are known at the end",
-                "Scatter over one list. In a `dotproduct` of two lists, the place of a file depends on the names of "
-                "all files.",
+                "...: T pairs them with those of another list, ...",
+                "Scatter over one list: in a `dotproduct` of two, places depend on all names.",
             ),
             Case(
                 "...: a flat_crossproduct made the list",
@@ -201,8 +188,7 @@ STREAMS = {
     ),
     Code.VALUE_COMPUTED: Explanation(
         "An expression uses the value between the two steps",
-        "`valueFrom` computes another value from the file, and needs to know the file. The reader starts when the file "
-        "is complete.",
+        "`valueFrom` needs to know the file. The reader starts when the file is complete.",
         (
             Case("valueFrom computes a new value from it (S)", "Remove `valueFrom` from that input."),
             Case(
@@ -211,8 +197,7 @@ STREAMS = {
             ),
             Case(
                 "I is computed from it by valueFrom, which uses more than its name",
-                "Let that `valueFrom` use only `basename`, `nameroot` and `nameext`. The name of a file is known "
-                "before its commit.",
+                "Let that `valueFrom` use only `basename`, `nameroot` and `nameext`.",
             ),
         ),
     ),
@@ -224,8 +209,8 @@ STREAMS = {
     ),
     Code.UNKNOWN_WAY: Explanation(
         "The way of the file through the workflow is not known before the run",
-        "The number of iterations of a loop is known only at its end. StreamFlow-IO does not know some steps of "
-        "StreamFlow. The file is delivered when its job has ended, as with plain StreamFlow.",
+        "The number of iterations of a loop is known only at its end, and some steps of StreamFlow are not known. The "
+        "file is delivered when its job has ended.",
         (
             Case("it enters a loop (S)", _NOTHING),
             Case("it is not known what happens to it there (S)", _NOTHING),
@@ -233,8 +218,8 @@ STREAMS = {
     ),
     Code.SHARED_TOKEN: Explanation(
         "Two steps read the same file, and only one of them can stream it",
-        "Behind a subworkflow or a `when`, StreamFlow gives all readers the same value. So all of them stream the "
-        "file, or none does.",
+        "Behind a subworkflow or a `when`, StreamFlow gives all readers the same value, so all of them stream the "
+        "file or none does.",
         (
             Case(
                 "S hands the same file to T, which cannot stream it",
@@ -250,12 +235,10 @@ STREAMS = {
     ),
     Code.DIRECTORY_NOT_CLOSED: Explanation(
         "A Directory is never closed",
-        "A program closes a file, but not a Directory. No event says that the last file of a Directory is there. The "
-        "files are committed when the job has ended.",
+        "No event says that the last file of a Directory is there. The files are committed when the job has ended.",
         (
             Case(
-                "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at "
-                "termination",
+                "a Directory is never closed: ...",
                 "Use one of these rules. With `start: producer`, the files are committed one by one.",
             ),
         ),
@@ -263,19 +246,18 @@ STREAMS = {
     ),
     Code.TIME_LIMIT: Explanation(
         "Waiting would use up the time of the job",
-        "A job of a queue manager that waits inside its node uses up its ToolTimeLimit. The reader starts when the "
-        "file is complete.",
+        "A job that waits inside its node uses up its ToolTimeLimit. The reader starts when the file is complete.",
         (
             Case(
-                "S has a ToolTimeLimit, and its queue manager counts the time in which it would wait",
+                "S has a ToolTimeLimit, and its queue manager counts the time ...",
                 "Remove the limit if the tool does not need one.",
             ),
         ),
     ),
     Code.ONE_END: Explanation(
         "Only one end of an edge is `streamable`",
-        "Bytes flow if two things are true, and both are declared. The writing tool never changes bytes that it has "
-        "written. The reading tool reads the file once, front to back.",
+        "Bytes flow only if both tools allow streams: the writer never changes written bytes, and the reader reads "
+        "once, front to back.",
         (
             Case(
                 "A is `streamable`, and B is not: nothing streams from A to B",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from .codes import Code
 from .explanation import Explanation
@@ -20,7 +21,7 @@ _GROUPS = {
 _HEAD = """\
 # Message codes
 
-A message with an explanation ends in a code, such as `[SFIO-S001]`. `streamflow-io explain SFIO-S001` prints the
+This page is for you if a message ends in a code, as `[SFIO-S001]`. `streamflow-io explain SFIO-S001` prints the same
 explanation, and `streamflow-io explain` lists all codes. In quoted messages, words in capitals and `...` stand for
 values.
 
@@ -48,10 +49,13 @@ def reference_page() -> str:
 
 def _cases(found: Explanation) -> Iterator[str]:
     yield ""
-    for case in found.cases:
-        # Backticks in a message need two around it.
-        quote = "`` {} ``" if "`" in case.message else "`{}`"
-        yield f"- {quote.format(case.message)}: {case.to_do}"
+    for to_do, cases in groupby(found.cases, key=lambda case: case.to_do):
+        yield f"- {', '.join(_quoted(case.message) for case in cases)}: {to_do}"
+
+
+def _quoted(message: str) -> str:
+    # Backticks in a message need two around it.
+    return f"`` {message} ``" if "`" in message else f"`{message}`"
 
 
 def _more(found: Explanation, text: str) -> Iterator[str]:

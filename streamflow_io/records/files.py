@@ -33,21 +33,15 @@ class EdgeRecord(BaseRecord, frozen=True, tag="edge", kw_only=True):
     input: Annotated[str | None, Meta(description="as /step/port; none: an output of the workflow")] = None
     delivery: Delivery
     fallback: Annotated[str | None, Meta(description="why the delivery is not as the rule asks")] = None
-    capio: Annotated[
-        str | None, Meta(description="with `runtime: capio`: `served`, or why the embedded runtime serves the edge")
-    ] = None
+    capio: Annotated[str | None, Meta(description="with `runtime: capio`: `served`, or why not")] = None
 
 
 class FallbackRecord(JobRecord, frozen=True, tag="fallback", kw_only=True):
     """A delivery that a job could not get early; recorded once for each reason and output."""
 
-    output: Annotated[
-        str | None, Meta(description="as /step/port: delivered when it was complete; none: all outputs")
-    ] = None
+    output: Annotated[str | None, Meta(description="as /step/port; none: all outputs")] = None
     reason: str
-    without: Annotated[
-        str | None, Meta(description="`CAPIO`: the job started again without CAPIO; none: the job fell back at once")
-    ] = None
+    without: Annotated[str | None, Meta(description="`CAPIO`: the job started again without CAPIO")] = None
 
 
 class ReadingRecord(JobRecord, frozen=True, tag="reading"):
@@ -56,7 +50,7 @@ class ReadingRecord(JobRecord, frozen=True, tag="reading"):
     input: Annotated[str, Meta(description="as /step/port")]
     output: Annotated[str, Meta(description="as /step/port: the output that is read")]
     delivery: Literal["stream", "gate"]
-    sources: Annotated[tuple[str, ...], Meta(description="the jobs that write the output")]
+    sources: Annotated[tuple[str, ...], Meta(description="jobs that write the output")]
 
 
 class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
@@ -65,22 +59,18 @@ class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
     input: Annotated[str | None, Meta(description="as /step/port; none: not known")] = None
     outputs: Annotated[
         tuple[str, ...],
-        Meta(description="as /step/port: the output that was read; several: one of these, not known which"),
+        Meta(description="as /step/port; several: one of these"),
     ]
-    source: Annotated[str | None, Meta(description="the job that has written the output")] = None
-    bytes: Annotated[int, Meta(description="the bytes that the job was given")]
-    first: Annotated[float | None, Meta(description="when the first byte was given to the job")] = None
-    last: Annotated[float | None, Meta(description="when the last byte was given to the job")] = None
-    waited: Annotated[
-        float | None, Meta(description="seconds in which the job had taken all bytes, and waited for more")
-    ] = None
-    behind: Annotated[
-        float | None, Meta(description="seconds in which the job had not taken the bytes that it was given")
-    ] = None
-    lag: Annotated[int | None, Meta(description="the most bytes that were there and not yet given to the job")] = None
+    source: Annotated[str | None, Meta(description="job that wrote it")] = None
+    bytes: Annotated[int, Meta(description="bytes given to the job")]
+    first: Annotated[float | None, Meta(description="first byte")] = None
+    last: Annotated[float | None, Meta(description="last byte")] = None
+    waited: Annotated[float | None, Meta(description="seconds in which the job waited for bytes")] = None
+    behind: Annotated[float | None, Meta(description="seconds in which bytes waited for the job")] = None
+    lag: Annotated[int | None, Meta(description="the most bytes not yet given to the job")] = None
     capio: Annotated[
         bool | None,
-        Meta(description="CAPIO carried the stream; its waits are not known, and its times are known to 0.2 s"),
+        Meta(description="CAPIO carried the stream: waits are unknown, times known to 0.2 s"),
     ] = None
 
 
@@ -103,10 +93,8 @@ class OutputRecord(JobRecord, frozen=True, tag="output", kw_only=True):
     """The use that an observed job made of one or several files of an output; recorded before its `ended`."""
 
     port: str
-    path: Annotated[
-        str, Meta(description="relative to the output directory; of several files: a directory above all of them")
-    ]
-    files: Annotated[int, Meta(description="the number of files in this record")] = 1
+    path: Annotated[str, Meta(description="relative to the output directory; of several files: a directory above them")]
+    files: Annotated[int, Meta(description="number of files in this record")] = 1
     opened: Annotated[float | None, Meta(description="when a file was first opened")] = None
     closes: Annotated[int, Meta(description="closes after writing; of several files: the least")]
     most_closes: Annotated[int, Meta(description="of several files: the most")]
@@ -121,20 +109,16 @@ class InputRecord(JobRecord, frozen=True, tag="input", kw_only=True):
 
     input: str
     path: Annotated[str, Meta(description="absolute, or relative to the output directory of `source`")]
-    source: Annotated[str | None, Meta(description="the job that wrote the file")] = None
-    files: Annotated[int, Meta(description="the number of files in this record")] = 1
+    source: Annotated[str | None, Meta(description="job that wrote the file")] = None
+    files: Annotated[int, Meta(description="number of files in this record")] = 1
     opens: Annotated[int, Meta(description="openings; of several files: the most")]
     sequential: Annotated[bool, Meta(description="each opening only read, front to back")]
     reasons: Annotated[tuple[str, ...], Meta(description="why the reading was not sequential")] = ()
-    first: Annotated[float | None, Meta(description="the first opening")] = None
-    last: Annotated[float | None, Meta(description="the last opening")] = None
-    touched: Annotated[
-        float | None, Meta(description="the first opening, listing, or question for size or kind by path")
-    ] = None
-    read: Annotated[float | None, Meta(description="after this time the job read nothing of it; none: not known")] = (
-        None
-    )
-    whole: Annotated[bool, Meta(description="at the time `read` the job had written to none of its outputs")] = False
+    first: Annotated[float | None, Meta(description="first opening")] = None
+    last: Annotated[float | None, Meta(description="last opening")] = None
+    touched: Annotated[float | None, Meta(description="first opening, listing, or question by path")] = None
+    read: Annotated[float | None, Meta(description="when the job last read it; none: not known")] = None
+    whole: Annotated[bool, Meta(description="at `read`, no output was written")] = False
 
 
 class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
@@ -142,9 +126,9 @@ class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
 
     port: str
     of: Annotated[str, Meta(description="the input")]
-    count: Annotated[int, Meta(description="the number of parts")]
-    names: Annotated[str, Meta(description="the name of a part, with one %d for its number")]
-    first: Annotated[int, Meta(description="the number of the first part")]
+    count: Annotated[int, Meta(description="number of parts")]
+    names: Annotated[str, Meta(description="name of a part, with one %d for its number")]
+    first: Annotated[int, Meta(description="number of the first part")]
     records: str
     every: Annotated[int | None, Meta(description="this many records in each part")] = None
     parts: Annotated[int | None, Meta(description="this many parts of equal bytes")] = None
@@ -166,17 +150,12 @@ class SessionRecord(BaseRecord, frozen=True, tag="session", kw_only=True):
     size: Annotated[int, Meta(description="bytes of the file")]
     form: Annotated[
         SessionForm,
-        Meta(
-            description="how parts are selected: by a program that says them, or by each job; `whole`: all is read "
-            "ahead"
-        ),
+        Meta(description="parts are said by a program, or selected by each job; `whole`: all is read ahead"),
     ]
-    readers: Annotated[int, Meta(description="the most chunks that may be read at the same time")]
-    constraint: Annotated[
-        str | None, Meta(description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned")
-    ] = None
+    readers: Annotated[int, Meta(description="the most chunks at a time")]
+    constraint: Annotated[str | None, Meta(description="storageBW of a chunk: a number, or auto(min,max,2)")] = None
     chunk: Annotated[int, Meta(description="bytes of a chunk, at most")]
-    window: Annotated[int, Meta(description="bytes that may have arrived and not be consumed")]
+    window: Annotated[int, Meta(description="the most bytes that may wait for their jobs")]
 
 
 class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
@@ -184,12 +163,12 @@ class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
 
     session: int
     bytes: int
-    cached: Annotated[int | None, Meta(description="bytes that were in the page cache before; none: not known")] = None
-    seconds: Annotated[float, Meta(description="the time in which the chunk was read")]
-    requests: Annotated[int, Meta(description="the requests to the storage")]
-    held: Annotated[int, Meta(description="bytes of the session that had arrived before and were not consumed")]
+    cached: Annotated[int | None, Meta(description="bytes cached before; none: not known")] = None
+    seconds: Annotated[float, Meta(description="time of the read")]
+    requests: Annotated[int, Meta(description="requests to the storage")]
+    held: Annotated[int, Meta(description="bytes that wait for their jobs")]
     waited: Annotated[float | None, Meta(description="seconds until the chunk was admitted")] = None
-    readers: Annotated[int | None, Meta(description="chunks of the session that were read then, with this one")] = None
+    readers: Annotated[int | None, Meta(description="chunks at the time")] = None
     constraint: Annotated[float | None, Meta(description="storageBW of the chunk")] = None
 
 
@@ -205,7 +184,7 @@ class ConsumedRecord(BaseRecord, frozen=True, tag="consumed"):
 
     session: int
     part: int
-    held: Annotated[int | None, Meta(description="bytes that have arrived and are not consumed, now")] = None
+    held: Annotated[int | None, Meta(description="bytes that wait for their jobs")] = None
 
 
 class SessionEndRecord(BaseRecord, frozen=True, tag="sessionEnd"):
@@ -213,10 +192,8 @@ class SessionEndRecord(BaseRecord, frozen=True, tag="sessionEnd"):
 
     session: int
     reason: Annotated[SessionReason, Meta(description="why nothing more is read")]
-    parts: Annotated[int, Meta(description="the number of known parts")]
-    storage_bytes: Annotated[
-        int, Meta(description="bytes read that were not in the page cache before, as far as is known")
-    ]
-    cached_bytes: Annotated[int, Meta(description="bytes that were in the page cache before")]
-    peak_window: Annotated[int, Meta(description="most bytes that had arrived and were not consumed")]
-    read_seconds: Annotated[float, Meta(description="from the beginning of the session to its last chunk")]
+    parts: Annotated[int, Meta(description="number of known parts")]
+    storage_bytes: Annotated[int, Meta(description="bytes read that were not cached, if known")]
+    cached_bytes: Annotated[int, Meta(description="bytes cached before")]
+    peak_window: Annotated[int, Meta(description="the most bytes that waited for their jobs")]
+    read_seconds: Annotated[float, Meta(description="to the last chunk")]

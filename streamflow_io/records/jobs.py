@@ -35,13 +35,9 @@ class AdmittedRecord(JobRecord, frozen=True, tag="admitted", kw_only=True):
 
     location: str
     storage: str | None = None
-    constraint: Annotated[float | None, Meta(description="storageBW of the job; none: the job needs no bandwidth")] = (
-        None
-    )
-    allocated: Annotated[
-        float | None, Meta(description="admitted storageBW of all jobs on the storage, with this one")
-    ] = None
-    running: Annotated[int, Meta(description="admitted I/O tasks on the location, with this one")]
+    constraint: Annotated[float | None, Meta(description="storageBW of the job; none: no bandwidth")] = None
+    allocated: Annotated[float | None, Meta(description="storageBW of all jobs on the storage")] = None
+    running: Annotated[int, Meta(description="I/O tasks on the location")]
 
 
 #: Causes for which a job waits before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location
@@ -74,13 +70,11 @@ class StartedRecord(JobRecord, frozen=True, tag="started"):
     """The start of a job."""
 
     location: str
-    waited: Annotated[
-        dict[WaitCause, float], Meta(description="seconds since the job was submitted, by the cause of the wait")
-    ] = field(default_factory=dict)
-    cores: Annotated[
-        float | None, Meta(description="the cores that the job uses, also where they did not have to be free")
-    ] = None
-    location_cores: Annotated[float | None, Meta(description="the cores of the location")] = None
+    waited: Annotated[dict[WaitCause, float], Meta(description="seconds of waiting, by cause")] = field(
+        default_factory=dict
+    )
+    cores: Annotated[float | None, Meta(description="cores of the job, free or not")] = None
+    location_cores: Annotated[float | None, Meta(description="cores of the location")] = None
     queue: Annotated[bool, Meta(description="a queue manager has the job; the command may start later")] = False
 
 
@@ -88,24 +82,20 @@ class LentRecord(JobRecord, frozen=True, tag="lent"):
     """The start of a job on cores that other jobs hold and do not use."""
 
     location: str
-    cores: Annotated[int, Meta(description="the number of borrowed cores")]
-    lenders: Annotated[tuple[str, ...], Meta(description="the jobs that hold these cores")]
+    cores: Annotated[int, Meta(description="number of borrowed cores")]
+    lenders: Annotated[tuple[str, ...], Meta(description="jobs that hold these cores")]
 
 
 class RehearsedRecord(JobRecord, frozen=True, tag="rehearsed", kw_only=True):
     """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
     input: Annotated[str, Meta(description="as /step/port")]
-    way: Annotated[
-        Literal["net", "pipe"] | None, Meta(description="the way in which the job reads a stream; none: the job cannot")
-    ] = None
-    reason: Annotated[str | None, Meta(description="why the job cannot read a stream, or why that is not known")] = None
+    way: Annotated[Literal["net", "pipe"] | None, Meta(description="how the job can read a stream; none: not")] = None
+    reason: Annotated[str | None, Meta(description="why not, or why unknown")] = None
     known: Annotated[bool, Meta(description="false: the rehearsal has shown nothing")]
-    seconds: Annotated[float, Meta(description="the time of all that was tried")]
-    bytes: Annotated[int, Meta(description="the size of the file")]
-    excerpt: Annotated[
-        int | None, Meta(description="the number of first bytes that were enough; none: the whole file was tried")
-    ] = None
+    seconds: Annotated[float, Meta(description="time of all trials")]
+    bytes: Annotated[int, Meta(description="size of the file")]
+    excerpt: Annotated[int | None, Meta(description="first bytes that were enough; none: the whole file")] = None
 
 
 class EndedRecord(JobRecord, frozen=True, tag="ended"):
@@ -119,21 +109,21 @@ class CommandRecord(JobRecord, frozen=True, tag="command", kw_only=True):
     """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
     attempt: Annotated[int, Meta(description="from 1")]
-    command: Annotated[str, Meta(description="the command line with its redirections; of a long one the first 16 kB")]
+    command: Annotated[str, Meta(description="the command line; of a long one the first 16 kB")]
     location: str
-    directory: Annotated[str | None, Meta(description="the directory of the job")] = None
+    directory: Annotated[str | None, Meta(description="directory of the job")] = None
     started: Annotated[float, Meta(description="when the command started")]
-    code: Annotated[int | None, Meta(description="the exit code; none: not known")] = None
+    code: Annotated[int | None, Meta(description="exit code; none: not known")] = None
     stream: Annotated[
         Literal["stderr", "both"],
-        Meta(description="the output that is kept; `both`: standard output and standard error went to one place"),
+        Meta(description="the kept output; `both`: standard output and error"),
     ] = "stderr"
     file: Annotated[
         str | None,
-        Meta(description="the file with this output, relative to the directory of the run; none: it is not kept"),
+        Meta(description="its file, relative to the directory of the run; none: not kept"),
     ] = None
-    bytes: Annotated[int, Meta(description="the size of that output")] = 0
+    bytes: Annotated[int, Meta(description="size of that output")] = 0
     cut: Annotated[
         int | None,
-        Meta(description="bytes of the beginning in the file, before those of the end; none: the file has all"),
+        Meta(description="bytes from the beginning, before those from the end; none: complete"),
     ] = None

@@ -62,14 +62,14 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     """The start of a run; always the first record."""
 
     version: Literal[1] = VERSION
-    name: Annotated[str, Meta(description="the name of the run")]
+    name: Annotated[str, Meta(description="name of the run")]
     workflow: Annotated[str, Meta(description="the CWL file")]
     storages: tuple[RunStorage, ...] = ()
     io_executors: Annotated[int | None, Meta(description="as configured")] = None
     streaming: Annotated[str | None, Meta(description="as configured")] = None
     oversubscribe: Annotated[str | None, Meta(description="as configured")] = None
     steps: Annotated[
-        dict[str, tuple[str, ...]], Meta(description="each step that runs jobs, with the steps whose results it gets")
+        dict[str, tuple[str, ...]], Meta(description="each step, with the steps whose results it gets")
     ] = field(default_factory=dict)
 
 
@@ -87,10 +87,10 @@ class LeaseRecord(BaseRecord, frozen=True, tag="lease"):
 
     storage: str
     direction: Way
-    held: Annotated[float, Meta(description="MB/s that this run holds")]
-    used: Annotated[float, Meta(description="MB/s that the jobs of this run use")]
-    others: Annotated[float, Meta(description="MB/s that other runs hold, as far as this run knows")]
-    wanted: Annotated[float, Meta(description="MB/s that the first waiting job needs in addition")]
+    held: Annotated[float, Meta(description="MB/s of this run")]
+    used: Annotated[float, Meta(description="MB/s of its jobs")]
+    others: Annotated[float, Meta(description="MB/s of other runs, as far as known")]
+    wanted: Annotated[float, Meta(description="MB/s more that the first waiting job needs")]
 
 
 class HeldRecord(BaseRecord, frozen=True, tag="held"):
@@ -98,7 +98,7 @@ class HeldRecord(BaseRecord, frozen=True, tag="held"):
 
     storage: str
     slot: Annotated[float, Meta(description="when the burst is due by the schedule")]
-    until: Annotated[float, Meta(description="the latest time until which the burst is held back")]
+    until: Annotated[float, Meta(description="held until then at most")]
 
 
 class StreamProgress(Struct, frozen=True, rename="camel", kw_only=True):
@@ -107,7 +107,7 @@ class StreamProgress(Struct, frozen=True, rename="camel", kw_only=True):
     job: Annotated[str, Meta(description="that reads")]
     input: Annotated[str | None, Meta(description="as /step/port; none: not known")] = None
     output: Annotated[str, Meta(description="as /step/port")]
-    source: Annotated[str, Meta(description="the job that writes")]
+    source: Annotated[str, Meta(description="job that writes")]
     bytes: Annotated[int, Meta(description="that the job was given")]
     rate: Annotated[float | None, Meta(description="bytes per second, now; 0: it stands; none: not known yet")] = None
     since: Annotated[float, Meta(description="since when it moves, or stands")]
@@ -123,7 +123,7 @@ class ProgressRecord(BaseRecord, frozen=True, tag="progress"):
     """
 
     streams: tuple[StreamProgress, ...] = ()
-    more: Annotated[int, Meta(description="the number of streams that are left out")] = 0
+    more: Annotated[int, Meta(description="number of streams that are left out")] = 0
     waiting: Annotated[
         dict[str, dict[WaitingCause, int]], Meta(description="by step and what they wait for, how many jobs")
     ] = field(default_factory=dict)
@@ -136,34 +136,30 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     are known, in no order.
     """
 
-    channel: Annotated[str, Meta(description="the source of such requests, one after the other")]
-    phase: Annotated[int, Meta(description="the number of the request in its channel, from 0")]
+    channel: Annotated[str, Meta(description="the source of the requests")]
+    phase: Annotated[int, Meta(description="number in the channel, from 0")]
     kind: Annotated[
         RequestKind,
-        Meta(description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"),
+        Meta(description="an I/O task, or a burst of a stream or of a compute job"),
     ] = "task"
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: Annotated[
-        float, Meta(description="when the input of the job was there; of a burst, when its first byte was there")
-    ]
-    started: Annotated[float, Meta(description="when the command started; of a burst, when it was ready")]
-    ended: Annotated[float, Meta(description="when the command ended, or the reader had the burst")]
-    required: Annotated[float, Meta(description="the required end: when a job first waits for the data")]
+    ready: Annotated[float, Meta(description="when the input was there; of a burst: its first byte")]
+    started: Annotated[float, Meta(description="when the command started; of a burst: `ready`")]
+    ended: Annotated[float, Meta(description="when the command ended, or the reader had all")]
+    required: Annotated[float, Meta(description="when a job first waits for the data")]
     rule: Annotated[EndRule, Meta(description="the reason for the required end")]
-    limit: Annotated[float | None, Meta(description="MB/s that were allowed at the start; none: no limit")] = None
+    limit: Annotated[float | None, Meta(description="MB/s at the start; none: no limit")] = None
     estimate: Annotated[bool, Meta(description="true: `ready` or `required` is an estimate")] = False
 
 
 class RateRecord(JobRecord, frozen=True, tag="rate", kw_only=True):
     """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
-    input: Annotated[str | None, Meta(description="the input that the stream feeds; none: the job is an I/O task")] = (
-        None
-    )
+    input: Annotated[str | None, Meta(description="the input of the stream; none: an I/O task")] = None
     rate: Annotated[float | None, Meta(description="MB/s; none: no limit")] = None
-    reason: Annotated[RateReason | StreamReason, Meta(description="the reason; see docs/required-bandwidth.md")]
+    reason: Annotated[RateReason | StreamReason, Meta(description="see docs/required-bandwidth.md")]
 
 
 class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
@@ -172,11 +168,11 @@ class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
     step: str
     storage: str
     location: str
-    number: Annotated[int, Meta(description="the number of the epoch, from 1 each time that the step learns")]
+    number: Annotated[int, Meta(description="number, from 1 for each learning")]
     constraint: Annotated[float, Meta(description="storageBW of a job")]
-    concurrency: Annotated[int, Meta(description="the number of jobs at once")]
-    jobs: Annotated[int, Meta(description="the number of jobs in the mean")]
-    mean_seconds: Annotated[float | None, Meta(description="the mean time of a job; none: no job succeeded")] = None
+    concurrency: Annotated[int, Meta(description="number of jobs at once")]
+    jobs: Annotated[int, Meta(description="number of jobs in the mean")]
+    mean_seconds: Annotated[float | None, Meta(description="mean time of a job; none: no job succeeded")] = None
     registered: Annotated[bool, Meta(description="whether the result counts")]
     started: Annotated[float, Meta(description="when the epoch started")]
 
@@ -191,19 +187,17 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
     outstanding: Annotated[int, Meta(description="jobs of the step that wait or run")]
-    estimates: Annotated[
-        dict[str, float], Meta(description="seconds that all of these would take, by registered constraint")
-    ] = field(default_factory=dict)
+    estimates: Annotated[dict[str, float], Meta(description="seconds for all of these, by constraint")] = field(
+        default_factory=dict
+    )
 
 
 class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     """The removal of intermediate files. All figures are bytes on disk, as measured when jobs have ended."""
 
     bytes: Annotated[int, Meta(description="removed since the start of the run")]
-    held: Annotated[
-        int, Meta(description="left in the directories of jobs that have ended, results of the run among them")
-    ]
-    peak: Annotated[int, Meta(description="the most that was held since the start of the run")]
+    held: Annotated[int, Meta(description="left in directories of ended jobs, with results")]
+    peak: Annotated[int, Meta(description="the most of `held`")]
 
 
 #: How a run has ended.

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from ruamel.yaml import YAML
 
 from scripts import reference
 from scripts.pages import blocks
 from streamflow_io.cli import parser_of
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.models import PREFIX, Hint
+from streamflow_io.hints.models import HINT_CLASSES, PREFIX, Hint, StreamingRule
+from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.messages import Code
 from tests.unit import test_named_modules as modules
 from tests.unit.test_messages import in_python, in_rust
@@ -65,6 +66,20 @@ def test_hints_and_configs_of_examples_are_allowed() -> None:
                     configs += 1
     assert hints > 10
     assert configs > 10
+
+
+def test_the_page_of_hints_has_each_field() -> None:
+    page = (DOCS / "hints.md").read_text()
+    sections = {name: page.partition(f"## sfio:{name}\n")[2].partition("\n## ")[0] for name in HINT_CLASSES}
+    rules: dict[str, type[BaseModel]] = {"Streaming": StreamingRule, "ReadSession": SessionRule}
+    missing = [
+        (name, field.alias or key)
+        for name, section in sections.items()
+        for key, field in rules.get(name, HINT_CLASSES[name]).model_fields.items()
+        if key != "class_" and f"| `{field.alias or key}` |" not in section
+    ]
+    assert all(sections.values())
+    assert not missing
 
 
 def commands() -> Iterator[tuple[str, str]]:
