@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -168,11 +169,16 @@ def test_a_directory_in_the_place_of_the_shared_one_is_not_believed(tmp_path: Pa
     assert not (work / "b").exists()
 
 
-def test_where_attributes_are_cached_the_node_looks_at_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_attributes_are_cached_the_driver_makes_new_names_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any other name the node may remember that there is no such file."""
     monkeypatch.setattr(shared_files, "_COHERENT", frozenset())
     files, node = SharedFiles(), Node()
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a") == ("", 0)
-    assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/b") == ("", 0)
+    assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/{uuid.uuid4()}") == ("", 0)
+    assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/b") is None
+    assert ended_answer(files, node, f"ln -snf {tmp_path}/x {tmp_path}/a/y") is None
     assert ended_answer(files, node, f"test -d {tmp_path}/a") is None
     assert not files.sees("n1", f"{tmp_path}/a")
 

@@ -9,6 +9,7 @@ import os
 import posixpath
 import shlex
 import stat
+import uuid
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -66,7 +67,8 @@ class SharedFiles:
     After this, the driver makes all directories there. It looks at files only below directories that it has made.
     So no mount of the node can be in between. Whatever fails here is left to the node.
 
-    On a file system that may cache attributes, the driver makes directories and links, and the node looks at files.
+    On a file system that may cache attributes, the driver only makes directories with random names. A node may
+    remember that a file with any other name is missing, for as long as a minute. All else is left to the node.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,7 @@ class SharedFiles:
             if isinstance(command, MakeDirectory) and self._root(command.path) is None:
                 return await self._make(node, command, ask)
             for path in paths_of(command):
-                self._check(node, path, isinstance(command, MakeDirectory | MakeLink))
+                self._check(node, path, isinstance(command, MakeDirectory) and _is_random(path))
             return _carry_out(command)
         except (OSError, _ElsewhereError):
             return None
@@ -130,7 +132,7 @@ class SharedFiles:
     def _check(self, node: str, path: str, makes: bool) -> None:
         """Check that the driver sees at a path what the node sees.
 
-        :param makes: whether the driver only makes something there
+        :param makes: whether the driver only makes something there, with a name that nobody has looked for
         :raises _ElsewhereError: if not
         """
         root = self._root(path)
@@ -171,6 +173,14 @@ async def _proven(directory: str, ask: Ask) -> _Shared | None:
 
 def _is(shared: _Shared | None, directory: str) -> bool:
     return shared is not None and shared.identity == _identity(directory)
+
+
+def _is_random(path: str) -> bool:
+    try:
+        uuid.UUID(posixpath.basename(path))
+    except ValueError:
+        return False
+    return True
 
 
 def _real(path: str) -> str:
