@@ -117,7 +117,8 @@ def test_jobs_that_select_their_own_part() -> None:
     assert ahead(here, True).real == "/align/reads is streamed: it is read while it is written"
     one = ahead(replace(here, site=HOST))
     assert (one.is_read_ahead, one.condition) == (True, "its deployment is one host, which has the file")
-    reason = "/align runs on hpc (slurm): files are read ahead for jobs of the driver's node, or of one SSH host"
+    where = "the driver's node, or of one host (SSH or an allocation)"
+    reason = f"/align runs on hpc (slurm): files are read ahead for jobs of {where}"
     assert str(ahead(replace(here, site=HPC)).real).startswith(reason)
 
 

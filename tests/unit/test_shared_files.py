@@ -19,7 +19,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.data.remotepath import RemoteStreamFlowPath, _size
 
 from streamflow_io.runtime.allocation import shared_files
-from streamflow_io.runtime.allocation.file_commands import Check, MakeDirectory, MakeLink, file_command
+from streamflow_io.runtime.allocation.file_commands import FileTest, MakeDirectory, MakeLink, file_command
 from streamflow_io.runtime.allocation.shared_files import SharedFiles
 
 Said = tuple[str, int]
@@ -189,7 +189,7 @@ def test_a_command_is_what_a_shell_would_make_of_it(text: str, form: str) -> Non
     found = file_command(form.format(text))
     path = f"/a{text}"
     expected = {
-        "t": Check(path, "e"),
+        "t": FileTest(path, "e"),
         "m": MakeDirectory(path, 0o777, parents=True),
         "l": MakeLink(path, "/b"),
     }[form[0]]

@@ -37,7 +37,7 @@ class MakeLink(Struct, frozen=True):
     target: str
 
 
-class Check(Struct, frozen=True):
+class FileTest(Struct, frozen=True):
     """Check whether a file exists, and has the kind of an option of `test`."""
 
     path: str
@@ -68,7 +68,7 @@ class Checksum(Struct, frozen=True):
     path: str
 
 
-FileCommand = MakeDirectory | MakeLink | Check | Resolve | Find | Size | Checksum
+FileCommand = MakeDirectory | MakeLink | FileTest | Resolve | Find | Size | Checksum
 
 _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], FileCommand]]] = [
     (
@@ -76,7 +76,7 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], FileCommand]]] = [
         lambda found: MakeDirectory(found[3], int(found[1], 8), found[2] is not None),
     ),
     (re.compile(rf"ln -snf {_PATH} {_PATH}"), lambda found: MakeLink(found[2], found[1])),
-    (re.compile(rf"test -([efdL]) {_PATH}"), lambda found: Check(found[2], _kind(found[1]))),
+    (re.compile(rf"test -([efdL]) {_PATH}"), lambda found: FileTest(found[2], _kind(found[1]))),
     (re.compile(rf"test -e {_PATH} && readlink -f \1"), lambda found: Resolve(found[1])),
     (re.compile(rf"""set -- {_PATH} ; test -e "\$1" && printf '%s\\n' "\$@" ; :"""), lambda found: Find(found[1])),
     (

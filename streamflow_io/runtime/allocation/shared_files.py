@@ -19,8 +19,8 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import begin
 from .file_commands import (
-    Check,
     FileCommand,
+    FileTest,
     Find,
     MakeDirectory,
     MakeLink,
@@ -205,7 +205,7 @@ def _carry_out(command: FileCommand) -> Said:
     if isinstance(command, MakeLink):
         os.symlink(command.target, command.path)
         return _OK
-    if isinstance(command, Check):
+    if isinstance(command, FileTest):
         return "", 0 if _has_kind(command) else 1
     if isinstance(command, Size):
         return str(sum(map(_bytes_below, command.paths))), 0
@@ -217,7 +217,7 @@ def _carry_out(command: FileCommand) -> Said:
     return _checksum(Path(command.path))
 
 
-def _has_kind(command: Check) -> bool:
+def _has_kind(command: FileTest) -> bool:
     try:
         status = os.lstat(command.path) if command.kind == "L" else os.stat(command.path)
     except FileNotFoundError:
