@@ -172,7 +172,7 @@ def test_a_directory_in_the_place_of_the_shared_one_is_not_believed(tmp_path: Pa
 def test_where_attributes_are_cached_the_driver_makes_new_names_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of any other name the node may remember that there is no such file."""
+    """A node may remember that a file with another name is missing."""
     monkeypatch.setattr(shared_files, "_COHERENT", frozenset())
     files, node = SharedFiles(), Node()
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a") == ("", 0)

@@ -132,7 +132,7 @@ class SharedFiles:
     def _check(self, node: str, path: str, makes: bool) -> None:
         """Check that the driver sees at a path what the node sees.
 
-        :param makes: whether the driver only makes something there, with a name that nobody has looked for
+        :param makes: whether the driver only makes something there, with a name that is new to all nodes
         :raises _ElsewhereError: if not
         """
         root = self._root(path)
