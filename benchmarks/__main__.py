@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from .allocation import ALLOCATION
 from .auto import AUTO, AUTO_LONG
 from .auto_at_scale import AUTO_AT_SCALE
 from .capio_chain import CAPIO_CHAIN
@@ -77,6 +78,7 @@ WORKLOADS = {
         ORDINARY,
         BUSY_CORES,
         CLUSTER,
+        ALLOCATION,
         CONTAINERS,
         READ_SESSIONS,
         READ_SESSIONS_HOSTS,

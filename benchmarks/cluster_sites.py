@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from lab.machines.deployments import slurm_deployment, slurm_environment, ssh_deployment
+from lab.machines.allocation import held_allocation
+from lab.machines.deployments import allocation_deployment, slurm_deployment, slurm_environment, ssh_deployment
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory, LaboratoryError, start_hosts, start_slurm
 
@@ -71,6 +72,17 @@ def slurm_site(directory: Path) -> Iterator[Site]:
         (workdir := directory / "work").mkdir()
         deployment = slurm_deployment(workdir)
         yield Site({"slurm": deployment}, {"/": "slurm"}, laboratory.prefix, slurm_environment(laboratory))
+
+
+@contextmanager
+def allocation_site(directory: Path) -> Iterator[Site]:
+    """All steps on two nodes of an allocation of a Slurm. The nodes share the directory with the driver.
+
+    :raises CommandError: if it cannot be started
+    """
+    (workdir := directory / "work").mkdir()
+    with slurm() as laboratory, held_allocation(laboratory, 2, "60") as environment:
+        yield Site({"nodes": allocation_deployment(workdir)}, {"/": "nodes"}, laboratory.prefix, environment)
 
 
 def deliver(laboratory: Laboratory, file: Path, name: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +13,8 @@ from ruamel.yaml import YAML
 
 from lab import forked
 from lab.cwl import Document
-from lab.machines.deployments import slurm_deployment, slurm_environment, ssh_deployment
+from lab.machines.allocation import held_allocation
+from lab.machines.deployments import allocation_deployment, slurm_deployment, slurm_environment, ssh_deployment
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import LOGIN
@@ -151,21 +149,8 @@ def allocation_site(laboratory: Laboratory, directory: Path, nodes: int = 2, lim
     :param limit: of time, for `salloc`
     """
     site = slurm_site(laboratory, directory)
-    deployment = {"type": "sfio.allocation", "config": {}, "workdir": site.deployment["workdir"]}
-    ask = ("salloc", "--no-shell", "--no-kill", "--exclusive", f"-N{nodes}", f"-t{limit}")
-    words = [*laboratory.prefix, *ask]
-    environment = {**os.environ, **site.environment}
-    told = subprocess.run(
-        words, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60
-    )
-    job = told.stderr.split()[-1]
-    assert told.returncode == 0, told.stderr
-    try:
-        yield replace(site, deployment=deployment, environment={**site.environment, "SLURM_JOB_ID": job})
-    finally:
-        site.control("scancel", job)
-        while job in site.queue():
-            time.sleep(0.1)
+    with held_allocation(laboratory, nodes, limit) as environment:
+        yield replace(site, deployment=allocation_deployment(directory / "work"), environment=environment)
 
 
 def login_site(laboratory: Laboratory, directory: Path) -> Site:

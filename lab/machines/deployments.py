@@ -28,6 +28,11 @@ def slurm_deployment(workdir: Path) -> dict[str, Any]:
     return {"type": "slurm", "config": {"maxConcurrentJobs": 16, "pollingInterval": 1}, "workdir": str(workdir)}
 
 
+def allocation_deployment(workdir: Path) -> dict[str, Any]:
+    """The nodes of an allocation of a Slurm."""
+    return {"type": "sfio.allocation", "config": {}, "workdir": str(workdir)}
+
+
 def slurm_environment(laboratory: Laboratory) -> dict[str, str]:
     """The environment in which commands of Slurm find their daemons."""
     return {"SLURM_CONF": str(laboratory.directory / "slurm.conf")}

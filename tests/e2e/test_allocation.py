@@ -150,18 +150,56 @@ def test_an_allocation_is_given_back_when_the_run_is_ended(
     others = submitting.queue()[:-1]
     os.kill(process.pid, how)
     process.wait(60)
-    wait_for(lambda: submitting.queue() == others, "the allocation is given back", 30)
+    # Slurm takes 36 s for a step whose `srun` has ended while the step was launched.
+    wait_for(lambda: submitting.queue() == others, "the allocation is given back", 60)
     check_gone(submitting)
 
 
-def kill_launchers(site: Site, node: str) -> None:
-    """Kill all `srun` of the driver to a node."""
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_the_guard_gives_the_allocation_back_when_the_login_node_is_lost(submitting: Site) -> None:
+    """All programs of the login node stop. No connection ends, as when a machine is switched off."""
+    document = workflow({}, {"a": {"run": tool(f"{NODE}sleep 600", {}, {}), "in": {}}}, {})
+    path = submitting.write(document, {}, io=True)
+    process = submitting.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and " n" in trace.read_text(), "a job", 60)
+    guards = ("squeue", "-h", "-s", "-o", "%j")
+    wait_for(lambda: "sfio-guard" in submitting.control(*guards), "a guard", 30)
+    lost = [process.pid, *launchers(submitting)]
+    try:
+        for pid in lost:
+            os.kill(pid, signal.SIGSTOP)
+        # Slurm waits for the `srun` that have stopped before the allocation leaves the queue.
+        running = ("squeue", "-h", "-t", "RUNNING", "-o", "%i")
+        wait_for(lambda: submitting.control(*running).split() == [], "the allocation is given back", 120)
+    finally:
+        for pid in lost:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(60)
+    wait_for(lambda: submitting.queue() == [], "the nodes are free", 100)
+    check_gone(submitting)
+
+
+def launchers(site: Site) -> list[int]:
+    """The processes of `salloc` and `srun` of a driver."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
             is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in (process / "environ").read_bytes()
-            if is_ours and words[0] == b"srun" and f"--nodelist={node}".encode() in words:
-                os.kill(int(process.name), signal.SIGKILL)
+            if is_ours and words[0] in (b"salloc", b"srun"):
+                found.append(int(process.name))
+    return found
+
+
+def kill_launchers(site: Site, node: str) -> None:
+    """Kill all `srun` of the driver to a node."""
+    for pid in launchers(site):
+        with contextlib.suppress(OSError):
+            if f"--nodelist={node}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_serve(site: Site, node: str) -> None:

@@ -1,0 +1,144 @@
+"""Short jobs and a chain on the nodes of one allocation of Slurm, and with a batch job for each of them.
+
+The nodes are a laboratory on this machine, and share its cores. Each run of short jobs comes after one with fewer
+jobs: the difference is what a job costs, without what a run needs once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from lab.machines.laboratory import obstacle, slurm_obstacle
+
+from .cluster import SLURM_CHAIN, check_streamed
+from .cluster_sites import allocation_site, slurm_site
+from .model import Comparison
+from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
+
+_FEW, _MANY = 16, 96
+_MEASURE = "ms_per_job"
+_JOBS, _CHAIN = "jobs", "chain"
+_SLURM, _ALLOCATION, _LOCAL = "one by one on Slurm", "allocation", "this machine"
+
+_SiteOf = Callable[[Path], AbstractContextManager[Site | None]]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Runs of few jobs and of many.
+
+    :ivar scheduler: none: StreamFlow without the plugin
+    """
+
+    workflows: tuple[Path, Path]
+    site: _SiteOf
+    scheduler: Mapping[str, JSON] | None
+
+    def run(self, directory: Path) -> Outcome:
+        """:return: the time of a job is that of the difference of both runs"""
+        outcomes = []
+        with self.site(directory) as site:
+            for number, workflow in enumerate(self.workflows):
+                (into := directory / str(number)).mkdir()
+                outcomes.append(StreamFlowRun(workflow, self.scheduler, site=site, time_limit=600.0).run(into))
+        few, many = outcomes
+        cost = 1e3 * (many.sample.wall - few.sample.wall) / (_MANY - _FEW)
+        sample = many.sample.model_copy(update={"further": {**many.sample.further, _MEASURE: cost}})
+        return Outcome(sample, {f"{_JOBS}, {name}": digest for name, digest in many.outputs.items()})
+
+
+def _short_jobs(path: Path, number: int) -> Path:
+    """Write a workflow of jobs that take 10 ms."""
+    return write_workflow(
+        path,
+        inputs={"numbers": {"type": "int[]", "default": list(range(number))}},
+        outputs={"lines": {"type": "File[]", "outputSource": "each/line"}},
+        steps={
+            "each": {
+                "run": tool(
+                    ["sh", "-c", 'sleep 0.01; echo "$0"'],
+                    {"number": {"type": "int", "inputBinding": {}}},
+                    {"line": "stdout"},
+                    stdout="$(inputs.number).txt",
+                ),
+                "scatter": "number",
+                "in": {"number": "numbers"},
+                "out": ["line"],
+            }
+        },
+    )
+
+
+def _run_chain(workflow: Path, site: _SiteOf, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
+    with site(directory) as found:
+        outcome = StreamFlowRun(workflow, scheduler, site=found).run(directory)
+    if scheduler is not None:
+        check_streamed(directory)
+    return dataclasses.replace(
+        outcome, outputs={f"{_CHAIN}, {name}": digest for name, digest in outcome.outputs.items()}
+    )
+
+
+def _nowhere_else(_: Path) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    skipped = obstacle() or slurm_obstacle()
+    few, many = (_short_jobs(directory / f"{number}.cwl", number) for number in (_FEW, _MANY))
+    chain = SLURM_CHAIN.write(directory / "chain.cwl")
+    sites: dict[str, tuple[_SiteOf, Mapping[str, JSON] | None]] = {
+        _LOCAL: (_nowhere_else, None),
+        _SLURM: (slurm_site, None),
+        _ALLOCATION: (allocation_site, {}),
+    }
+    jobs = [
+        Variant(
+            f"{_JOBS}, {name}",
+            _Pairs((few, many), site, scheduler).run,
+            skipped=None if name == _LOCAL else skipped,
+        )
+        for name, (site, scheduler) in sites.items()
+    ]
+    chains = [
+        Variant(f"{_CHAIN}, {name}", partial(_run_chain, chain, *sites[name]), skipped=skipped)
+        for name in (_SLURM, _ALLOCATION)
+    ]
+    return [*jobs, *chains]
+
+
+def _per_job(baseline: str, at_most: float) -> Comparison:
+    return Comparison(
+        name=f"time per job, {_ALLOCATION} / {baseline}",
+        measure=_MEASURE,
+        variant=f"{_JOBS}, {_ALLOCATION}",
+        baseline=f"{_JOBS}, {baseline}",
+        at_most=at_most,
+    )
+
+
+ALLOCATION = Workload(
+    "allocation",
+    "short jobs and a chain on the nodes of one allocation, and one by one on Slurm. As root",
+    _prepare,
+    (
+        _per_job(_SLURM, at_most=0.05),
+        _per_job(_LOCAL, at_most=1.2),
+        *(
+            Comparison(name=f"ms per job, {name}", measure=_MEASURE, variant=f"{_JOBS}, {name}")
+            for name in (_LOCAL, _SLURM, _ALLOCATION)
+        ),
+        Comparison(
+            name=f"{_CHAIN}: streaming in an {_ALLOCATION} / plain, {_SLURM}",
+            variant=f"{_CHAIN}, {_ALLOCATION}",
+            baseline=f"{_CHAIN}, {_SLURM}",
+            at_most=0.5,
+        ),
+    ),
+)
