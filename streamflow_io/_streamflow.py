@@ -54,7 +54,7 @@ from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
-from streamflow.data.manager import _RemotePathMapper
+from streamflow.data.manager import _RemotePathMapper, _RemotePathNode
 from streamflow.deployment.connector.base import (
     BaseConnector,
     SubprocessShell,
@@ -340,27 +340,49 @@ def forget_data(manager: DataManager, path: str, left: frozenset[str]) -> None:
 
     :param left: relative paths that are not forgotten, nor what is below them
     """
+    name = posixpath.basename(path)
+    for below, node in _nodes_below(manager, path):
+        is_left = any(not each or below == each or below.startswith(each + "/") for each in left)
+        is_above = any(not below or each.startswith(below + "/") for each in left)
+        for location in () if is_left or is_above else _locations_at(node):
+            # The same file has other paths where a container, or a job, sees it.
+            if f"/{name}/" in location.path + "/":
+                location.data_type = DataType.INVALID
+
+
+def copies_in(manager: DataManager, path: str) -> Iterator[tuple[str, str]]:
+    """Yield what a data manager takes for copies of other files, in a directory with a random name.
+
+    :return: the path of each copy, with the path of each file that the data manager takes for the same
+    """
+    name = posixpath.basename(path)
+    for _, node in _nodes_below(manager, path):
+        primary = [each.path for each in _locations_at(node) if each.data_type is DataType.PRIMARY]
+        own = [each for each in primary if f"/{name}/" in each + "/"]
+        yield from ((each, other) for each in own for other in primary if other not in own)
+
+
+def _nodes_below(manager: DataManager, path: str) -> Iterator[tuple[str, _RemotePathNode]]:
+    """Yield all that a data manager knows in a directory, with relative paths. The directory itself is the first."""
     mapper = getattr(manager, "path_mapper", None)
     if not isinstance(mapper, _RemotePathMapper):
         return
-    name = posixpath.basename(path)
     node = mapper._filesystem
     for part in Path(path).parts:
         if (child := node.children.get(part)) is None:
             return
         node = child
-    ahead = [(node, "")]
+    ahead = [("", node)]
     while ahead:
-        node, below = ahead.pop()
-        if below in left:
-            continue
-        is_needed = any(not below or each.startswith(below + "/") for each in left)
-        for of_deployment in () if is_needed else node.locations.values():
-            for location in (each for of_name in of_deployment.values() for each in of_name):
-                # The same file has other paths where a container, or a job, sees it.
-                if f"/{name}/" in location.path + "/":
-                    location.data_type = DataType.INVALID
-        ahead += ((child, f"{below}/{part}".lstrip("/")) for part, child in node.children.items())
+        below, node = ahead.pop()
+        yield below, node
+        ahead += ((f"{below}/{part}".lstrip("/"), child) for part, child in node.children.items())
+
+
+def _locations_at(node: _RemotePathNode) -> Iterator[DataLocation]:
+    for of_deployment in node.locations.values():
+        for of_name in of_deployment.values():
+            yield from of_name
 
 
 class OwnPaths(_RemotePathMapper):  # type: ignore[misc]

@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from lab.container_sites import docker_bench, make_user_image
@@ -63,6 +64,8 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     def try_number(number: int) -> tuple[int, Trial]:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
+        if options.remove:
+            blueprint = replace(blueprint, config=tuple({**dict(blueprint.config), "intermediates": "remove"}.items()))
         if options.unhinted:
             is_believed = "believing" in program
             blueprint = unhinted(blueprint, rehearse="never" if is_believed else "wait")
@@ -124,6 +127,9 @@ def _options() -> argparse.Namespace:
         choices=("learning", "excerpting", "believing", "later"),
         help="without hints, with `streaming: auto`: three runs that learn; that try the first bytes of files before, "
         "however small they are; or that take all for proven, from the beginning or later in the run",
+    )
+    parser.add_argument(
+        "--remove", action="store_true", help="remove intermediate files in all runs, not in half of them"
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

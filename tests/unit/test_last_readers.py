@@ -7,14 +7,19 @@ import subprocess
 import uuid
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamflow.core.data import DataType
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
+from streamflow.data.manager import DefaultDataManager
 
+from streamflow_io._streamflow import copies_in, forget_data
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
-from streamflow_io.storage.intermediates.directories import _LOOK, DirectoryContents, _partly, _read, _remove_but
+from streamflow_io.storage.intermediates.directories import _LOOK, DirectoryContents, _look, _partly, _read, _remove_but
 from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
 
 
@@ -200,6 +205,19 @@ def test_a_job_that_runs_keeps_what_its_input_is_a_copy_of() -> None:
     assert removed(ledger) == ({1, 2}, {})
 
 
+def test_a_link_into_the_directory_of_a_job_that_has_not_started() -> None:
+    """StreamFlow copies the inputs of a job before the job starts. Others may get links to these copies meanwhile."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    ledger.submitted("/j3/0", "s", 1, {"i": ledger.files(file(1))})
+    with_job(ledger, 2, file(1), links={"in.txt": f"{directory(3)}/copy/o.txt"})
+    outputs(ledger, 2, file(2, "in.txt"))
+    ledger.placed("/j3/0", [directory(3)])
+    ledger.ended("/j3/0", [])
+    ledger.seen(name(3), {})
+    assert removed(ledger) == ({1}, {2: {"in.txt"}, 3: {"copy/o.txt"}})
+
+
 def test_several_jobs_may_pass_on_one_file() -> None:
     """The jobs of a scatter pass a file through. When the first reader of the list has it, others may follow."""
     ledger = FileLedger()
@@ -213,6 +231,26 @@ def test_several_jobs_may_pass_on_one_file() -> None:
     assert {*ledger.decide({"b"}.__contains__).whole} == {name(1), name(2)}
 
 
+def test_what_a_data_manager_takes_for_copies() -> None:
+    """Also of a file that a job was given by the name of a link to the file."""
+    registering = SimpleNamespace(register=lambda _: None)
+    connectors = SimpleNamespace(get_connector=lambda _: None)
+    manager = DefaultDataManager(SimpleNamespace(checkpoint_manager=registering, deployment_manager=connectors))
+    first, second = (ExecutionLocation(name=each, deployment=each) for each in ("first", "second"))
+    original = manager.register_path(first, f"{directory(1)}/o.txt")
+    copy = manager.register_path(second, f"{directory(2)}/in.txt")
+    manager.register_relation(original, copy)
+    link = manager.register_path(first, f"{directory(3)}/l.txt", data_type=DataType.SYMBOLIC_LINK)
+    manager.register_relation(original, link)
+    assert [*copies_in(manager, directory(2))] == [(copy.path, original.path)]
+    assert [*copies_in(manager, directory(1))] == [(original.path, copy.path)]
+    assert [*copies_in(manager, directory(3))] == []
+    forget_data(manager, directory(2), frozenset({"in.txt"}))
+    assert [*copies_in(manager, directory(1))] == [(original.path, copy.path)]
+    forget_data(manager, directory(2), frozenset())
+    assert [*copies_in(manager, directory(1))] == []
+
+
 def test_directories_without_a_random_name_stay() -> None:
     ledger = FileLedger()
     ledger.submitted("/b/0", "s", 1, {})
@@ -224,7 +262,12 @@ def test_directories_without_a_random_name_stay() -> None:
 class World:
     """Runs a random workflow, and removes what a ledger says. A job fails the test if a file that it reads is missing.
 
+    StreamFlow has copied or linked the inputs of a job before the directories of the job are noted. It links to any
+    file at the location of the job that it takes for the same as the input.
+
     :ivar steps: for each: the steps that it reads, whether it is scattered, and the kind of its output
+    :ivar same: the sets of files that StreamFlow takes for the same
+    :ivar hosts: the location of each directory
     """
 
     def __init__(self, steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject) -> None:
@@ -234,7 +277,10 @@ class World:
         self.count = 0
         self.values: dict[str, str] = {}
         self.pending = [self.jobs(step) for step in range(len(steps))]
+        self.coming: dict[str, tuple[int, str, list[str]]] = {}
         self.running: dict[str, tuple[int, str, list[str]]] = {}
+        self.same: list[set[str]] = []
+        self.hosts: dict[str, int] = {}
         self.submitted: set[str] = set()
         self.passages: dict[str, list[Passage]] = defaultdict(list)
         for reader, (sources, is_scattered, _) in enumerate(steps):
@@ -275,11 +321,26 @@ class World:
         content = self.files[place][entry]
         return [path] if content is None else [path, *self.resolve(content)]
 
-    def make(self) -> str:
+    def make(self, host: int) -> str:
         self.count += 1
         path = directory(self.count)
-        self.files[path] = {}
+        self.files[path], self.hosts[path] = {}, host
         return path
+
+    def transfer(self, path: str, place: str, entry: str) -> None:
+        """Bring a file to the directory of a job, as StreamFlow does."""
+        host, original = self.hosts[place], self.resolve(path)[-1]
+        found = next((each for each in self.same if original in each), {original})
+        if found not in self.same:
+            self.same.append(found)
+        there = sorted(each for each in found if self.hosts[posixpath.dirname(each)] == host)
+        if not there:
+            self.files[place][entry] = None
+            found.add(f"{place}/{entry}")
+            return
+        chosen = self.data.draw(st.sampled_from(there))
+        links = self.resolve(path) if chosen == original else []
+        self.files[place][entry] = self.data.draw(st.sampled_from([chosen, *links[:1]]))
 
     def start(self) -> bool:
         ready = []
@@ -294,12 +355,18 @@ class World:
         self.pending[step].remove(job)
         paths = self.submit(job, f"s{step}/__schedule__", job.count(".") + 1, self.inputs(step, job))
         self.submitted.add(job)
-        place = self.make()
-        self.ledger.placed(job, [place])
+        place = self.make(self.data.draw(st.integers(0, 2)))
         for number, path in enumerate(paths):
-            target = self.resolve(path)
-            self.files[place][f"in{number}"] = self.data.draw(st.sampled_from([target[0], target[-1]]))
-        self.running[job] = step, place, paths
+            self.transfer(path, place, f"in{number}")
+        self.coming[job] = step, place, paths
+        return True
+
+    def begin(self) -> bool:
+        if not self.coming:
+            return False
+        job = self.data.draw(st.sampled_from(sorted(self.coming)))
+        self.running[job] = self.coming.pop(job)
+        self.ledger.placed(job, [self.running[job][1]])
         return True
 
     def end(self) -> bool:
@@ -307,17 +374,21 @@ class World:
             return False
         job = self.data.draw(st.sampled_from(sorted(self.running)))
         step, place, paths = self.running.pop(job)
-        for path in paths:
-            self.resolve(path)
+        for number in range(len(paths)):
+            self.resolve(f"{place}/in{number}")
         self.files[place]["scratch"] = None
         kind = self.steps[step][2]
-        own = self.make()
+        own = self.make(self.hosts[place])
         self.ledger.placed(job, [own])
         self.files[own]["out"] = f"{place}/in0" if kind == "link" and paths else None
         self.values[job] = f"{place}/in0" if kind == "pass" and paths else f"{own}/out"
         if kind == "through" and paths:
             self.values[job] = paths[0]
         files = frozenset(self.ledger.files({"class": "File", "path": self.values[job]}))
+        for found in self.same:
+            for copy in (each for each in found if each.startswith(f"{place}/")):
+                for each in found - {copy}:
+                    self.ledger.copied(self.ledger.ref(each), self.ledger.ref(copy))
         readers = last_readers(self.passages, f"p{step}")
         self.ledger.ended(job, [JobOutput(files, job.count(".") + 1, readers=readers)])
         for source in self.results - {int(each[1:]) for each in self.submitted if each.startswith("r")}:
@@ -344,11 +415,17 @@ class World:
             entries = self.files[self.ledger.path(each)]
             self.files[self.ledger.path(each)] = {path: to for path, to in entries.items() if path in left}
             self.ledger.removed(each, left)
+        # The data manager forgets what is removed.
+        for found in self.same:
+            found -= {
+                path for path in found if posixpath.basename(path) not in self.files.get(posixpath.dirname(path), ())
+            }
         return True
 
     def run(self) -> None:
-        while any(self.pending) or self.running:
-            self.data.draw(st.sampled_from([self.start, self.end, self.remove]))() or self.start() or self.end()
+        while any(self.pending) or self.coming or self.running:
+            chosen = self.data.draw(st.sampled_from([self.start, self.begin, self.end, self.remove]))
+            chosen() or self.start() or self.begin() or self.end()
         for source in self.results:
             files = [{"class": "File", "path": self.values[each]} for each in self.jobs(source)]
             self.ledger.ended(f"r{source}/0", [JobOutput(frozenset(self.ledger.files(files)), is_kept=True)])
@@ -376,7 +453,8 @@ def test_what_is_needed_stays_and_the_rest_goes(
     world.run()
     kept = {path for source in world.results for job in world.jobs(source) for path in world.resolve(world.values[job])}
     left = {f"{place}/{entry}" for place, entries in world.files.items() for entry in entries}
-    assert left == kept
+    same = {path for found in world.same if found & kept for path in found}
+    assert kept <= left <= kept | same
     assert all(world.files.values())
 
 
@@ -419,6 +497,17 @@ def test_what_a_location_says_of_its_directories(tmp_path: Path, shell: list[str
     assert found[str(full)].links == {"x": "../b", "d/\udcff": "/a\nb"}
     assert 4096 <= found[str(full)].bytes <= 65536
     assert found[str(none)] == DirectoryContents({}, 0)
+
+
+def test_a_link_that_may_lead_back_through_another_link(tmp_path: Path) -> None:
+    """Only the file system knows where `d/..` is if `d` is a link: nothing is said of the directory."""
+    for number, text in enumerate(["../../x/y", "d/../x", "/a/../x", "d/.."]):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "link").symlink_to(text)
+        said = subprocess.run(["sh", "-c", _LOOK, "sh", place], check=True, capture_output=True).stdout
+        assert (_look(str(place)) is None) is (number > 0)
+        assert bool(dict(_read(said))) is (number == 0)
 
 
 def test_a_part_of_an_answer_is_no_answer() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -49,7 +50,7 @@ async def look(
 ) -> dict[str, DirectoryContents]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
-    A directory in which something cannot be read is left out.
+    A directory in which something cannot be read is left out, and so is one with a link whose target is not clear.
 
     :raises WorkflowExecutionException: if the location cannot be asked
     """
@@ -83,21 +84,27 @@ async def remove(
 
 
 def _look(directory: str) -> DirectoryContents | None:
-    links, total, errors = dict[str, str](), 0, list[OSError]()
+    links, total, errors, is_clear = dict[str, str](), 0, list[OSError](), True
     for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
             path = os.path.join(place, name)
             try:
                 status = os.lstat(path)
                 if stat.S_ISLNK(status.st_mode):
-                    links[os.path.relpath(path, directory)] = os.readlink(path)
+                    text = links[os.path.relpath(path, directory)] = os.readlink(path)
+                    is_clear = is_clear and _is_clear(text)
                 elif stat.S_ISREG(status.st_mode):
                     total += status.st_blocks * 512
             except OSError as error:
                 errors.append(error)
-    return (
-        None if any(not isinstance(error, FileNotFoundError) for error in errors) else DirectoryContents(links, total)
-    )
+    if not is_clear or any(not isinstance(error, FileNotFoundError) for error in errors):
+        return None
+    return DirectoryContents(links, total)
+
+
+def _is_clear(text: str) -> bool:
+    """Whether the text of a link alone says where the link leads. `d/..` is elsewhere if `d` is a link."""
+    return re.search(r"(^|/)(?!\.{0,2}/)[^/]+/+(\./+)*\.\.(/|$)", text) is None
 
 
 def _remove(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
@@ -177,7 +184,7 @@ def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
         while link := next(fields):
             text = next(fields).removesuffix(b"/.").removesuffix(b"\n")
             links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
-            is_whole = is_whole and bool(text)
+            is_whole = is_whole and bool(text) and _is_clear(os.fsdecode(text))
         if next(fields) == b"0" and is_whole:
             yield directory, DirectoryContents(links, int(size) * 1024)
 

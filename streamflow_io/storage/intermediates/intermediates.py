@@ -13,14 +13,13 @@ from typing import Any
 
 from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status, Token, Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep, InputInjectorStep, ScheduleStep
 
-from streamflow_io._streamflow import forget_data, token_value
+from streamflow_io._streamflow import copies_in, forget_data, token_value
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.outputs import is_early_port
 from streamflow_io.graph.last_readers import LastReaders, Removal
@@ -40,10 +39,8 @@ _SHARE = 0.05
 _PATIENCE = 600.0
 
 
-class _Given(Struct):
-    """The paths that a job was given."""
-
-    paths: frozenset[str]
+class _Submitted(Struct):
+    """Says that the ledger knows a job."""
 
 
 class Intermediates(Listener):
@@ -95,7 +92,7 @@ class Intermediates(Listener):
         values = {port: token_value(token) for port, token in job.job.inputs.items()}
         files = {port: self._ledger.files(value) for port, value in values.items()}
         self._ledger.submitted(job.name, _schedule(job.step), _depth(job), files, job.sources)
-        job.keep(_Given(frozenset(_paths(list(values.values())))))
+        job.keep(_Submitted())
 
     def running(self, job: JobState) -> None:
         self._placed(job, "input_directory", "output_directory", "tmp_directory")
@@ -106,14 +103,15 @@ class Intermediates(Listener):
         return spec
 
     def ended(self, job: JobState) -> None:
-        if job.kept(_Given) is None:
+        if job.kept(_Submitted) is None:
             return
+        self._placed(job, "output_directory")
+        # Also of a job that has failed: others may have links to its copies.
+        self._note_copies(job)
         if job.status is not Status.COMPLETED:
             self._ledger.ended(job.name, None)
             return
-        self._placed(job, "output_directory")
         self._ledger.ended(job.name, self._outputs(job))
-        self._note_copies(job)
         self._look_soon()
 
     async def finish(self) -> None:
@@ -135,7 +133,7 @@ class Intermediates(Listener):
 
     def _placed(self, job: JobState, *names: str) -> None:
         schedule = self._steps.get(_schedule(job.step))
-        if not isinstance(schedule, ScheduleStep) or job.allocation is None or job.kept(_Given) is None:
+        if not isinstance(schedule, ScheduleStep) or job.allocation is None or job.kept(_Submitted) is None:
             return
         # A directory that the workflow names may be shared with others.
         paths = [getattr(job.job, name) for name in names if getattr(schedule, name) is None]
@@ -170,14 +168,10 @@ class Intermediates(Listener):
         return outputs
 
     def _note_copies(self, job: JobState) -> None:
-        """Note which of the files in the directories of a job other jobs may be given as copies of others."""
-        given = job.kept(_Given)
-        for path in given.paths if given is not None else ():
-            file = self._ledger.ref(path)
-            for found in self._context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY):
-                copy = self._ledger.ref(found.path)
-                if copy.directory and copy != file:
-                    self._ledger.copied(file, copy)
+        """Note which files in the directories of a job StreamFlow takes for the same as others."""
+        for name in self._ledger.directories_of(job.name):
+            for copy, file in copies_in(self._context.data_manager, self._ledger.path(name)):
+                self._ledger.copied(self._ledger.ref(file), self._ledger.ref(copy))
 
     def _look_soon(self) -> None:
         if self._is_closed:
@@ -299,15 +293,3 @@ def _depth(job: JobState) -> int:
 def _last_of(tokens: Sequence[Token], tag: str) -> Token | None:
     """The last token with a tag."""
     return next((token for token in reversed(tokens) if token.tag == tag), None)
-
-
-def _paths(value: Any) -> Iterable[str]:
-    """The paths of all files in a value of CWL."""
-    if isinstance(value, Mapping):
-        if value.get("class") in ("File", "Directory") and isinstance(value.get("path"), str):
-            yield value["path"]
-        for each in value.values():
-            yield from _paths(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _paths(each)

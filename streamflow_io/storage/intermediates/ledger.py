@@ -92,6 +92,10 @@ class FileLedger:
         self._owners: dict[str, _Job] = {}
         # The links in the directories whose contents are known.
         self._links: dict[str, dict[str, Ref]] = {}
+        # StreamFlow copies the inputs of a job before the directories of the job are noted. Other jobs may have links
+        # to these copies. By the name of such a directory: links into it, and what copies are of.
+        self._links_ahead: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._copies_ahead: dict[str, list[tuple[str, Ref]]] = defaultdict(list)
         # By directory: the inputs that got its files, with the lengths of the tags of the jobs.
         self._given: dict[str, set[tuple[str, str, str, int]]] = defaultdict(set)
         # The same files in the directories of jobs at other locations, by directory.
@@ -159,6 +163,12 @@ class FileLedger:
             if _RANDOM.fullmatch(name) and name not in self._owners:
                 self._paths[name], self._owners[name] = path, self._jobs[job]
                 self._jobs[job].directories.add(name)
+                for directory, link in self._links_ahead.pop(name, ()):
+                    if directory in self._links:
+                        self._links[directory][link] = self.ref(self._links[directory][link].path)
+                for file, copy in self._copies_ahead.pop(name, ()):
+                    self._copies[""].discard((file, copy))
+                    self.copied(self.ref(file), copy)
 
     def copied(self, file: Ref, copy: Ref) -> None:
         """Note that a job has a copy of a file. A job that is given one of the two may get a link to the other."""
@@ -166,6 +176,9 @@ class FileLedger:
             self._copies[file.directory].add((file.path, copy))
             if file.directory:
                 self._copies[copy.directory].add((copy.path, file))
+            else:
+                for found in _RANDOM.finditer(file.path):
+                    self._copies_ahead[found[0]].append((file.path, copy))
 
     def directories_of(self, job: str) -> frozenset[str]:
         """The names of the directories of a job that are left."""
@@ -209,6 +222,10 @@ class FileLedger:
         self._links[directory] = {
             link: self.ref(posixpath.join(place, posixpath.dirname(link), text)) for link, text in sorted(links.items())
         }
+        for link, target in self._links[directory].items():
+            if not target.directory:
+                for found in _RANDOM.finditer(target.path):
+                    self._links_ahead[found[0]].append((directory, link))
 
     def removed(self, directory: str, left: frozenset[str] | None = None) -> None:
         """Note that a directory was removed.
