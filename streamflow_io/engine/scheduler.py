@@ -32,8 +32,8 @@ from streamflow_io._streamflow import (
 )
 from streamflow_io.messages import Code, coded
 
-from .disk_waits import DiskWaits
 from .locked_database import explain_locked_database
+from .room_check import DiskWaits, check_room
 
 if TYPE_CHECKING:
     from streamflow_io.adapters.jobs import JobState
@@ -144,9 +144,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        # Imported late: StreamFlow imports this module in runs with other schedulers, too.
-        from .room_check import check_room
-
         if (run := self.run) is None:
             await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
             await super().schedule(job, binding_config, hardware_requirement)

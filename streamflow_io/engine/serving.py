@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
+from streamflow.cwl.step import CWLInputInjectorStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.adapters.early_inputs import EarlyInputInjectorStep
 from streamflow_io.hints.inheritance import StepAnnotations
 
-from .early_inputs import wire_early_inputs
 from .plan import Plan
-from .rewire import observe_jobs, rewire
+from .ports import readers_of, replace_step
+from .rewire import observe_jobs, replace_transfer, rewire
 from .runtimes import RuntimeChoice, runtime_module
 from .scheduler import IOAwareScheduler
 
@@ -27,10 +31,22 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
             choice = module.choose(plan.workflow, plan.graph.edges)
             plan = replace(plan, service=replace(plan.service, runtime_edges=choice.edges))
         rewire(plan)
-    wire_early_inputs(plan)
+    _wire_early_inputs(plan)
     scheduler.begin(plan, choice.start)
     if config.observe:
         observe_jobs(plan.workflow)
+
+
+def _wire_early_inputs(plan: Plan) -> None:
+    """Change the workflow of a plan so that jobs get its early inputs early."""
+    workflow, readers = plan.workflow, readers_of(plan.workflow)
+    for name in dict.fromkeys(route.input for route in plan.parts.early_inputs):
+        old = workflow.steps[name]
+        assert isinstance(old, CWLInputInjectorStep)
+        new = EarlyInputInjectorStep(name, old.workflow, old.get_input_port("__job__"), workflow.create_port())
+        replace_step(readers, old, new)
+    for step, port in plan.parts.read_early:
+        replace_transfer(workflow, readers, posixpath.join(step, "__transfer__", port))
 
 
 def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:

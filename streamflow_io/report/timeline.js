@@ -14,11 +14,10 @@ data.runs.forEach((run, number) => run.jobs.forEach(([step, tag, submitted, star
     text: `${run.name} ${name}/${tag} ${status}`.toLowerCase() });
 }));
 const open = new Map();
-let from = 0, to = whole, rows = [], tops = [0], width = 1000, chosen = null, drag = null, printing = false, waitsForFrame = false;
+let rows = [], tops = [0], width = 1000, chosen = null, printing = false, waitsForFrame = false;
 
 const escaped = text => String(text).replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
-const at = time => GUTTER + (time - from) / (to - from) * (width - GUTTER - RIGHT);
-const within = x => Math.min(Math.max(x, GUTTER), width - RIGHT);
+const at = time => GUTTER + Math.min(Math.max(time / whole, 0), 1) * (width - GUTTER - RIGHT);
 const seconds = value => `${value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 })} s`;
 const cut = (text, most) => text.length <= most ? text : `…${text.slice(1 - most)}`;
 const ofRun = (run, text) => several ? `${data.runs[run].name}: ${text}` : text;
@@ -30,8 +29,7 @@ function labelled(y, run, text, kind = "", mark = "") {
 }
 
 function rect(begin, end, y, height, kind, more = "") {
-  const x = within(at(begin)), length = within(at(end)) - x;
-  if (length <= 0 && (at(end) < GUTTER || at(begin) > width - RIGHT)) return "";
+  const x = at(begin), length = at(end) - x;
   return `<rect class="${kind}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(length, 0.8).toFixed(1)}" height="${height}" ${more}/>`;
 }
 
@@ -48,7 +46,7 @@ function arrange() {
   const first = new Map([...steps].map(([step, runs]) => [step, Math.min(...runs.flatMap(some => some.slice(0, 1)).map(job => job.started ?? job.ended))]));
   const ordered = [...steps].sort(([one], [other]) => first.get(one) - first.get(other));
   rows = data.runs.filter(run => run.path.length).map(run => ({ draw: drawPath, height: PATH, run }));
-  const byJob = find("rows").value === "jobs" || (find("rows").value === "auto" && jobs.length <= MOST_ROWS);
+  const byJob = jobs.length <= MOST_ROWS;
   for (const [step, runs] of ordered) runs.forEach((some, run) => {
     if (!some.length) return;
     if (byJob) some.forEach((job, index) => rows.push({ draw: drawJob, height: JOB + STREAM * Math.min(job.streams.length, 8), job, begins: index === 0 }));
@@ -86,8 +84,8 @@ function drawPath(row, y) {
   let made = labelled(y + 16, numberOf(row.run), "critical path", "strong");
   row.run.path.forEach(([begin, end, text], index) => {
     made += rect(begin, end, y + 4, 16, index % 2 ? "path odd" : "path", `data-say="${escaped(`${text}: ${seconds(end - begin)}, ${begin.toFixed(2)} to ${end.toFixed(2)} s`)}"`);
-    const room = within(at(end)) - within(at(begin));
-    if (room > 44) made += `<text class="on" x="${(within(at(begin)) + 4).toFixed(1)}" y="${y + 16}">${escaped(text.length * 6.2 < room - 8 ? text : text.slice(0, Math.max(0, Math.floor(room / 6.2) - 2)) + "…")}</text>`;
+    const room = at(end) - at(begin);
+    if (room > 44) made += `<text class="on" x="${(at(begin) + 4).toFixed(1)}" y="${y + 16}">${escaped(text.length * 6.2 < room - 8 ? text : text.slice(0, Math.max(0, Math.floor(room / 6.2) - 2)) + "…")}</text>`;
   });
   return made;
 }
@@ -101,7 +99,7 @@ function bars(job, y, height) {
     let begin = job.started;
     job.spent.forEach((part, kind) => { if (part > 0) made += rect(begin, begin + part, y + height - 4.5, 4.5, `spent${kind}`); begin += part; });
   }
-  for (const [time] of job.commits) if (time >= from && time <= to) made += `<path class="commit" d="M${at(time).toFixed(1)} ${y + height - 4}l-4 -9h8z"/>`;
+  for (const [time] of job.commits) made += `<path class="commit" d="M${at(time).toFixed(1)} ${y + height - 4}l-4 -9h8z"/>`;
   return made;
 }
 
@@ -110,7 +108,7 @@ function thinBars(job, y, most) {
   job.streams.slice(0, most).forEach(([begin, end, rate], index) => {
     const since = begin ?? job.started, until = end ?? job.ended, top = y + index * STREAM;
     made += rect(since, until, top, 4, "stream");
-    if (at(until) < width - RIGHT && at(until) > GUTTER && most > 1) made += `<text class="rate" x="${(at(until) + 3).toFixed(1)}" y="${top + 6}">${escaped(rate)}</text>`;
+    if (most > 1) made += `<text class="rate" x="${(at(until) + 3).toFixed(1)}" y="${top + 6}">${escaped(rate)}</text>`;
   });
   return made;
 }
@@ -119,7 +117,7 @@ function drawJob(row, y) {
   const job = row.job, end = at(job.ended);
   let made = row.begins ? `<line class="between" x1="0" x2="${width}" y1="${y}" y2="${y}"/>` : "";
   made += labelled(y + 14, job.run, job.name, job.onPath >= 0.05 ? "strong" : "") + `<g data-job="${job.index}">` + bars(job, y + 3, BAR) + thinBars(job, y + 3 + BAR + 1.5, 8) + "</g>";
-  if (job.started !== null && end > GUTTER && end < width - RIGHT + 1) made += `<text class="after" x="${(end + 4).toFixed(1)}" y="${y + 13}">${job.status ? `✕ ${escaped(job.status)} ` : ""}${seconds(job.ended - job.started)}</text>`;
+  if (job.started !== null) made += `<text class="after" x="${(end + 4).toFixed(1)}" y="${y + 13}">${job.status ? `✕ ${escaped(job.status)} ` : ""}${seconds(job.ended - job.started)}</text>`;
   return made;
 }
 
@@ -131,7 +129,6 @@ function drawLane(row, y) {
     many = null;
   };
   for (const job of row.lane) {
-    if (job.ended < from || job.started > to) continue;
     // What is narrower than two dots is drawn together with its neighbours.
     const narrow = at(job.ended) - at(job.started) < 2;
     if (many && narrow && many.narrow && at(job.started) - at(many.end) < 1.5) { many.end = job.ended; many.count += 1; many.bad ||= Boolean(job.status); continue; }
@@ -150,8 +147,8 @@ function mean(jobs, span) {
   const columns = Math.max(10, Math.floor((width - GUTTER - RIGHT) / 2)), change = new Float64Array(columns + 2), part = new Float64Array(columns + 1);
   for (const job of jobs) {
     const [begin, end] = span(job);
-    if (begin === null || end === null || end < from || begin > to) continue;
-    const [low, high] = [begin, end].map(time => Math.min(Math.max((time - from) / (to - from), 0), 1) * columns), first = Math.floor(low), last = Math.floor(high);
+    if (begin === null || end === null) continue;
+    const [low, high] = [begin, end].map(time => Math.min(Math.max(time / whole, 0), 1) * columns), first = Math.floor(low), last = Math.floor(high);
     if (first === last) { part[first] += high - low; continue; }
     part[first] += first + 1 - low;
     part[last] += high - last;
@@ -189,11 +186,11 @@ function drawStorage(row, y) {
   const most = Math.max(storage.limit ?? 0, ...storage.admitted.map(([, level]) => level), ...storage.measured, 1e-9);
   const level = value => (base - height * value / most).toFixed(1);
   let way = `M${GUTTER} ${base}`, area = `M${GUTTER} ${base}`;
-  for (const [time, value] of storage.admitted) way += `H${within(at(time)).toFixed(1)}V${level(value)}`;
-  way += `H${within(at(run.seconds)).toFixed(1)}`;
+  for (const [time, value] of storage.admitted) way += `H${at(time).toFixed(1)}V${level(value)}`;
+  way += `H${at(run.seconds).toFixed(1)}`;
   const step = run.seconds / storage.measured.length;
-  storage.measured.forEach((value, index) => { area += `H${within(at(index * step)).toFixed(1)}V${level(value)}`; });
-  area += `H${within(at(run.seconds)).toFixed(1)}V${base}Z`;
+  storage.measured.forEach((value, index) => { area += `H${at(index * step).toFixed(1)}V${level(value)}`; });
+  area += `H${at(run.seconds).toFixed(1)}V${base}Z`;
   const top = Math.max(...storage.admitted.map(([, value]) => value), 0), moved = Math.max(...storage.measured, 0);
   return `<line class="between" x1="0" x2="${width}" y1="${y}" y2="${y}"/>` + labelled(y + 16, numberOf(run), storage.name, "strong")
     + `<text class="label" x="0" y="${y + 31}">admitted up to ${top.toFixed(1)}${storage.limit === null ? "" : ` of ${storage.limit}`} MB/s (line)</text><text class="label" x="0" y="${y + 45}">measured up to ${moved.toFixed(1)} MB/s (area)</text>`
@@ -201,9 +198,9 @@ function drawStorage(row, y) {
 }
 
 function ticks() {
-  const rough = (to - from) / 8, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(one => one * power).find(one => one >= rough * 0.999);
+  const rough = whole / 8, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(one => one * power).find(one => one >= rough * 0.999);
   const found = [];
-  for (let time = Math.ceil(from / step - 1e-9) * step; time <= to + step * 1e-9; time += step) found.push(Number(time.toPrecision(10)));
+  for (let time = 0; time <= whole + step * 1e-9; time += step) found.push(Number(time.toPrecision(10)));
   return found;
 }
 
@@ -224,22 +221,10 @@ function render() {
   for (let index = first; index < rows.length && tops[index] < bottom; index += 1) parts.push(rows[index].draw(rows[index], tops[index]));
   drawing.innerHTML = parts.join("");
   find("axis").innerHTML = grid.map(time => `<text class="tick" x="${at(time).toFixed(1)}" y="15">${time.toLocaleString("en", { maximumFractionDigits: 6 })}</text>`).join("") + `<text class="label" x="0" y="15">seconds since the start</text>`;
-  find("all").disabled = from === 0 && to === whole;
 }
 
 function later() {
   if (!waitsForFrame) { waitsForFrame = true; requestAnimationFrame(render); }
-}
-
-function look(begin, end) {
-  const least = whole / 1e5, length = Math.min(whole, Math.max(least, end - begin));
-  from = Math.min(Math.max(0, begin), whole - length);
-  to = from + length;
-  later();
-}
-
-function zoom(factor, middle = (from + to) / 2) {
-  look(middle - (middle - from) * factor, middle + (to - middle) * factor);
 }
 
 function say(element) {
@@ -261,43 +246,9 @@ const scroll = find("scroll");
 scroll.addEventListener("scroll", later);
 new ResizeObserver(later).observe(scroll);
 find("search").addEventListener("input", arrange);
-find("rows").addEventListener("change", arrange);
-find("in").addEventListener("click", () => zoom(0.5));
-find("out").addEventListener("click", () => zoom(2));
-find("left").addEventListener("click", () => look(from - (to - from) / 2, to - (to - from) / 2));
-find("right").addEventListener("click", () => look(from + (to - from) / 2, to + (to - from) / 2));
-find("all").addEventListener("click", () => look(0, whole));
-scroll.addEventListener("dblclick", () => look(0, whole));
-const timeOf = event => from + (event.clientX - scroll.getBoundingClientRect().left - GUTTER) / (width - GUTTER - RIGHT) * (to - from);
-scroll.addEventListener("wheel", event => {
-  if (!event.ctrlKey && !event.metaKey) return;
-  event.preventDefault();
-  zoom(event.deltaY > 0 ? 1.25 : 0.8, timeOf(event));
-}, { passive: false });
-scroll.addEventListener("pointerdown", event => {
-  // Text can be selected.
-  if (event.button !== 0 || event.target.tagName === "text" || event.clientX - scroll.getBoundingClientRect().left < GUTTER) return;
-  drag = event.clientX;
-});
 scroll.addEventListener("pointermove", event => {
   const told = say(event.target);
   if (told && !chosen) find("said").textContent = told;
-  const band = find("band");
-  band.hidden = drag === null || Math.abs(event.clientX - drag) < 5;
-  if (!band.hidden) {
-    const left = scroll.getBoundingClientRect().left;
-    band.style.left = `${Math.min(drag, event.clientX) - left}px`;
-    band.style.width = `${Math.abs(event.clientX - drag)}px`;
-  }
-});
-window.addEventListener("pointerup", event => {
-  if (drag === null) return;
-  const began = drag;
-  drag = null;
-  find("band").hidden = true;
-  if (Math.abs(event.clientX - began) < 5) return;
-  const [one, other] = [timeOf({ clientX: began }), timeOf(event)].sort((a, b) => a - b);
-  look(one, other);
 });
 scroll.addEventListener("click", event => {
   const step = event.target.closest("[data-key]"), told = say(event.target);

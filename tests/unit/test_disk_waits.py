@@ -8,8 +8,8 @@ import logging
 import pytest
 from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 
-from streamflow_io.engine import disk_waits
-from streamflow_io.engine.disk_waits import DiskWaits
+from streamflow_io.engine import room_check
+from streamflow_io.engine.room_check import DiskWaits
 
 
 def hardware(*disks: tuple[str, float]) -> Hardware:
@@ -22,7 +22,7 @@ HERE = AvailableLocation("here", "local", "host", hardware=hardware(("/", 5000),
 
 @pytest.fixture
 def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(disk_waits, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(room_check, "PATIENCE_SECONDS", 0.02)
     caplog.set_level(logging.WARNING)
     return caplog.messages
 
