@@ -93,9 +93,8 @@ def scheduler_config() -> str:
         [
             "# Scheduler config",
             "",
-            "The fields of `config` of the scheduler of type `sfio.io-aware`, in the StreamFlow file. No field is",
-            "needed.",
-            "The [guide](guide.md#3-choose-the-scheduler) shows how to use them.",
+            "This page is for you if you look for a field of `config` of the scheduler `sfio.io-aware`, in the",
+            "StreamFlow file. No field is needed. The [guide](guide.md#3-choose-the-scheduler) shows how to use them.",
             "",
             "```yaml",
             "scheduling:",
