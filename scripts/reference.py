@@ -25,6 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 _COMMON: Mapping[str, str] = {
     "`STREAMFLOW_FILE`": "the StreamFlow file, as for `streamflow run`",
     "`RUN`": "the name of a run, `last`, or the path of telemetry",
+    "`RUN ...`": "the name of a run, `last`, or the path of telemetry; a run that is given twice counts as two runs",
     "`--workflow NAME`": "a workflow, if the StreamFlow file has several",
     "`--output`, `-o FILE`": "write into this file (default: print)",
     "`--force`": "replace FILE if it exists",
@@ -93,9 +94,8 @@ def scheduler_config() -> str:
         [
             "# Scheduler config",
             "",
-            "The fields of `config` of the scheduler of type `sfio.io-aware`, in the StreamFlow file. No field is",
-            "needed.",
-            "The [guide](guide.md#3-choose-the-scheduler) shows how to use them.",
+            "This page is for you if you look for a field of `config` of the scheduler `sfio.io-aware`, in the",
+            "StreamFlow file. No field is needed. The [guide](guide.md#3-choose-the-scheduler) shows how to use them.",
             "",
             "```yaml",
             "scheduling:",

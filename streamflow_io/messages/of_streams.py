@@ -106,7 +106,8 @@ STREAMS = {
             ),
             Case(
                 "S runs in a container of A (docker), T on the driver's node: they share no directory; ...",
-                "The `workdir` of the driver's node is in the StreamFlow file, or below `TMPDIR`.",
+                "Give the container the `workdir` of its host, as a volume at the same path. The StreamFlow file has "
+                "the `workdir` of the driver's node, else it is below `TMPDIR`.",
             ),
             Case(
                 "S runs in a container of A (docker, on D), T in one of B (docker, on E): ...",
@@ -118,7 +119,8 @@ STREAMS = {
             ),
             Case(
                 "S runs on D (TYPE), T on E (TYPE): they share no volume; ...",
-                "Do so, or give these [pods](containers.md#kubernetes) a network.",
+                "Give both a PersistentVolumeClaim or a `hostPath` at their `workdir`, or give these "
+                "[pods](containers.md#kubernetes) a network.",
             ),
             Case("S runs on D (TYPE), T on E: pods stream with pods only", "Bind both steps to pods."),
         ),
@@ -126,7 +128,7 @@ STREAMS = {
     ),
     Code.NOT_WATCHED: Explanation(
         "No node runtime can watch the jobs of the step",
-        "Early delivery needs `sfio-node` beside the job.",
+        "Early delivery needs `sfio-node` beside the job. Without it, the step runs as with plain StreamFlow.",
         (
             Case(
                 "T runs on D (TYPE): only jobs of ... stream yet",
@@ -239,7 +241,8 @@ STREAMS = {
         (
             Case(
                 "a Directory is never closed: ...",
-                "Use one of these rules. With `start: producer`, the files are committed one by one.",
+                "Use `on_n_files`, `on_file` or `on_close:N`. With `start: producer`, the files are committed one by "
+                "one.",
             ),
         ),
         "hints.md",
