@@ -204,7 +204,6 @@ def paused(case: Case, source: Path, mebibytes: int) -> Variant:
             "mb_per_s": reached,
             "off_percent": 100 * abs(reached / case.rate - 1),
             "cpu_percent": 100 * usage["wrapper_cpu"] / seconds,
-            "ahead_mb": usage["ahead"] / MB,
         }
         out = directory / "out"
         digest = hashlib.sha256(out.read_bytes()).hexdigest()

@@ -30,7 +30,7 @@ use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
 /// number, here and in `streamflow_io/runtime/build.py`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 9");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 10");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -88,9 +88,9 @@ enum Command {
         /// The file
         #[arg(long, value_name = "PATH")]
         file: PathBuf,
-        /// The part, as in the event of the stream
+        /// The bytes, as in `first` of the event of the stream
         #[arg(long, value_name = "JSON")]
-        part: String,
+        first: String,
     },
     /// Print where a rule cuts a file into parts, one line of JSON for each, or compare with existing parts: exit code
     /// 1 if something is different
@@ -231,7 +231,7 @@ fn main() -> ExitCode {
         Command::Reach { address, certificate, .. } => {
             link::reach(&address.unwrap_or_default(), &certificate.unwrap_or_default())
         }
-        Command::Compare { file, part } => verify::compare(&file, &part),
+        Command::Compare { file, first } => verify::compare(&file, &first),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Propose { of, directory, names, first, count } => cut::propose(&of, &directory, &names, first, count),
         Command::Unlike { one, other } => unlike::run(&one, &other),

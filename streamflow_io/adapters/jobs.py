@@ -170,7 +170,6 @@ def usage_of(exit_event: ExitEvent) -> JobUsage | None:
         held_seconds=used.held,
         paused_seconds=used.paused,
         pauses=used.pauses,
-        bytes_ahead=used.ahead,
     )
 
 

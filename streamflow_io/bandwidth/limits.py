@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec.structs import replace
 from streamflow.log_handler import logger
 
@@ -15,16 +13,7 @@ from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent
 from streamflow_io.storage.admission.storages import bytes_per_second
 from streamflow_io.storage.storages import Storages
 
-
-class RequiredRates(Protocol):
-    """The rates of jobs with `required`."""
-
-    def rate(self, job: JobState) -> float | None: ...
-    def expected_bytes(self, job: JobState) -> float | None: ...
-    def moved(self, job: JobState, moved: int) -> None: ...
-    def repeated(self, job: JobState) -> None: ...
-    def exited(self, job: JobState) -> None: ...
-    def unheld(self, job: JobState) -> None: ...
+from .rates import Rates
 
 
 class Limits(Listener):
@@ -42,7 +31,7 @@ class Limits(Listener):
         self,
         storages: Storages,
         limits: bool,
-        required: RequiredRates,
+        required: Rates,
     ) -> None:
         self._required = required
         self._limits = limits

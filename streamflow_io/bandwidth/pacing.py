@@ -21,6 +21,7 @@ from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.admission.storages import ONE_WAY
 
 from .expectations import Expectations, Expected
+from .strategies import differs
 from .windows import Windows
 
 
@@ -70,8 +71,6 @@ def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dic
 
 #: In bytes. A smaller request has moved before the first look at it.
 SMALL = 16_000_000
-# Rates that differ by a smaller fraction count as the same.
-_SAME = 0.05
 # In bytes per second. No request is stopped altogether, whatever the storage has left.
 _LEAST_RATE = 1_000_000
 # Fraction of the expected bytes. A request that has not ended has at least this much left, however little was expected.
@@ -287,7 +286,7 @@ class Pacing:
             rates = self._free_rates(requests, now) if pool is None else self._shared_rates(requests, now)
             for request in (one for one in requests if one.is_running and not one.has_exited):
                 rate, reason = self._told(request, rates, now)
-                if _differs(rate, request.rate):
+                if differs(rate, request.rate):
                     request.rate = rate
                     found.append(Rate(request.job, request.step, rate, reason))
                 if not request.has_begun:
@@ -377,9 +376,3 @@ class Pacing:
         if rate < limit:
             return rate, "share"
         return rate, "executors" if is_crowded else "need"
-
-
-def _differs(rate: float | None, before: float | None) -> bool:
-    if rate is None or before is None:
-        return rate is not before
-    return abs(rate - before) > _SAME * before

@@ -13,6 +13,8 @@ from streamflow_io.hints.bandwidth import Strategy
 
 # The length of a window that StreamFlow's own time has used up, in seconds.
 SHORTEST = 0.05
+# Rates that differ by a smaller fraction count as the same.
+_SAME = 0.05
 
 
 class Limited(Struct, frozen=True):
@@ -39,3 +41,10 @@ def next_limit(channel: Limited, window: float, moved: float, overhead: float = 
     if before is None or channel.strategy == "direct" or required >= before:
         return replace(channel, limit=required)
     return channel if channel.strategy == "up-only" else replace(channel, limit=(required + before) / 2)
+
+
+def differs(rate: float | None, before: float | None) -> bool:
+    """Whether a rate differs so much from the rate before that a job has to be told. None: no limit."""
+    if rate is None or before is None:
+        return rate is not before
+    return abs(rate - before) > _SAME * before

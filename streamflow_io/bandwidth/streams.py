@@ -24,12 +24,10 @@ from streamflow_io.hints.reasons import StreamReason
 from .expectations import Learned
 from .growths import GrowingFile, Growth, Growths, StreamBurst, StreamName
 from .phases import IORequest, is_exposed
-from .strategies import Limited, next_limit
+from .strategies import Limited, differs, next_limit
 
 # The most reports about a stream's progress that are kept while no burst has followed.
 _KEPT = 100
-# Rates that differ by a smaller fraction count as the same.
-_SAME = 0.05
 
 
 class StreamRate(Struct, frozen=True):
@@ -209,7 +207,7 @@ class Streams:
                 continue
             _advance(stream, now)
             rate, reason = _rate(stream, stream.limited, now)
-            if _differs(rate, stream.rate):
+            if differs(rate, stream.rate):
                 stream.rates.append((now, rate))
                 found.append(StreamRate(stream.name, stream.step, stream.input, rate, reason))
             if stream.is_awaited:
@@ -273,12 +271,6 @@ def _rate(stream: _MeasuredStream, limited: Limited, now: float) -> tuple[float 
         return None, "late"
     need = stream.left / (stream.due - now)
     return (limited.limit, "strategy") if need <= limited.limit else (need, "need")
-
-
-def _differs(rate: float | None, before: float | None) -> bool:
-    if rate is None or before is None:
-        return rate is not before
-    return abs(rate - before) > _SAME * before
 
 
 def _requests(stream: _MeasuredStream) -> Iterator[IORequest]:

@@ -11,6 +11,7 @@ from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.workflow.step import GatherStep, ScatterStep
 
 from streamflow_io.adapters.outputs import early_port, element_port, order_port
+from streamflow_io.graph.edges import scatter_of
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, OutputKind, StreamEdge
 
 from .lists import ELEMENTS, ORDER, WHOLE, ListBeginsStep, OrderedGatherStep, StreamingScatterStep
@@ -36,7 +37,7 @@ class ElementWiring:
         """Wire all edges by element. The ports of their lists may be moved afterwards."""
         for edge in edges:
             if edge.by_element:
-                hop = _scatter_hop(edge)
+                hop = scatter_of(edge)
                 elements, order = self._sources(edge)
                 self._replace_scatter(
                     hop, {ELEMENTS: elements} if order is None else {ELEMENTS: elements, ORDER: order}
@@ -46,7 +47,7 @@ class ElementWiring:
 
     def finish(self, edges: Iterable[StreamEdge]) -> None:
         """Let nothing else wait for the lists. To be called when the ports of all lists are final."""
-        for hop in dict.fromkeys(_scatter_hop(edge) for edge in edges if edge.by_element):
+        for hop in dict.fromkeys(scatter_of(edge) for edge in edges if edge.by_element):
             conditional = self._conditional(hop)
             self._begin_with_elements(hop, conditional)
             for name, port in conditional.input_ports.items():
@@ -119,7 +120,3 @@ class ElementWiring:
         scatter = next(step for step, _ in readers if isinstance(step, ScatterStep))
         if not isinstance(scatter, StreamingScatterStep):
             self._replace_scatter(Hop(scatter.name, name, HopKind.SCATTER), {WHOLE: whole})
-
-
-def _scatter_hop(edge: StreamEdge) -> Hop:
-    return next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)

@@ -250,11 +250,11 @@ def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
     """
     edges = list(edges)
     while True:
-        reordered = {_step_of(_scatter(edge)) for edge in edges if edge.reordered}
+        reordered = {_step_of(scatter_of(edge)) for edge in edges if edge.reordered}
         for index, edge in enumerate(edges):
             if not edge.by_element or edge.reordered or _step_of(edge.route.hops[0]) not in reordered:
                 continue
-            if (scatter := _scatter(edge)).widths > 1:
+            if (scatter := scatter_of(edge)).widths > 1:
                 reason = f"its elements are in commit order and {_step_of(scatter)} pairs them with another list"
                 at_commit = _at_commit(edge.route, edge.rule, False, False)
                 edges[index] = replace(at_commit, fallback=coded(reason, Code.WHOLE_LIST))
@@ -265,7 +265,7 @@ def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
             return edges
 
 
-def _scatter(edge: StreamEdge) -> Hop:
+def scatter_of(edge: StreamEdge) -> Hop:
     """The scatter to which the elements of an edge go."""
     return next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
 

@@ -94,7 +94,7 @@ def binds_of_container(spec: Mapping[str, object], name: str, namespace: str, ow
         source = sources[mount.get("name")]
         outside = None if source is None or part is None else f"{source}/{part}"
         # A path that is not absolute is below the root.
-        binds.append(Bind(f"/{inside}", outside, bool(mount.get("readOnly"))))
+        binds.append(Bind(f"/{inside}", outside))
     return tuple(binds)
 
 

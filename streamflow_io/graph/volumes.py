@@ -50,13 +50,11 @@ class Bind(Struct, frozen=True):
     :ivar inside: the path in the container
     :ivar outside: the path on the host. For a volume of the engine: `volume:` and its name, and below that a path.
         None: a place that no other container sees, as tmpfs, or an unknown one
-    :ivar read_only: whether the container cannot write to it
     :raises ValueError: if `inside` is not absolute, or `outside` is neither absolute nor a volume
     """
 
     inside: str
     outside: str | None
-    read_only: bool = False
 
     def __post_init__(self) -> None:
         force_setattr(self, "inside", _resolved(self.inside))
@@ -118,9 +116,9 @@ def _binds_of_docker(config: Mapping[str, object]) -> Iterator[Bind]:
     if config.get("volumesFrom"):
         raise ValueError("volumes of another container")
     for volume in _texts(config, "volume"):
-        source, target, options = _parts(volume)
+        source, target, _ = _parts(volume)
         # A volume without a target has its source as target, and no name.
-        yield _bind(_source(source, named=True) if target else None, target or source, options)
+        yield _bind(_source(source, named=True) if target else None, target or source)
     for mount in _texts(config, "mount"):
         yield _mount(mount, named=True)
     for tmpfs in _texts(config, "tmpfs"):
@@ -132,7 +130,7 @@ def _binds_of_singularity(config: Mapping[str, object]) -> Iterator[Bind]:
         for bind in _split_binds(binds):
             source, target, options = _parts(bind)
             is_image = any(option.startswith(("image-src=", "id=")) for option in options)
-            yield _bind(None if is_image else _source(source), target or source, options)
+            yield _bind(None if is_image else _source(source), target or source)
     for mount in _texts(config, "mount"):
         yield _mount(mount)
     for home in _texts(config, "home"):
@@ -179,7 +177,6 @@ def _mount(mount: str, named: bool = False) -> Bind:
     fields = {key.lower(): value for key, _, value in (field.partition("=") for field in mount.split(","))}
     source = next((fields[key] for key in ("source", "src") if key in fields), "")
     target = next((fields[key] for key in ("target", "destination", "dst", "dest") if key in fields), "")
-    flags = [key for key in ("ro", "readonly") if fields.get(key, "false").lower() in ("", "1", "t", "true")]
     outside = None
     # Mounts of the host below the source may be left out; an image holds other files.
     if fields.get("type") == "bind" and not fields.keys() & _OTHER_THAN_THE_SOURCE:
@@ -187,7 +184,7 @@ def _mount(mount: str, named: bool = False) -> Bind:
     elif fields.get("type") == "volume" and named and source:
         volume = _source(source, named)
         outside = volume and _join(volume, _resolved("/" + fields.get("volume-subpath", ""))[1:])
-    return _bind(outside, target, ["ro"] if flags else [])
+    return _bind(outside, target)
 
 
 def _source(source: str, named: bool = False) -> str | None:
@@ -198,10 +195,10 @@ def _source(source: str, named: bool = False) -> str | None:
     return f"{VOLUME}{source}" if named and _VOLUME_NAME.fullmatch(source) else None
 
 
-def _bind(outside: str | None, inside: str, options: Sequence[str] = ()) -> Bind:
+def _bind(outside: str | None, inside: str) -> Bind:
     if _OF_THE_SHELL.search(inside):
         raise ValueError("the shell would change where it is")
-    return Bind(inside, outside, "ro" in options)
+    return Bind(inside, outside)
 
 
 def _place(binds: Sequence[Bind], path: str) -> str | None:

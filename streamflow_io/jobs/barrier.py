@@ -65,7 +65,7 @@ async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None
             if node_job is None or str(producer.output_directory / token.source.path) != part.path:
                 continue
             if not await node_job.runtime.begins_with(part):
-                when = "it was closed" if part.whole else f"{part.bytes} bytes of it had been streamed"
+                when = "it was closed" if part.first.whole else f"{part.first.bytes} bytes of it had been streamed"
                 how = f"{part.path} was written again after {when}"
                 raise RewrittenError(token.source.job, how)
             break

@@ -29,7 +29,7 @@ from streamflow_io.adapters.inputs import (
     place_inputs,
 )
 from streamflow_io.adapters.job_spec import job_spec
-from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.jobs import Jobs
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
@@ -38,6 +38,7 @@ from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
+from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.splitting import Cuts, Split
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
@@ -57,13 +58,6 @@ from .short_jobs import ShortJobs
 _NOTICE_SECONDS = 2.0
 # Seconds for which a job of a queue manager may hold its node while a job that it reads from is still in the queue.
 _PATIENCE_SECONDS = 60.0
-
-
-class SplitReader(Protocol):
-    """Reads ahead the parts that jobs report."""
-
-    async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
-    def split_ended(self, job: JobState) -> None: ...
 
 
 class Performances(Protocol):
@@ -117,7 +111,7 @@ class StreamingRun(Protocol):
     @property
     def cuts(self) -> Cuts: ...
     @property
-    def sessions(self) -> SplitReader: ...
+    def sessions(self) -> ReadSessions: ...
 
 
 class Execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from streamflow.core.deployment import Target
@@ -14,6 +14,7 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
+from streamflow_io.storage.storage_admission import StorageAdmission
 
 _Result = TypeVar("_Result")
 
@@ -68,20 +69,6 @@ def readers_of(storage: StorageConfig | None) -> ReaderLimit:
     return ReaderLimit(most, StaticConstraint(share / BYTES_PER_MEGABYTE))
 
 
-class ReaderAdmission(Protocol):
-    """Admits chunks."""
-
-    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None: ...
-    def end_reader(self, job: str) -> None: ...
-
-
-class LocatingAdmission(ReaderAdmission, Protocol):
-    """Admits chunks, and has to know where they are read."""
-
-    async def locate(self, target: Target, node: str | None = None) -> str: ...
-    def share(self, storage: StorageConfig | None) -> None: ...
-
-
 class Admitted(Struct, frozen=True):
     """How a chunk was admitted.
 
@@ -115,7 +102,7 @@ class ReaderTasks:
     :param demand: what each chunk needs
     """
 
-    def __init__(self, session: int, readers: ReaderLimit, demand: Demand, admission: ReaderAdmission) -> None:
+    def __init__(self, session: int, readers: ReaderLimit, demand: Demand, admission: StorageAdmission) -> None:
         self.readers = readers
         self._session = session
         self._demand = demand
@@ -151,7 +138,7 @@ class ReaderTasks:
 class ReaderTaskMaker:
     """Finds what the chunks of a session need."""
 
-    def __init__(self, admission: LocatingAdmission) -> None:
+    def __init__(self, admission: StorageAdmission) -> None:
         self._admission = admission
 
     async def make(self, session: int, target: Target, node: str | None, storage: StorageConfig | None) -> ReaderTasks:

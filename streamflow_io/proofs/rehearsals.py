@@ -47,6 +47,7 @@ from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.records.records import Record
+from streamflow_io.runtime.locations import innermost, stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.wire import cpu_of
@@ -369,7 +370,7 @@ class Rehearsals(Listener):
         ]
         if not (new := [each for each in rehearsals if self._is_new(each)]):
             return
-        waiting = self._waiting.setdefault(_host(place), [])
+        waiting = self._waiting.setdefault(str(innermost(place).name), [])
         for rehearsal in new[: max(0, _MOST_WAITING - len(waiting))]:
             # A larger file proves more than a smaller one that waits.
             waiting[:] = [each for each in waiting if each[0].key != rehearsal.key or each[0].spent]
@@ -585,7 +586,7 @@ class Rehearsals(Listener):
         """The free room of a place, and of all that the place is on."""
         return [
             FreeRoom(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
-            for each in _stack(place)
+            for each in stack_of(place)
             if (hardware := each.hardware) is not None
             for used in [self._used.get(each.name, Hardware())]
         ]
@@ -608,15 +609,3 @@ class _NoMessages(logging.Filter):
 
 def _places_of(allocation: JobAllocation) -> frozenset[tuple[str, str]]:
     return frozenset((location.deployment, location.name) for location in allocation.locations)
-
-
-def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:
-    yield location
-    while location.stacked and location.wraps is not None:
-        location = location.wraps
-        yield location
-
-
-def _host(location: AvailableLocation) -> str:
-    *_, host = _stack(location)
-    return str(host.name)

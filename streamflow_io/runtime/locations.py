@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -21,9 +22,16 @@ def location_name(location: ExecutionLocation | AvailableLocation) -> str:
 
 def innermost(location: Location) -> Location:
     """The host of a container, whose cores and memory the container uses; any other location is its own."""
+    *_, host = stack_of(location)
+    return host
+
+
+def stack_of(location: Location) -> Iterator[Location]:
+    """A location, and those below it: a container, then its host."""
+    yield location
     while location.stacked and location.wraps is not None:
         location = location.wraps
-    return location
+        yield location
 
 
 def node_name(location: ExecutionLocation | AvailableLocation) -> str:

@@ -500,8 +500,8 @@ class NodeRuntime(ABC):
 
         :raises NodeRuntimeError: if the file cannot be compared
         """
-        words = [self.binary, "compare", "--file", part.path, "--part", text_of(part)]
-        said, code = await self.run(words, seconds_to_compare(part.bytes))
+        words = [self.binary, "compare", "--file", part.path, "--first", text_of(part.first)]
+        said, code = await self.run(words, seconds_to_compare(part.first.bytes))
         if code not in (0, 1):
             raise NodeRuntimeError(
                 f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"

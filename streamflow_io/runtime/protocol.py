@@ -50,6 +50,15 @@ class FileIdentity(Message, frozen=True, kw_only=True):
     mtime: int
 
 
+class FirstBytes(Message, frozen=True, kw_only=True):
+    """The first bytes of a file, as they were fed before the commit."""
+
+    bytes: int
+    digest: str
+    verify: Verify
+    whole: bool = False
+
+
 class OutputRule(DriverMessage, frozen=True, kw_only=True):
     """When a file is committed."""
 
@@ -269,13 +278,10 @@ class SessionSpec(DriverMessage, frozen=True, kw_only=True):
 
 
 class StreamPart(Message, frozen=True, kw_only=True):
-    """The first bytes of a file, as they were fed before the commit."""
+    """What a stream was fed before the commit of its file."""
 
     path: Path
-    bytes: int
-    digest: str
-    verify: Verify
-    whole: bool = False
+    first: FirstBytes
 
 
 class Usage(Message, frozen=True, kw_only=True):
@@ -295,7 +301,6 @@ class Usage(Message, frozen=True, kw_only=True):
     held: float | None = None
     paused: float | None = None
     pauses: int | None = None
-    ahead: int | None = None
 
 
 class JobEvent(Message, frozen=True, kw_only=True):

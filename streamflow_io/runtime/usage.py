@@ -27,9 +27,6 @@ class JobUsage(Struct, frozen=True, rename="camel"):
     )
     paused_seconds: Annotated[float | None, Meta(description="seconds in which the job was paused by a limit")] = None
     pauses: Annotated[int | None, Meta(description="the number of pauses")] = None
-    bytes_ahead: Annotated[int | None, Meta(description="the most bytes that the job had moved ahead of its limit")] = (
-        None
-    )
 
     def moved(self, direction: Direction) -> int:
         """The bytes moved in a direction; for both directions, their sum."""

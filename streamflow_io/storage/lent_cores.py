@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -18,7 +18,7 @@ from streamflow.core.workflow import Status
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.records.jobs import LentRecord
 from streamflow_io.records.records import Record
-from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.locations import node_name, stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.wire import with_observation
@@ -209,18 +209,11 @@ def _cores(job: JobState) -> int:
 def _capacities(location: AvailableLocation) -> dict[str, float] | None:
     """Return the cores of a location and of each location below it, by name. None: some are not known."""
     capacities = {}
-    for place in _stack(location):
+    for place in stack_of(location):
         if place.hardware is None:
             return None
         capacities[str(place.name)] = float(place.hardware.cores)
     return capacities
-
-
-def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:
-    yield location
-    while location.stacked and location.wraps is not None:
-        location = location.wraps
-        yield location
 
 
 def _with_cores(hardware: Hardware, cores: float) -> Hardware:

@@ -164,9 +164,7 @@ async def test_what_is_learned_of_readers_is_their_time_in_io(driver: Driver, to
 
 
 def test_each_measured_value_has_its_field_in_the_record() -> None:
-    told = Usage(
-        rchar=1, wchar=2, read_bytes=3, write_bytes=4, user=5, system=6, io=7, held=8, paused=9, pauses=10, ahead=11
-    )
+    told = Usage(rchar=1, wchar=2, read_bytes=3, write_bytes=4, user=5, system=6, io=7, held=8, paused=9, pauses=10)
     assert usage_of(replace(exited(IO), usage=told)) == JobUsage(
         started=1000.0,
         ended=1000.0 + DURATION,
@@ -179,5 +177,4 @@ def test_each_measured_value_has_its_field_in_the_record() -> None:
         held_seconds=8,
         paused_seconds=9,
         pauses=10,
-        bytes_ahead=11,
     )

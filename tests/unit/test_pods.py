@@ -73,10 +73,10 @@ def test_what_a_volume_is(volume: Document, outside: str | None) -> None:
 def test_a_part_of_a_volume() -> None:
     parts = [
         {"name": "v", "mountPath": "a/", "subPath": "deep/er"},
-        {"name": "v", "mountPath": "/b", "subPathExpr": "$(NAME)", "readOnly": True},
+        {"name": "v", "mountPath": "/b", "subPathExpr": "$(NAME)"},
     ]
     binds = binds_of_container(spec(CLAIM, container("box", *parts)), "box", "ns", "uid")
-    assert binds[1:] == (Bind("/a", "volume:claim:ns:work/deep/er"), Bind("/b", None, True))
+    assert binds[1:] == (Bind("/a", "volume:claim:ns:work/deep/er"), Bind("/b", None))
     assert seen_from(binds, "/a/x", binds[:1]) == "/data/deep/er/x"
     assert seen_from(binds[:1], "/data/deep/er/x", binds) == "/a/x"
 

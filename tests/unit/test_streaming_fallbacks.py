@@ -41,7 +41,7 @@ from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
+from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamLimit, StreamPart
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")
@@ -454,14 +454,14 @@ async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
 async def test_what_was_read_is_compared_where_the_file_is(answer: tuple[str, int], found: bool | None) -> None:
     runtime = FakeRuntime("there")
     runtime.answer = answer
-    part = StreamPart(path="/out/out.txt", bytes=7, digest="0f", verify="full")
+    part = StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f", verify="full"))
     if found is None:
         with pytest.raises(NodeRuntimeError, match="cannot be compared with what was read of it: Input/output error"):
             await runtime.begins_with(part)
     else:
         assert await runtime.begins_with(part) is found
-    text = '{"path":"/out/out.txt","bytes":7,"digest":"0f","verify":"full"}'
-    assert runtime.ran == [["/bin/sfio-node", "compare", "--file", "/out/out.txt", "--part", text]]
+    text = '{"bytes":7,"digest":"0f","verify":"full"}'
+    assert runtime.ran == [["/bin/sfio-node", "compare", "--file", "/out/out.txt", "--first", text]]
 
 
 async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
@@ -469,7 +469,7 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     there.answer = ("", 1)
     other = StreamToken(file_value("/out/other"), StreamSource("/z/0", "out", "other"))
     producers = [(other, await attempt_at(there)), (stream_token(), await attempt_at(here))]
-    parts = [StreamPart(path="/out/out.txt", bytes=7, digest="0f", verify="full")]
+    parts = [StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f", verify="full"))]
     await check_parts(parts, producers)
     here.answer = ("", 1)
     with pytest.raises(

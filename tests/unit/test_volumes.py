@@ -21,7 +21,7 @@ PATHS = ["/" + "/".join(names) for length in range(5) for names in product(NAMES
 
 paths = st.lists(st.sampled_from(NAMES), max_size=2).map(lambda names: "/" + "/".join(names))
 outsides = st.one_of(paths, st.none(), st.sampled_from(["volume:v", "volume:v/a", "volume:w"]))
-containers = st.lists(st.builds(Bind, paths, outsides, st.booleans()), max_size=4).map(tuple)
+containers = st.lists(st.builds(Bind, paths, outsides), max_size=4).map(tuple)
 hosts = st.just(HOST)
 views = st.one_of(containers, containers, containers, hosts)
 
@@ -111,7 +111,7 @@ def test_there_and_back_is_the_same_place(a: tuple[Bind, ...], path: str, b: tup
         ((Bind("/w", "/d"), Bind("/w", "/e")), "/w/f", HOST, None),
         (HOST, "/d/f", (Bind("/w", "/d"), Bind("/w", "/e")), None),
         # reading needs no more than reading
-        (WORKDIR, "/tmp/streamflow/x", (Bind("/in", "/scratch/me", read_only=True),), "/in/x"),
+        (WORKDIR, "/tmp/streamflow/x", (Bind("/in", "/scratch/me"),), "/in/x"),
         # volumes of the engine, and directories that no other container sees
         ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v/"),), "/x/f"),
         ((Bind("/w", "volume:v"),), "/w/a/f", (Bind("/x", "volume:v/a"),), "/x/f"),
@@ -135,8 +135,8 @@ def test_a_bind_has_absolute_paths(inside: str, outside: str) -> None:
     ("option", "value", "binds"),
     [
         ("volume", "/d:/w", [Bind("/w", "/d")]),
-        ("volume", "/d/:/w/:ro", [Bind("/w", "/d", read_only=True)]),
-        ("volume", "/d:/w:z,ro", [Bind("/w", "/d", read_only=True)]),
+        ("volume", "/d/:/w/:ro", [Bind("/w", "/d")]),
+        ("volume", "/d:/w:z,ro", [Bind("/w", "/d")]),
         ("volume", "data:/w", [Bind("/w", "volume:data")]),
         ("volume", "/w", [Bind("/w", None)]),
         ("volume", "./d:/w", [Bind("/w", None)]),
@@ -146,9 +146,9 @@ def test_a_bind_has_absolute_paths(inside: str, outside: str) -> None:
         ("volume", "/d/`id`:/w", [Bind("/w", None)]),
         ("volume", "/d:/\udcff", [Bind("/\udcff", "/d")]),
         ("mount", "type=bind,source=/d,target=/w", [Bind("/w", "/d")]),
-        ("mount", "type=bind,src=/d,dst=/w,readonly", [Bind("/w", "/d", read_only=True)]),
+        ("mount", "type=bind,src=/d,dst=/w,readonly", [Bind("/w", "/d")]),
         ("mount", "type=bind,src=/d,destination=/w,ro=false", [Bind("/w", "/d")]),
-        ("mount", "type=bind,src=/d,dst=/w,ro=1", [Bind("/w", "/d", read_only=True)]),
+        ("mount", "type=bind,src=/d,dst=/w,ro=1", [Bind("/w", "/d")]),
         ("mount", "type=bind,src=/d,dst=/w,bind-nonrecursive=true", [Bind("/w", None)]),
         ("mount", "type=volume,source=data,target=/w", [Bind("/w", "volume:data")]),
         ("mount", "type=volume,source=data,target=/w,volume-subpath=a/b", [Bind("/w", "volume:data/a/b")]),
@@ -168,13 +168,13 @@ def test_binds_of_docker(option: str, value: str, binds: list[Bind]) -> None:
     [
         ("bind", "/d:/w", [Bind("/w", "/d")]),
         ("bind", "/d", [Bind("/d", "/d")]),
-        ("bind", "/d:/w:ro", [Bind("/w", "/d", read_only=True)]),
+        ("bind", "/d:/w:ro", [Bind("/w", "/d")]),
         ("bind", "/d,/e:/w", [Bind("/d", "/d"), Bind("/w", "/e")]),
-        ("bind", "/d:/w:ro,/e:/x:rw", [Bind("/w", "/d", read_only=True), Bind("/x", "/e")]),
-        ("bind", "/d.sif:/w:image-src=/,ro", [Bind("/w", None, read_only=True)]),
+        ("bind", "/d:/w:ro,/e:/x:rw", [Bind("/w", "/d"), Bind("/x", "/e")]),
+        ("bind", "/d.sif:/w:image-src=/,ro", [Bind("/w", None)]),
         ("bind", "data:/w", [Bind("/w", None)]),
         ("bind", "~/d:/w", [Bind("/w", None)]),
-        ("mount", "type=bind,source=/d,destination=/w,ro", [Bind("/w", "/d", read_only=True)]),
+        ("mount", "type=bind,source=/d,destination=/w,ro", [Bind("/w", "/d")]),
         ("mount", "type=bind,source=/d.sif,destination=/w,image-src=/", [Bind("/w", None)]),
         ("home", "/d:/home/me", [Bind("/home/me", "/d")]),
         ("scratch", "/w,/x", [Bind("/w", None), Bind("/x", None)]),
@@ -226,7 +226,7 @@ def test_containers_of_steps_see_the_same_directory(engine: str, translator: typ
         "debian", "/results", False, LocalTarget(workdir="/scratch/me")
     )
     refs, workdir, results = binds_of(engine, target.deployment.config)
-    assert refs == Bind("/refs", "/refs", read_only=True)
+    assert refs == Bind("/refs", "/refs")
     assert workdir == Bind(target.workdir, "/scratch/me")
     outside = seen_from((refs, workdir, results), "/results/x", HOST)
     assert outside is not None

@@ -74,11 +74,6 @@ impl Pace {
     pub fn owe_at_most(&mut self, bytes: u64) {
         self.debt = self.debt.min(bytes as f64 / self.rate);
     }
-
-    /// Returns the bytes that were moved before their time.
-    pub fn ahead(&self) -> u64 {
-        (self.debt.max(0.0) * self.rate) as u64
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +143,6 @@ mod tests {
         let mut pace = Pace::new(rate(RATE), ms(0));
         pace.idle(ms(5_000));
         assert_eq!(pace.moved(RATE, ms(5_000)), ms(1000));
-        assert_eq!(pace.ahead(), RATE);
         pace.idle(ms(5_400));
         // Bytes moved too early still count.
         assert_eq!(pace.moved(0, ms(5_600)), ms(400));
@@ -173,7 +167,7 @@ mod tests {
         let mut pace = Pace::new(rate(RATE), ms(0));
         assert_eq!(pace.moved(RATE, ms(0)), ms(1000));
         pace.change(rate(2 * RATE), ms(500));
-        assert_eq!((pace.moved(0, ms(500)), pace.ahead()), (ms(250), RATE / 2));
+        assert_eq!(pace.moved(0, ms(500)), ms(250));
         pace.change(rate(RATE / 2), ms(500));
         assert_eq!(pace.moved(0, ms(500)), ms(1000));
         // A delay of 0.2 s is 2 MB.

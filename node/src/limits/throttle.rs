@@ -64,7 +64,6 @@ impl Throttle {
                 expected: limit.expected.filter(|expected| *expected > 0),
                 seen: 0,
                 grown: now,
-                ahead: 0,
             },
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
             pause: Pause { guard, stopped: BTreeSet::new(), since: None, total: Duration::ZERO, count: 0 },
@@ -154,7 +153,7 @@ impl Throttle {
 
     /// How the job was kept to its limit.
     pub fn told(&self) -> Paused {
-        Paused { paused: self.pause.total.as_secs_f64(), pauses: self.pause.count, ahead: self.debt.ahead }
+        Paused { paused: self.pause.total.as_secs_f64(), pauses: self.pause.count }
     }
 }
 
@@ -172,8 +171,6 @@ struct Debt {
     seen: u64,
     /// When `seen` became more.
     grown: Duration,
-    /// The most that the job was ahead.
-    ahead: u64,
 }
 
 impl Debt {
@@ -201,7 +198,6 @@ impl Debt {
             pace.idle(now);
         }
         pace.moved(new, now);
-        self.ahead = self.ahead.max(pace.ahead());
         if let Some(expected) = self.expected {
             // After more bytes than expected it is unknown how many are still to come.
             pace.owe_at_most(expected.abs_diff(self.seen));

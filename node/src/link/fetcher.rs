@@ -22,7 +22,7 @@ use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::protocol::job::{Link, Rate};
-use crate::protocol::verify::Part;
+use crate::protocol::messages::FirstBytes;
 use crate::streams::origin::Failure;
 use crate::sys::pipe::{has_reader, has_space};
 use crate::sys::threads::lock;
@@ -111,7 +111,7 @@ impl Orders {
 }
 
 /// How a stream has ended: what is still to be compared with the file, if it was left.
-pub type End = Result<Option<Part>, Failure>;
+pub type End = Result<Option<FirstBytes>, Failure>;
 
 /// Why a connection has brought no end.
 enum Interruption {

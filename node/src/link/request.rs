@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::error::LinkError;
 use crate::protocol::job::name_of_job;
 use crate::protocol::json::{self, bytes};
-use crate::protocol::verify::{Part, Verify};
+use crate::protocol::messages::FirstBytes;
+use crate::protocol::verify::Verify;
 use crate::streams::origin::Failure;
 
 /// A stream: one reader's one reading of a file.
@@ -83,13 +84,13 @@ impl Request {
     }
 }
 
-pub fn encode_part(part: Option<&Part>) -> Vec<u8> {
+pub fn encode_part(part: Option<&FirstBytes>) -> Vec<u8> {
     part.map_or("{}".into(), json::write).into_bytes()
 }
 
 /// # Errors
 /// When it is none.
-pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, LinkError> {
+pub fn decode_part(bytes: &[u8]) -> Result<Option<FirstBytes>, LinkError> {
     if bytes == b"{}" {
         return Ok(None);
     }
@@ -154,7 +155,7 @@ mod tests {
     fn parts_come_back() {
         for part in [
             None,
-            Some(Part {
+            Some(FirstBytes {
                 bytes: 1 << 50,
                 digest: crate::protocol::values::Digest(7),
                 verify: Verify::Samples,

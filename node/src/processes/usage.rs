@@ -73,7 +73,6 @@ impl Spent {
             held: held.map(|held| held.as_secs_f64()),
             paused: paused.map(|paused| paused.paused),
             pauses: paused.map(|paused| paused.pauses),
-            ahead: paused.map(|paused| paused.ahead),
         }
     }
 }

@@ -16,10 +16,10 @@ use crate::protocol::job::Input;
 use crate::protocol::json::{self, optional_path, ByteString};
 pub use crate::protocol::messages::{
     AskedEvent, Change, ChangedEvent, ChunkEvent, ClosedEvent, CommittedEvent, CompleteEvent, CoresEvent, DrainedEvent,
-    EntryEvent, Event, EvictedEvent, ExitEvent, FedEvent, GateEvent, HeldEvent, MovedEvent, OpenedEvent, PartEvent,
-    PhaseEvent, PlacedEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent, WarningEvent,
+    EntryEvent, Event, EvictedEvent, ExitEvent, FedEvent, FirstBytes, GateEvent, HeldEvent, MovedEvent, OpenedEvent,
+    PartEvent, PhaseEvent, PlacedEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent,
+    WarningEvent,
 };
-use crate::protocol::verify::Part;
 use crate::sys::file_id::file_id_of;
 use crate::sys::ownership;
 
@@ -41,8 +41,6 @@ pub struct Paused {
     /// Seconds.
     pub paused: f64,
     pub pauses: u64,
-    /// The most bytes that were moved before their time.
-    pub ahead: u64,
 }
 
 /// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.
@@ -77,8 +75,8 @@ impl Seen {
 
 impl<'a> StreamPart<'a> {
     /// The first bytes of the file `path`.
-    pub fn of(path: &'a Path, Part { bytes, digest, verify, whole }: Part) -> Self {
-        Self { path: ByteString(path), bytes, digest, verify, whole }
+    pub fn of(path: &'a Path, first: FirstBytes) -> Self {
+        Self { path: ByteString(path), first }
     }
 }
 

@@ -142,6 +142,17 @@ pub struct FileIdentity {
     pub mtime: i64,
 }
 
+/// The first bytes of a file, as they were fed before the commit.
+#[derive(Clone, Debug, PartialEq, Copy, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirstBytes {
+    pub bytes: u64,
+    pub digest: Digest,
+    pub verify: Verify,
+    #[serde(default)]
+    pub whole: bool,
+}
+
 /// When a file is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -455,14 +466,11 @@ pub struct SessionSpec {
     pub threads: u64,
 }
 
-/// The first bytes of a file, as they were fed before the commit.
+/// What a stream was fed before the commit of its file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamPart<'a> {
     pub path: ByteString<&'a Path>,
-    pub bytes: u64,
-    pub digest: Digest,
-    pub verify: Verify,
-    pub whole: bool,
+    pub first: FirstBytes,
 }
 
 /// The resources that the process tree of a job has used.
@@ -487,8 +495,6 @@ pub struct Usage {
     pub paused: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pauses: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<u64>,
 }
 
 /// The command runs, and all watches are armed. Of a read session, the file is open.

@@ -5,11 +5,11 @@
 //! bytes after it are final.
 
 mod digests;
+mod first_bytes;
 mod noted;
-mod part;
 mod samples;
 
+pub use self::first_bytes::compare;
 pub use self::noted::Noted;
-pub use self::part::{compare, Part};
 pub use crate::protocol::messages::Verify;
 pub use crate::protocol::values::Digest;

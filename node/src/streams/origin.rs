@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::event::Reason;
 use crate::protocol::job::Rate;
-use crate::protocol::verify::Part;
+use crate::protocol::messages::FirstBytes;
 use crate::sys::watch::Watch;
 
 /// Why a stream cannot continue to its end.
@@ -128,7 +128,7 @@ pub trait Origin: Debug {
     fn close(&mut self, _asks: bool) {}
 
     /// Returns what is still to be compared with the final file, if anything. Pending: ask again later.
-    fn part(&mut self) -> Poll<Result<Option<Part>, Failure>>;
+    fn part(&mut self) -> Poll<Result<Option<FirstBytes>, Failure>>;
 
     /// Says that the whole file is needed.
     fn want_whole(&mut self) {}

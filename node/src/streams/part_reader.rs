@@ -9,8 +9,8 @@ use std::task::Poll;
 
 use nix::errno::Errno;
 
+use crate::protocol::messages::FirstBytes;
 use crate::protocol::part::{Ahead, Cursor, Identity, Part};
-use crate::protocol::verify;
 use crate::streams::announced_parts::digest_of;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::part_writer::{PartWriter, Trouble};
@@ -153,7 +153,7 @@ impl Origin for PartReader {
     }
 
     /// Compares at once. Nothing is left to be compared later, because the bytes were final when the file was cut.
-    fn part(&mut self) -> Poll<Result<Option<verify::Part>, Failure>> {
+    fn part(&mut self) -> Poll<Result<Option<FirstBytes>, Failure>> {
         Poll::Ready(self.check().and_then(|()| self.compare_all()).map(|()| None))
     }
 

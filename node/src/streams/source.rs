@@ -11,7 +11,8 @@ use std::task::Poll;
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::protocol::verify::{Digest, Noted, Part, Verify};
+use crate::protocol::messages::FirstBytes;
+use crate::protocol::verify::{Digest, Noted, Verify};
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, file_id_of};
@@ -203,7 +204,7 @@ impl Source {
     ///
     /// # Errors
     /// A failure, if the file is final already and has other bytes than those that were taken.
-    pub fn left_to_compare(&self) -> Result<Option<Part>, Failure> {
+    pub fn left_to_compare(&self) -> Result<Option<FirstBytes>, Failure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -221,7 +222,7 @@ impl Source {
                 let file = remote_file::open(&self.path).map_err(|error| self.cannot_read(error))?;
                 self.compare(&file).map(|()| None)
             }
-            State::Silent | State::Writing => Ok(Some(Part {
+            State::Silent | State::Writing => Ok(Some(FirstBytes {
                 bytes: self.compared.noted.bytes(),
                 digest: Digest(self.compared.noted.digest()),
                 verify: self.compared.verify,
@@ -314,7 +315,7 @@ impl Origin for Source {
         self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
     }
 
-    fn part(&mut self) -> Poll<Result<Option<Part>, Failure>> {
+    fn part(&mut self) -> Poll<Result<Option<FirstBytes>, Failure>> {
         self.read_events();
         Poll::Ready(self.left_to_compare())
     }

@@ -19,6 +19,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.report.analysis.model import MB, AnalysisModel
+from streamflow_io.report.analysis.network import tag_of
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
 
@@ -266,20 +267,16 @@ def _bursts(history: History, jobs: Sequence[JobAttempt]) -> list[_Burst]:
 
 
 def _without_element(job: JobAttempt) -> tuple[str, str]:
-    return job.step, _tag(job).rpartition(".")[0]
+    return job.step, tag_of(job).rpartition(".")[0]
 
 
 def _whole_tag(job: JobAttempt) -> tuple[str, str]:
-    return job.step, _tag(job)
-
-
-def _tag(job: JobAttempt) -> str:
-    return job.name.rpartition("/")[2]
+    return job.step, tag_of(job)
 
 
 def _are_iterations(history: History, tags: Collection[str]) -> bool:
     """Whether tags count the iterations of a loop: one is computed after the other. A scatter has all its elements."""
-    of = [job for job in history.jobs if job.submitted is not None and _tag(job) in tags]
+    of = [job for job in history.jobs if job.submitted is not None and tag_of(job) in tags]
     computing = [job for job in of if not history.is_io_task(job.step)] or of
     for jobs in grouped(computing, lambda job: job.step).values():
         pairs = list(pairwise(sorted(jobs, key=_submitted)))

@@ -14,6 +14,7 @@ from streamflow_io.wording import counted
 
 from .critical_path import PathSpan
 from .model import AnalysisModel
+from .network import step_of
 
 
 class EdgeResult(AnalysisModel):
@@ -195,7 +196,7 @@ def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]
         if edge.input is None:
             continue
         delivery, size = _delivered(history, edge, (edge.output, edge.input) in gated)
-        key = _step(edge.output), _step(edge.input), delivery
+        key = step_of(edge.output), step_of(edge.input), delivery
         found.setdefault(key, []).append((edge, edge.reasons not in ([], [OFF]), size))
     for (source, target, delivery), some in found.items():
         sizes = [size for _, _, size in some if size is not None]
@@ -229,7 +230,7 @@ def _rest(history: History, known: set[tuple[str, str]]) -> Iterator[GraphFlow]:
     sizes = _sizes(history)
     routes: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for route in history.routes:
-        pair = _step(route.output), _step(route.input)
+        pair = step_of(route.output), step_of(route.input)
         if (*pair,) not in known:
             routes[pair].append((route.output, route.input))
     pairs = {(before, step): None for step, some in history.run.steps.items() for before in some}
@@ -285,10 +286,6 @@ def _without_implied(flows: Sequence[GraphFlow], early: set[tuple[str, str]]) ->
         if flow.ports
         or not any(flow.target in reach(step) for step in after[flow.source] if step not in (flow.target, flow.source))
     ]
-
-
-def _step(port: str) -> str:
-    return port.rpartition("/")[0]
 
 
 def _port(path: str) -> str:

@@ -51,10 +51,10 @@ class Network:
         self._before = history.run.steps
         self._attempts = grouped(range(len(jobs)), lambda index: jobs[index].name)
         self._of_step = grouped(range(len(jobs)), lambda index: jobs[index].step)
-        self._tagged = grouped(range(len(jobs)), lambda index: (jobs[index].step, _tag(jobs[index])))
+        self._tagged = grouped(range(len(jobs)), lambda index: (jobs[index].step, tag_of(jobs[index])))
         self._below: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for index, job in enumerate(jobs):
-            for above in _above(_tag(job)):
+            for above in _above(tag_of(job)):
                 self._below[job.step, above].append(index)
 
     def attempts(self, name: str) -> Sequence[int]:
@@ -71,7 +71,7 @@ class Network:
 
     def related(self, step: str, index: int) -> Iterator[int]:
         """Yield the attempts of a step's jobs with a tag that fits the tag of a job."""
-        tag = _tag(self.jobs[index])
+        tag = tag_of(self.jobs[index])
         for one in (tag, *_above(tag)):
             yield from self._tagged.get((step, one), ())
         yield from self._below.get((step, tag), ())
@@ -88,7 +88,7 @@ class Network:
         return {other for step in steps for other in self.related(step, index)} - {index}
 
 
-def _tag(job: JobAttempt) -> str:
+def tag_of(job: JobAttempt) -> str:
     """Return the tag of a job: `0.3` of `/step/0.3`."""
     return job.name.rpartition("/")[2]
 

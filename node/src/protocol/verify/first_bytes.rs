@@ -1,16 +1,15 @@
-//! The first bytes of a file, as noted. They are compared elsewhere, when the file is final.
+//! The first bytes of a file, as they were fed. They are compared elsewhere, when the file is final.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::digests::{digest_range, Digests};
 use super::noted::Noted;
 use super::samples::Samples;
-use crate::protocol::messages::Verify;
+use crate::protocol::messages::{FirstBytes, Verify};
 use crate::protocol::values::Digest;
 use crate::sys::remote_file;
 
@@ -22,17 +21,6 @@ impl Verify {
             Self::Samples => Box::new(Samples::new()),
         }
     }
-}
-
-/// The first bytes of a file, as they were when they were noted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    pub bytes: u64,
-    pub digest: Digest,
-    pub verify: Verify,
-    /// Whether the file has no other bytes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub whole: bool,
 }
 
 impl Digest {
@@ -49,7 +37,7 @@ impl Digest {
     }
 }
 
-impl Part {
+impl FirstBytes {
     /// Whether `file` begins with these bytes, or has no others, as far as they are compared. Reads them.
     pub fn is_of(&self, file: &File) -> io::Result<bool> {
         let size = file.metadata()?.len();
@@ -67,18 +55,18 @@ const SAME: i32 = 0;
 const DIFFERENT: i32 = 1;
 const UNKNOWN: i32 = 2;
 
-/// `sfio-node compare`: whether the file `path` begins with the bytes of `part`, a JSON text.
-pub fn compare(path: &Path, part: &str) -> i32 {
-    let part: Part = match serde_json::from_str(part) {
-        Ok(part) => part,
+/// `sfio-node compare`: whether the file `path` begins with the bytes of `first`, a JSON text.
+pub fn compare(path: &Path, first: &str) -> i32 {
+    let wanted: FirstBytes = match serde_json::from_str(first) {
+        Ok(wanted) => wanted,
         Err(error) => {
-            eprintln!("sfio-node: {part}: has to be an object with bytes, digest and verify: {error}");
+            eprintln!("sfio-node: {first}: has to be an object with bytes, digest and verify: {error}");
             return UNKNOWN;
         }
     };
     let found = remote_file::open(path).and_then(|file| {
         remote_file::refresh(&file, path);
-        part.is_of(&file)
+        wanted.is_of(&file)
     });
     match found {
         Ok(true) => SAME,
@@ -99,10 +87,10 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     /// The first `bytes` of `file`, noted in pieces.
-    fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
+    fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> FirstBytes {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
-        Part { bytes, digest: Digest(noted.digest()), verify, whole: false }
+        FirstBytes { bytes, digest: Digest(noted.digest()), verify, whole: false }
     }
 
     #[test]
@@ -117,7 +105,7 @@ mod tests {
             {
                 let part = part_of(&file, bytes, piece, verify);
                 assert!(part.is_of(&file).unwrap(), "{part:?}");
-                assert_eq!(serde_json::from_str::<Part>(&json::write(&part)).unwrap(), part);
+                assert_eq!(serde_json::from_str::<FirstBytes>(&json::write(&part)).unwrap(), part);
             }
         }
     }
@@ -145,7 +133,7 @@ mod tests {
                 file.write_all_at(&[byte], position).unwrap();
                 assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
             }
-            let whole = Part { whole: true, ..part };
+            let whole = FirstBytes { whole: true, ..part };
             assert!(!whole.is_of(&file).unwrap());
             file.set_len(9_000).unwrap();
             assert!(whole.is_of(&file).unwrap());
