@@ -21,8 +21,8 @@ from streamflow.core.exception import WorkflowExecutionException
 
 # A command line has at most some 128 kB.
 _MOST_CHARACTERS = 60_000
-# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. Who reads the answer
-# must know that all of it has come: a link that is missed costs the file behind it.
+# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. The reader of the
+# answer must know that all of it has come: a link that is missed costs the file behind it.
 _LOOK = """for d; do
 if test -d "$d" && test ! -L "$d"; then
 set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${1:-0}"
