@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: demo test pytest cargo-test conformance lint lint-python lint-node docs pictures wheels release clean
+.PHONY: setup check demo test pytest cargo-test conformance lint lint-python lint-node docs pictures wheels release clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -20,6 +20,13 @@ $(VENV)/.test: $(SOURCES)
 $(VENV)/.lint: $(SOURCES)
 	./scripts/setup.sh $(VENV) test,lint
 	touch $(VENV)/.installed $(VENV)/.test $@
+
+# What .ci/run calls. One core alone checks types or compiles tests, so these are done at the same time.
+setup: $(VENV)/.lint
+
+check: $(VENV)/.lint
+	+@$(MAKE) --no-print-directory --jobs=3 lint-python lint-node $(VENV)/.bytecode
+	+@$(MAKE) --no-print-directory test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo

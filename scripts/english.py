@@ -159,10 +159,7 @@ def sentences(text: str) -> list[str]:
 
 def python_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the docstrings of a Python file, and its comments."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
+    for node in _definitions(ast.parse(source)):
         if (docstring := ast.get_docstring(node)) is not None:
             yield Text(path, node.body[0].lineno, "head" if isinstance(node, ast.Module) else "docstring", docstring)
     lines = [
@@ -172,6 +169,17 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
         and not re.match(r"#!|# (type|noqa|fmt|ruff|mypy|pragma|pylint)\b", token.string)
     ]
     yield from _blocks(path, [(line, column, text.lstrip("#: ")) for line, column, text in lines], "comment")
+
+
+def _definitions(
+    node: ast.AST,
+) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the module, classes and functions: those are statements, and no expression holds a statement."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _definitions(child)
 
 
 def user_texts(path: Path, source: str) -> Iterator[Text]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench, Run
 
 REMOVE: Final[Document] = {"config": {"intermediates": "remove"}}
-SFIO: Final = Path(sys.executable).with_name("streamflow-io")
 #: Waits, in a run that removes files, until no job directory has the file any more.
 GONE: Final = (
     'gone() { run=$(dirname "$TRACE"); test -e "$run/removes" || return 0; '
@@ -334,7 +332,9 @@ def test_what_users_are_told(bench: Bench) -> None:
     }
     path = bench.write(workflow({}, steps, {"c": "c/o"}), {}, io=True, **REMOVE)
     (path.parent / "removes").touch()
-    plan = subprocess.run([SFIO, "plan", path], capture_output=True, text=True, check=True).stdout
+    planned = forked.run("streamflow-io", "plan", path)
+    assert planned.returncode == 0, planned.stderr
+    plan = planned.stdout
     assert all(each in plan for each in ("/a/o", "removed", "after its jobs of /b"))
     assert all(each in plan for each in ("/c/o", "kept", "a result of the workflow"))
     run = bench.finish(bench.start(path), path)
