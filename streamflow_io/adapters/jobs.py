@@ -221,7 +221,7 @@ class Jobs:
         self.listen(listeners)
 
     def listen(self, listeners: Sequence[Listener]) -> None:
-        """Set the listeners, of which the first is told first. Call this method before there is a job."""
+        """Set the listeners. The first one is told first. Call this method before there is a job."""
         self._listeners = tuple(listeners)
         # Most listeners react to few things only, and there are thousands of events.
         self._submitted = self._that_hear(Listener.submitted)

@@ -44,7 +44,7 @@ def next_limit(channel: Limited, window: float, moved: float, overhead: float = 
 
 
 def differs(rate: float | None, before: float | None) -> bool:
-    """Whether a rate differs so much from the rate before that a job has to be told. None: no limit."""
+    """Whether a job has to be told that its rate is another than before. None: no limit."""
     if rate is None or before is None:
         return rate is not before
     return abs(rate - before) > _SAME * before

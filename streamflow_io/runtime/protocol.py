@@ -277,7 +277,7 @@ class SessionSpec(DriverMessage, frozen=True, kw_only=True):
 
 
 class StreamPart(Message, frozen=True, kw_only=True):
-    """What a stream was fed before the commit of its file."""
+    """The beginning of a file that a stream was fed before the commit."""
 
     path: Path
     first: FirstBytes

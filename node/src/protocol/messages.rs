@@ -464,7 +464,7 @@ pub struct SessionSpec {
     pub threads: u64,
 }
 
-/// What a stream was fed before the commit of its file.
+/// The beginning of a file that a stream was fed before the commit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamPart<'a> {
     pub path: ByteString<&'a Path>,
