@@ -61,7 +61,8 @@ for line in map(json.loads, sys.stdin):
         write(json.dumps(line["spec"]), "jobs", line["limit"], "limit")
     elif "cancel" in line:
         write("", "jobs", line["cancel"], "cancel")
-shutil.rmtree(run)
+while os.path.exists(run):  # the thread above may take a file away meanwhile
+    shutil.rmtree(run, ignore_errors=True)
 """
 STAND_IN = """#!/bin/sh
 case $1 in
