@@ -36,6 +36,8 @@ use crate::sys::signals::CANCELLING;
 use crate::sys::tail::Follower;
 use crate::sys::watch::{Watcher, ARRIVES};
 
+/// Bytes of one read.
+const REQUEST: u64 = 1 << 20;
 const CONTROL: &str = "control.jsonl";
 /// Time between two looks whether the watched pages are still cached.
 const TICK: Duration = Duration::from_secs(1);
@@ -166,7 +168,7 @@ impl<'a> Reader<'a> {
         }
         let size = session.identity.size;
         let pages = Pages::new(file.try_clone().map_err(cannot)?, size);
-        let workers = Workers::start(file, size, session.request, session.threads as usize, pages.before.clone());
+        let workers = Workers::start(file, size, REQUEST, session.threads as usize, pages.before.clone());
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
         Ok(Self { directory, watcher, alive, signals, session, control, workers, pages, ends: false })

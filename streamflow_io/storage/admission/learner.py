@@ -273,8 +273,6 @@ class Learner:
         proving = self._phase is LearningPhase.PROVING
         if len(jobs.group) < max(min(entry.concurrency, _FIRST_JOBS) if proving else entry.concurrency, _LEAST_JOBS):
             return
-        if jobs.group.is_brief:
-            return
         group, jobs.group = jobs.group, Group()
         # A single job may be slow for any reason, so the slowest is left out.
         mean, usual = (each.seconds(self.registry.job_bytes) for each in (group, group.without_slowest()))

@@ -9,21 +9,17 @@ _UNEVEN = 1.1
 _LEAST_BYTES = 1_000_000
 # Shorter jobs count as equal: their time is mostly the start of processes, and the driver does not start them faster.
 _LEAST_SECONDS = 0.25
-# In a shorter time a storage may look much faster or slower than it is.
-_TELLING_SECONDS = 1.0
 
 
 class Observation(Struct, frozen=True):
     """The time and bytes of a job that succeeded.
 
     :ivar bytes: bytes moved in the direction of the constraint. None or less than 1 MB: the time is taken as it is
-    :ivar is_io_only: the seconds are the time of I/O, without the start of a process
     :ivar is_disturbed: a run or program that this run does not know has used the storage meanwhile
     """
 
     seconds: float
     bytes: float | None = None
-    is_io_only: bool = False
     is_disturbed: bool = False
 
 
@@ -36,7 +32,6 @@ class Group:
     def __init__(self) -> None:
         self._observations: list[Observation] = []
         self._seconds = 0.0
-        self._is_io_only = True
         self._bytes: float | None = 0.0
         self.concurrency = 0
 
@@ -46,16 +41,10 @@ class Group:
     def add(self, observation: Observation, concurrency: int) -> None:
         self._observations.append(observation)
         self._seconds += observation.seconds
-        self._is_io_only = self._is_io_only and observation.is_io_only
         # The sum is of no use unless all jobs are measured.
         size = observation.bytes or 0
         self._bytes = self._bytes + size if self._bytes is not None and size >= _LEAST_BYTES else None
         self.concurrency = max(self.concurrency, concurrency)
-
-    @property
-    def is_brief(self) -> bool:
-        """Whether the jobs do only I/O, and have used the storage for less than a second per concurrent job."""
-        return self._is_io_only and self._seconds < _TELLING_SECONDS * self.concurrency
 
     @property
     def job_bytes(self) -> float | None:
@@ -71,13 +60,11 @@ class Group:
     def seconds(self, job_bytes: float | None) -> float | None:
         """Return the mean time of a job. Where bytes were measured, scale it to a job of `job_bytes`.
 
-        At least 0.25 s, if processes were started. None for an empty group.
+        At least 0.25 s. None for an empty group.
         """
         if not self._observations:
             return None
-        mean = self._seconds / len(self)
-        if not self._is_io_only:
-            mean = max(mean, _LEAST_SECONDS)
+        mean = max(self._seconds / len(self), _LEAST_SECONDS)
         mine = self.job_bytes
         return mean * job_bytes / mine if job_bytes and mine else mean
 

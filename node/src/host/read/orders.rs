@@ -7,8 +7,6 @@ use crate::protocol::messages::{SessionOrder, SessionSpec};
 use crate::protocol::values::Extent;
 
 const MOST_THREADS: u64 = 64;
-const SMALLEST_REQUEST: u64 = 64 << 10;
-const LARGEST_REQUEST: u64 = 16 << 20;
 
 /// Reads `session.json`.
 ///
@@ -18,9 +16,6 @@ pub fn read_session(text: &[u8]) -> Result<SessionSpec, String> {
     let session: SessionSpec = json::read(text)?;
     if !(1..=MOST_THREADS).contains(&session.threads) {
         return Err(format!("threads: has to be 1 to {MOST_THREADS}"));
-    }
-    if !(SMALLEST_REQUEST..=LARGEST_REQUEST).contains(&session.request) {
-        return Err(format!("request: has to be {SMALLEST_REQUEST} to {LARGEST_REQUEST} bytes"));
     }
     Ok(session)
 }
@@ -95,11 +90,10 @@ mod tests {
             read_session(text.as_bytes())
         };
         let session = read("/a", "").unwrap();
-        assert_eq!((session.request, session.threads), (1 << 20, 4));
+        assert_eq!(session.threads, 4);
         for (file, more, word) in [
             ("a", "", "file: has to be an absolute path"),
             ("/a", r#", "threads": 0"#, "threads: has to be 1 to 64"),
-            ("/a", r#", "request": 1"#, "request: has to be 65536 to 16777216 bytes"),
             ("/a", r#", "x": 1"#, "unknown field `x`"),
         ] {
             let message = read(file, more).unwrap_err();
