@@ -273,7 +273,6 @@ class SessionSpec(DriverMessage, frozen=True, kw_only=True):
 
     file: Path
     identity: FileIdentity
-    request: int = 1048576
     threads: int = 4
 
 

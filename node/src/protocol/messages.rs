@@ -460,8 +460,6 @@ pub struct SessionSpec {
     #[serde(deserialize_with = "absolute_path")]
     pub file: PathBuf,
     pub identity: FileIdentity,
-    #[serde(default = "session_spec_request")]
-    pub request: u64,
     #[serde(default = "session_spec_threads")]
     pub threads: u64,
 }
@@ -815,10 +813,6 @@ fn part_input_memory() -> bool {
 
 fn command_spec_success_codes() -> Vec<i32> {
     vec![0]
-}
-
-fn session_spec_request() -> u64 {
-    1048576
 }
 
 fn session_spec_threads() -> u64 {
