@@ -35,6 +35,7 @@ from .jobs import (
     AdmittedRecord,
     BaseRecord,
     CommandRecord,
+    DirectoriesRecord,
     EndedRecord,
     JobRecord,
     LentRecord,
@@ -64,6 +65,9 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     version: Literal[1] = VERSION
     name: Annotated[str, Meta(description="the name of the run")]
     workflow: Annotated[str, Meta(description="the CWL file")]
+    streamflow_file: str | None = None
+    host: Annotated[str | None, Meta(description="the name of the driver's node")] = None
+    pid: Annotated[int | None, Meta(description="the process of the driver, on that node")] = None
     storages: tuple[RunStorage, ...] = ()
     io_executors: Annotated[int | None, Meta(description="as configured")] = None
     streaming: Annotated[str | None, Meta(description="as configured")] = None
@@ -206,6 +210,12 @@ class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     peak: Annotated[int, Meta(description="the most that was held since the start of the run")]
 
 
+class ResultsRecord(BaseRecord, frozen=True, tag="results"):
+    """The directories of jobs that results of the run need. The other results were copied."""
+
+    directories: Annotated[tuple[str, ...], Meta(description="names of directories")] = ()
+
+
 #: How a run has ended.
 RunStatus = Literal["completed", "failed", "cancelled"]
 
@@ -223,6 +233,7 @@ Record = (
     | AdmittedRecord
     | LeaseRecord
     | HeldRecord
+    | DirectoriesRecord
     | LentRecord
     | RehearsedRecord
     | StartedRecord
@@ -247,6 +258,7 @@ Record = (
     | ConsumedRecord
     | SessionEndRecord
     | RemovedRecord
+    | ResultsRecord
     | EndRecord
 )
 
