@@ -121,6 +121,7 @@ class Run:
             from streamflow_io.storage.intermediates.intermediates import Intermediates
 
             self._intermediates = Intermediates(plan.workflow, context, plan.removal, self.proofs.held, self._record)
+            self._intermediates.begin(plan.file)
             listeners.append(self._intermediates)
         self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)

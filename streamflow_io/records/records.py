@@ -201,7 +201,7 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
 
 
 class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
-    """The removal of intermediate files. All figures are bytes on disk, as measured when jobs have ended."""
+    """The disk space of the directories of jobs, with `intermediates: remove`, in bytes, as measured when jobs end."""
 
     bytes: Annotated[int, Meta(description="removed since the start of the run")]
     held: Annotated[
