@@ -126,8 +126,8 @@ RESOURCES = {
         (
             Case(
                 "The directories of jobs held at most X in the last run of this workflow, and Y are free at P ...",
-                "Free some space: `streamflow-io clean --dry-run` shows what earlier runs have left. Or choose another "
-                "`workdir`.",
+                "Free some space: `streamflow-io clean --dry-run` shows what earlier runs have left. A deployment "
+                "of type `local` with another `workdir` uses another disk.",
             ),
         ),
         "guide.md#intermediate-files",

@@ -119,7 +119,8 @@ def _state(file: BinaryIO) -> ListedState:
 
 
 def last_disk_peak(workflow: str) -> int | None:
-    """The most bytes that the directories of jobs held in the last successful run of a workflow. None: not known.
+    """The most bytes that the directories of jobs held in the last successful run of a workflow. None: no run has
+    recorded that.
 
     :param workflow: the CWL file, as in the record of the start
     :raises OSError: if the records cannot be read

@@ -9,8 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.reader import last_disk_peak
 from streamflow_io.records.records import EndRecord, RemovedRecord, RunRecord
+from streamflow_io.report.analysis.live import LiveRun
+from streamflow_io.report.analysis.results import run_results
+from streamflow_io.report.figures import draw
+from streamflow_io.report.live_view import time_and_jobs
 from streamflow_io.storage.intermediates.disk_forecast import too_little, warn_of_little_space
 
 
@@ -38,6 +43,20 @@ def test_the_peak_of_the_last_successful_run(runs: Path) -> None:
     assert last_disk_peak("w.cwl") is None
     write(runs, "good", 7)
     assert last_disk_peak("w.cwl") == 8
+
+
+def test_the_report_and_watch_show_the_space() -> None:
+    run = RunRecord(time=1.0, name="r", workflow="w.cwl")
+    removed = [RemovedRecord(2.0, 0, 3_000_000, 3_000_000), RemovedRecord(3.0, 2_000_000, 1_000_000, 3_000_000)]
+    reader, live = HistoryReader("r", run), LiveRun("r")
+    for record in (run, *removed, EndRecord(time=5.0, status="completed")):
+        reader.told(record)
+        live.told(record)
+    (figure,) = [
+        each for each in draw(run_results([reader.history])) if each.title == "Disk space of the directories of jobs"
+    ]
+    assert figure.lines[0].points == [(0.0, 0.0), (1.0, 3.0), (2.0, 1.0), (4.0, 1.0)]
+    assert "files of jobs: 1.0 MB (at most 3.0 MB)" in time_and_jobs(live.view(6.0))
 
 
 def test_too_little_space() -> None:
