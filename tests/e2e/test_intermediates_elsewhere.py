@@ -99,3 +99,15 @@ def test_in_containers(docker: Containers, read: str | None) -> None:
 
 def files(work: Path) -> list[str]:
     return sorted(path.name for path in work.glob("*/**/*") if path.is_symlink() or not path.is_dir())
+
+
+@pytest.mark.long
+def test_clean_on_slurm(slurm: Site) -> None:
+    run = slurm.run(chain("/nothing"), config={"observe": True}, seconds=200)
+    assert run.ok, run.errors
+    assert "d.txt" in files(slurm.directory / "work")
+    assert slurm.streamflow_io("clean", "last")["bytes"] > 0
+    # The node runtime stays for the next run.
+    (runtime,) = files(slurm.directory / "work")
+    assert runtime.startswith("sfio-node-")
+    assert run.files == {"d.txt": b"a\na\n"}
