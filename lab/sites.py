@@ -104,7 +104,8 @@ class Site(Bench):
 
     def streamflow_io(self, *arguments: str) -> Any:
         """Return what a `streamflow-io` command prints for programs; the command must succeed."""
-        finished = forked.run("streamflow-io", *arguments, "--json", cwd=self.directory, environment=self._user)
+        words, network = (*arguments, "--json"), self.network
+        finished = forked.run("streamflow-io", *words, cwd=self.directory, environment=self._user, network=network)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)
 

@@ -47,6 +47,10 @@ GROUPS = {
         ),
         "suggest": Subcommand("propose hints from an observed run", ("last", "last -o annotations.yml")),
         "bandwidth": Subcommand("show how fast data had to move in a run, and how fast it moved", ("last",)),
+        "clean": Subcommand(
+            "remove what runs have left in work directories",
+            ("--dry-run", "last", "--older-than 7d"),
+        ),
         "learned": Subcommand(
             "list, show, forget or export what earlier runs have learned", ("list", "forget --step /save")
         ),
@@ -71,8 +75,7 @@ class _Program(argparse.ArgumentParser):
     def format_help(self) -> str:
         # Without empty lines, because a terminal has 24 lines.
         lines = [
-            f"usage: {self.prog} [--version] COMMAND ...",
-            f"{self.description}; COMMAND --help prints its options",
+            f"usage: {self.prog} [--version] COMMAND ...; COMMAND --help prints its options",
         ]
         for title, group in GROUPS.items():
             lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items())]
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_of(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
     """Return the parser of a command line, and the module of its command by name. Empty: no known command."""
-    parser = _Program(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
+    parser = _Program(prog="streamflow-io")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser

@@ -45,10 +45,11 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.reader import last_disk_peak
 from streamflow_io.storage.admission.storages import StepStorage
 from streamflow_io.storage.sharing.identity import shared_directories
 from streamflow_io.storage.sharing.status import SharedStatus, status_of
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, size_text
 
 from .console import say, table
 from .javascript import missing_engine
@@ -100,6 +101,7 @@ class WorkflowPlans(Struct, frozen=True):
                         for number, gang in enumerate(plan.graph.gangs)
                     ],
                     "removal": [asdict(each) for each in outcomes(plan)],
+                    "disk_peak": last_disk_peak(plan.file) if plan.removal is not None else None,
                     "impossible": dict(plan.impossible),
                     "storages": [asdict(step) for step in plan.storages.steps] if plan.storages else [],
                     **{
@@ -130,6 +132,8 @@ class WorkflowPlans(Struct, frozen=True):
             if found_outcomes := outcomes(plan):
                 rows = [(port_path(o.step, o.port), "removed" if o.goes else "kept", o.why) for o in found_outcomes]
                 console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
+                if (peak := last_disk_peak(plan.file)) is not None:
+                    say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
             if plan.parts.read_early:
                 names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
                 say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")

@@ -24,6 +24,7 @@ from streamflow_io.jobs.deploying import GangDeployment
 from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.gang_placement import GangPlacement
+from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.jobs.job_logs import JobLogs
 from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
@@ -81,6 +82,7 @@ class Run:
         self._directory: Path | None = None
         self._has_begun = False
         self._telemetry = RunTelemetry(self._locate, config.progress)
+        self._file = str(scheduler.context.config["path"])
         context, allocations, used = scheduler.context, scheduler.job_allocations, scheduler.hardware_locations
         learned = learned_path(config, Path(context.config["path"]))
         runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
@@ -114,12 +116,15 @@ class Run:
         )
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
+        self._job_directories = JobDirectories(plan.workflow, context, self._record)
+        listeners.append(self._job_directories)
         self._intermediates: Intermediates | None = None
         if plan.removal is not None:
             # Other runs need none of these modules.
             from streamflow_io.storage.intermediates.intermediates import Intermediates
 
             self._intermediates = Intermediates(plan.workflow, context, plan.removal, self.proofs.held, self._record)
+            self._intermediates.begin(plan.file)
             listeners.append(self._intermediates)
         self.jobs.listen([*listeners, *self.proofs.listeners])
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
@@ -143,6 +148,7 @@ class Run:
         for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
         if self._has_begun:
+            self._record(await asyncio.to_thread(self._job_directories.results))
             for line in self._telemetry.close(self.failure.status):
                 logger.info(line)
         if self._directory is not None:
@@ -238,7 +244,7 @@ class Run:
         # Not before there is a record: a workflow that is only planned is no run.
         if not self._has_begun:
             self._has_begun = True
-            for first in start_records(self._plan, self.config, time.time()):
+            for first in start_records(self._plan, self.config, self._file, time.time()):
                 self._telemetry.write(first)
                 if isinstance(first, StepRecord):
                     self.bandwidth.admission.told(first)

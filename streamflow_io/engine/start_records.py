@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 
 from msgspec import convert
@@ -58,15 +60,19 @@ def _place(name: str, before: dict[str, tuple[str, ...]], ordered: dict[str, tup
             ordered.setdefault(last, before[last])
 
 
-def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[Record]:
+def start_records(plan: Plan, config: SchedulerConfig, file: str, now: float) -> Iterator[Record]:
     """The first records of a run, in order.
 
+    :param file: the StreamFlow file
     :param now: in seconds since the epoch
     """
     yield RunRecord(
         time=now,
         name=plan.workflow.name,
         workflow=plan.file,
+        streamflow_file=file,
+        host=socket.gethostname(),
+        pid=os.getpid(),
         storages=tuple(convert(storage, RunStorage, from_attributes=True) for storage in config.storages),
         io_executors=config.io_executors,
         streaming=config.streaming,

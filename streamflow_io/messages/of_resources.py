@@ -116,6 +116,19 @@ RESOURCES = {
         ),
         "guide.md#intermediate-files",
     ),
+    Code.LITTLE_SPACE: Explanation(
+        "The run may not fit on the disk",
+        "The last run of this workflow with `intermediates: remove` held more bytes at once than are free now. The run "
+        "goes on: with smaller inputs it may need less.",
+        (
+            Case(
+                "The directories of jobs held at most X in the last run of this workflow, and Y are free at P ...",
+                "Free some space: `streamflow-io clean --dry-run` shows what earlier runs have left. A deployment "
+                "of type `local` with another `workdir` uses another disk.",
+            ),
+        ),
+        "guide.md#intermediate-files",
+    ),
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",
         "The store cannot be read or written: another user could replace the file, the disk is full, or another "

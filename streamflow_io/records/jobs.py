@@ -78,6 +78,16 @@ class StartedRecord(JobRecord, frozen=True, tag="started"):
     queue: Annotated[bool, Meta(description="a queue manager has the job; the command may start later")] = False
 
 
+class DirectoriesRecord(JobRecord, frozen=True, tag="directories", kw_only=True):
+    """Directories that StreamFlow has made for a job."""
+
+    deployment: Annotated[
+        str | None, Meta(description="as in the StreamFlow file; none: the directories are on the driver's node")
+    ] = None
+    location: str
+    paths: Annotated[tuple[str, ...], Meta(description="as that location has them, also of a job in a container")]
+
+
 class LentRecord(JobRecord, frozen=True, tag="lent"):
     """The start of a job on cores that other jobs hold and do not use."""
 

@@ -16,9 +16,11 @@ from msgspec import Struct
 
 from streamflow_io.hints.errors import HintErrors
 
-from .records import VERSION, ProgressRecord, Record, RunRecord, record_decoder
+from .records import VERSION, ProgressRecord, Record, RemovedRecord, RunRecord, record_decoder
 from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
+# In such a part of the end of a file, the last removal is found.
+_END_BYTES = 256 * 1024
 _MISSING = re.compile("missing required field `(.*)`")
 
 
@@ -114,6 +116,25 @@ def _state(file: BinaryIO) -> ListedState:
     except OSError:
         return "running"
     return "killed"
+
+
+def last_disk_peak(workflow: str) -> int | None:
+    """The most bytes that the directories of jobs held in the last successful run of a workflow. None: no run has
+    recorded that.
+
+    :param workflow: the CWL file, as in the record of the start
+    :raises OSError: if the records cannot be read
+    """
+    for run in list_runs():
+        if run.workflow == workflow and run.state == "ended":
+            with (runs_directory() / run.name / TELEMETRY_FILE).open("rb") as file:
+                # A run that removes files does so once more at its end.
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+                for line in reversed(file.readlines()):
+                    with contextlib.suppress(ValueError):
+                        if isinstance(record := record_decoder().decode(line), RemovedRecord):
+                            return record.peak
+    return None
 
 
 def running_run() -> Path:

@@ -35,6 +35,7 @@ from .jobs import (
     AdmittedRecord,
     BaseRecord,
     CommandRecord,
+    DirectoriesRecord,
     EndedRecord,
     JobRecord,
     LentRecord,
@@ -64,6 +65,9 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     version: Literal[1] = VERSION
     name: Annotated[str, Meta(description="name of the run")]
     workflow: Annotated[str, Meta(description="the CWL file")]
+    streamflow_file: str | None = None
+    host: Annotated[str | None, Meta(description="the name of the driver's node")] = None
+    pid: Annotated[int | None, Meta(description="the process of the driver, on that node")] = None
     storages: tuple[RunStorage, ...] = ()
     io_executors: Annotated[int | None, Meta(description="as configured")] = None
     streaming: Annotated[str | None, Meta(description="as configured")] = None
@@ -193,11 +197,17 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
 
 
 class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
-    """The removal of intermediate files. All figures are bytes on disk, as measured when jobs have ended."""
+    """The disk space of the directories of jobs, with `intermediates: remove`, in bytes, as measured when jobs end."""
 
     bytes: Annotated[int, Meta(description="removed since the start of the run")]
     held: Annotated[int, Meta(description="left in directories of ended jobs, with results")]
     peak: Annotated[int, Meta(description="the most of `held`")]
+
+
+class ResultsRecord(BaseRecord, frozen=True, tag="results"):
+    """The directories of jobs that results of the run need. The other results were copied."""
+
+    directories: Annotated[tuple[str, ...], Meta(description="names of directories")] = ()
 
 
 #: How a run has ended.
@@ -217,6 +227,7 @@ Record = (
     | AdmittedRecord
     | LeaseRecord
     | HeldRecord
+    | DirectoriesRecord
     | LentRecord
     | RehearsedRecord
     | StartedRecord
@@ -241,6 +252,7 @@ Record = (
     | ConsumedRecord
     | SessionEndRecord
     | RemovedRecord
+    | ResultsRecord
     | EndRecord
 )
 

@@ -45,6 +45,8 @@ def draw(runs: Sequence[RunResult]) -> list[Figure]:
         if run.jobs:
             figures.append(_activity(run, of))
         figures += [_admitted(run, admitted, of) for admitted in _busiest(run.admitted)]
+        if run.held:
+            figures.append(_held(run, of))
     return figures + lease_figures(runs) + session_figures(runs) + requirement_figures(runs)
 
 
@@ -140,6 +142,16 @@ def _activity(run: RunResult, of: str) -> Figure:
         TIME,
         "jobs",
         lines=[bins_line(name, index, activity.width, values) for index, (name, values) in enumerate(shown)],
+    )
+
+
+def _held(run: RunResult, of: str) -> Figure:
+    return Figure(
+        f"Disk space of the directories of jobs{of}",
+        "The bytes on disk in the directories of jobs that have ended and were not removed, with results of the run.",
+        TIME,
+        "disk space (MB)",
+        lines=[levels_line("held", 0, run.held, run.seconds, area=0.12)],
     )
 
 

@@ -183,6 +183,8 @@ def storage_text(storage: StorageView) -> str:
 def time_and_jobs(view: RunView) -> str:
     """Return the time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
     text = f"{time_text(view.seconds)}; {jobs_text(view)}"
+    if view.disk is not None:
+        text += f"; files of jobs: {size_text(view.disk.held)} (at most {size_text(view.disk.peak)})"
     return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
 
 

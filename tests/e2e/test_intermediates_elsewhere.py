@@ -62,6 +62,21 @@ def test_on_hosts(hosts: Site) -> None:
     assert login(place.laboratory, first, f"ls /scratch/{result}").split() == ["d.txt"]
 
 
+def test_clean_on_hosts(hosts: Site) -> None:
+    """The directories of jobs on hosts go, too; results that were copied stay."""
+    place = apart(hosts)
+    before = listed(place)
+    run = place.run(chain("/scratch/nothing"), config={"observe": True})
+    assert run.ok, run.errors
+    made = {address: found - before[address] for address, found in listed(place).items()}
+    assert all(made.values())
+    cleaned = place.streamflow_io("clean", "last")
+    where = {part["where"] for part in cleaned["parts"] if part["told"] == "removed"}
+    assert len(where) >= len(ADDRESSES)
+    assert listed(place) == before
+    assert run.files == {"d.txt": b"a\na\n"}
+
+
 @pytest.mark.long
 def test_on_slurm(slurm: Site) -> None:
     run = slurm.run(chain(f"{slurm.directory}/work/*"), config=REMOVE, seconds=200)
@@ -84,3 +99,15 @@ def test_in_containers(docker: Containers, read: str | None) -> None:
 
 def files(work: Path) -> list[str]:
     return sorted(path.name for path in work.glob("*/**/*") if path.is_symlink() or not path.is_dir())
+
+
+@pytest.mark.long
+def test_clean_on_slurm(slurm: Site) -> None:
+    run = slurm.run(chain("/nothing"), config={"observe": True}, seconds=200)
+    assert run.ok, run.errors
+    assert "d.txt" in files(slurm.directory / "work")
+    assert slurm.streamflow_io("clean", "last")["bytes"] > 0
+    # The node runtime stays for the next run.
+    (runtime,) = files(slurm.directory / "work")
+    assert runtime.startswith("sfio-node-")
+    assert run.files == {"d.txt": b"a\na\n"}

@@ -41,6 +41,7 @@ ARGUMENTS = {
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "suggest": ["telemetry.jsonl"],
     "bandwidth": ["telemetry.jsonl"],
+    "clean": ["--dry-run"],
     "learned": ["list"],
     "explain": ["SFIO-S001"],
     "coordination": ["streamflow.yml"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from pathlib import Path
 from typing import Any, Final
@@ -341,6 +342,12 @@ def test_what_users_are_told(bench: Bench) -> None:
     assert run.ok, run.errors
     (line,) = [line for line in run.log.splitlines() if "Intermediate files:" in line]
     assert "6.0 MB removed; the directories of jobs held at most 6.0 MB, and hold 3.0 MB now" in line
+    held = [record["held"] for record in bench.telemetry() if record["event"] == "removed"]
+    assert max(held) >= 6_000_000 > held[-1] >= 3_000_000
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
+    words = [SFIO, "plan", path]
+    plan = subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stdout
+    assert "The directories of jobs held at most 6.0 MB in the last run" in plan
 
 
 @pytest.mark.parametrize(

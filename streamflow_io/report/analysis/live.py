@@ -27,6 +27,7 @@ from streamflow_io.records.records import (
     EpochRecord,
     ProgressRecord,
     Record,
+    RemovedRecord,
     RunRecord,
     RunStatus,
     RunStorage,
@@ -114,6 +115,7 @@ class RunView(Struct, frozen=True):
     :ivar streamed_bytes: the sum over these streams
     :ivar failures: the first jobs that failed
     :ivar fallbacks: deliveries that were not as asked, with the reason
+    :ivar disk: the space that the directories of jobs hold. None: nothing is shown
     """
 
     label: str
@@ -130,6 +132,7 @@ class RunView(Struct, frozen=True):
     storages: tuple[StorageView, ...]
     failures: tuple[str, ...]
     fallbacks: tuple[str, ...]
+    disk: RemovedRecord | None = None
 
     @property
     def jobs(self) -> tuple[int, int, int, int]:
@@ -178,6 +181,7 @@ class LiveRun:
         self._storages: dict[str, _LiveStorage] = {}
         self._storage_of: dict[str, str] = {}
         self._progress: ProgressRecord | None = None
+        self._disk: RemovedRecord | None = None
         self._streamed = self._streamed_bytes = 0
         self._failures: dict[str, None] = {}
         self._fallbacks: dict[str, None] = {}
@@ -220,6 +224,8 @@ class LiveRun:
             case EpochRecord():
                 text = f"{record.constraint:g} MB/s, epoch {record.number} has ended"
                 self._learning[record.step] = text
+            case RemovedRecord():
+                self._disk = record
             case EndRecord():
                 self._ended, self._status = record.time, record.status
             case JobRecord():
@@ -254,6 +260,7 @@ class LiveRun:
             tuple(storage.view() for storage in self._storages.values()),
             tuple(self._failures)[:_SHOWN_FAILURES],
             tuple(self._fallbacks),
+            self._disk,
         )
 
     def _follow(self, record: JobRecord) -> None:

@@ -146,6 +146,7 @@ class RunResult(AnalysisModel):
     :ivar status: how the run ended. None: the run has not ended, or its status is not known
     :ivar path: the critical path, from the start of the run to its end
     :ivar timeline: the timelines of all attempts of jobs
+    :ivar held: the MB that the directories of jobs held, each from a time on; empty: not measured
     :ivar requirements: None: nothing was moved beside compute, or nothing was measured
     """
 
@@ -171,6 +172,7 @@ class RunResult(AnalysisModel):
     leases: list[LeaseResult]
     edges: list[EdgeResult]
     lent: list[LentResult]
+    held: list[tuple[float, float]]
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -208,6 +210,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         leases=lease_results(history),
         edges=edges,
         lent=_lent(history),
+        held=[(record.time - history.run.time, record.held / MB) for record in history.removed],
     )
 
 

@@ -58,8 +58,8 @@ async def look(
         here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
         return {path: seen for path, seen in here if seen is not None}
     found = dict[str, DirectoryContents]()
-    for some in _chunks(paths):
-        found.update(_read(await _run(context, location, _LOOK, some)))
+    for some in chunks(paths):
+        found.update(_read(await ask(context, location, _LOOK, some)))
     return found
 
 
@@ -75,12 +75,12 @@ async def remove(
     :raises WorkflowExecutionException: if the location cannot be asked
     """
     if location.local:
-        await asyncio.to_thread(_remove, whole, parts)
+        await asyncio.to_thread(remove_here, whole, parts)
         return
-    for some in _chunks(whole):
-        await _run(context, location, _REMOVE, some)
+    for some in chunks(whole):
+        await ask(context, location, _REMOVE, some)
     for directory, left in parts.items():
-        await _run(context, location, _partly(directory, left), [])
+        await ask(context, location, _partly(directory, left), [])
 
 
 def _look(directory: str) -> DirectoryContents | None:
@@ -107,7 +107,7 @@ def _is_clear(text: str) -> bool:
     return re.search(r"(^|/)(?!\.{0,2}/)[^/]+/+(\./+)*\.\.(/|$)", text) is None
 
 
-def _remove(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
+def remove_here(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
     for directory in whole:
         if os.path.islink(directory):
             Path(directory).unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def _remove_but(directory: str, left: frozenset[str]) -> None:
         if below and not entry.is_symlink():
             _remove_but(entry.path, below)
         elif not below and entry.is_dir(follow_symlinks=False):
-            _remove([entry.path], {})
+            remove_here([entry.path], {})
         elif not below:
             try:
                 os.unlink(entry.path)
@@ -189,7 +189,8 @@ def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
             yield directory, DirectoryContents(links, int(size) * 1024)
 
 
-def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:
+def chunks(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the paths in parts that fit on a command line."""
     some, length = list[str](), 0
     for path in paths:
         if some and length + len(path) > _MOST_CHARACTERS:
@@ -201,8 +202,11 @@ def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:
         yield some
 
 
-async def _run(context: StreamFlowContext, location: ExecutionLocation, script: str, paths: Sequence[str]) -> bytes:
-    """Run a script at a location, and return its output."""
+async def ask(context: StreamFlowContext, location: ExecutionLocation, script: str, paths: Sequence[str]) -> bytes:
+    """Run a script at a location, and return its output.
+
+    :raises WorkflowExecutionException: if the location cannot be asked
+    """
     connector = context.deployment_manager.get_connector(location.deployment)
     if connector is None:
         raise WorkflowExecutionException(f"{location} is not deployed any more")

@@ -29,6 +29,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
 from .directories import DirectoryContents, look, remove
+from .disk_forecast import warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
@@ -78,10 +79,18 @@ class Intermediates(Listener):
         # The directories in which something cannot be read: they may have links that are not known.
         self._unreadable: set[str] = set()
         self._removed = self._peak = 0
+        self._recorded = (0, 0)
         self._turning: asyncio.Task[None] | None = None
         self._is_due = self._is_closed = False
         self._is_over = asyncio.Event()
         self._took = 0.0
+
+    def begin(self, workflow: str) -> None:
+        """Warn if the run may not fit on the disk.
+
+        :param workflow: the CWL file, as records have it
+        """
+        warn_of_little_space(workflow, self._context.config)
 
     def submitted(self, job: JobState) -> None:
         step = self._steps.get(job.step)
@@ -203,6 +212,7 @@ class Intermediates(Listener):
 
     async def _look_and_remove(self, is_over: bool) -> None:
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
+        self._record_held()
         began = time.monotonic()
         decision = self._ledger.decide(lambda name: is_over or self._has_ended(name), self._held(), is_over=is_over)
         self._took = time.monotonic() - began
@@ -254,7 +264,13 @@ class Intermediates(Listener):
         await self._see(decision.parts)
         held = sum(self._bytes.values())
         self._removed += before - held
-        self._record(RemovedRecord(time.time(), self._removed, held, self._peak))
+        self._record_held()
+
+    def _record_held(self) -> None:
+        held = sum(self._bytes.values())
+        if (self._removed, held) != self._recorded:
+            self._recorded = self._removed, held
+            self._record(RemovedRecord(time.time(), self._removed, held, self._peak))
 
     def _by_location(self, names: Iterable[str]) -> list[tuple[ExecutionLocation, dict[str, str]]]:
         """The paths of directories, with their names, by location. Locations that do not answer are left out."""

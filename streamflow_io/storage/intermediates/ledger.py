@@ -7,7 +7,6 @@ files everything else follows: what they link to, and copies of them at other lo
 from __future__ import annotations
 
 import posixpath
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +17,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from streamflow_io.graph.last_readers import LastReaders
+from streamflow_io.records.leftovers import JOB_DIRECTORY
 
 # What a File says about itself beside its path, secondary files and listing.
 _FIELDS = ("path", "location", "dirname", "basename", "nameroot", "nameext", "checksum", "contents", "size", "class")
-# Further attempts of a job have directories with a number behind the name of the first one.
-_RANDOM = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(-[0-9]+)?")
 
 
 class Ref(Struct, frozen=True):
@@ -107,7 +105,7 @@ class FileLedger:
     def ref(self, path: str) -> Ref:
         """The file with a path. A directory of a job has a random name: what stands before the name does not matter."""
         path = posixpath.normpath(path) if path else ""
-        for found in _RANDOM.finditer(path):
+        for found in JOB_DIRECTORY.finditer(path):
             if found[0] in self._paths and path[found.end() :][:1] in ("", "/"):
                 return Ref(found[0], path[found.end() :].strip("/"))
         return Ref("", path)
@@ -122,7 +120,7 @@ class FileLedger:
 
     def _files(self, value: Any) -> Iterator[Ref]:
         if isinstance(value, str):
-            names = (name for found in _RANDOM.finditer(value) for name in (found[0], found[1]))
+            names = (name for found in JOB_DIRECTORY.finditer(value) for name in (found[0], found[1]))
             yield from (Ref(name, "") for name in dict.fromkeys(names) if name in self._paths)
         elif isinstance(value, Mapping):
             is_file = value.get("class") in ("File", "Directory")
@@ -160,7 +158,7 @@ class FileLedger:
         """Note directories of a job. Directories without a random name stay."""
         for path in paths:
             name = posixpath.basename(path.rstrip("/"))
-            if _RANDOM.fullmatch(name) and name not in self._owners:
+            if JOB_DIRECTORY.fullmatch(name) and name not in self._owners:
                 self._paths[name], self._owners[name] = path, self._jobs[job]
                 self._jobs[job].directories.add(name)
                 for directory, link in self._links_ahead.pop(name, ()):
@@ -177,7 +175,7 @@ class FileLedger:
             if file.directory:
                 self._copies[copy.directory].add((copy.path, file))
             else:
-                for found in _RANDOM.finditer(file.path):
+                for found in JOB_DIRECTORY.finditer(file.path):
                     self._copies_ahead[found[0]].append((file.path, copy))
 
     def directories_of(self, job: str) -> frozenset[str]:
@@ -224,7 +222,7 @@ class FileLedger:
         }
         for link, target in self._links[directory].items():
             if not target.directory:
-                for found in _RANDOM.finditer(target.path):
+                for found in JOB_DIRECTORY.finditer(target.path):
                     self._links_ahead[found[0]].append((directory, link))
 
     def removed(self, directory: str, left: frozenset[str] | None = None) -> None:

@@ -1,0 +1,113 @@
+"""Records the directories that StreamFlow makes for jobs, so that they can be removed when the run is over."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.workflow import Workflow
+from streamflow.data.remotepath import StreamFlowPath, get_inner_path
+from streamflow.workflow.step import ScheduleStep
+from streamflow.workflow.token import TerminationToken
+
+from streamflow_io._streamflow import token_value
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.records.jobs import DirectoriesRecord
+from streamflow_io.records.leftovers import JOB_DIRECTORY
+from streamflow_io.records.records import Record, ResultsRecord
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import JobSpec
+
+
+class JobDirectories(Listener):
+    """Records the directories of the jobs of a run, each once. Directories that the workflow names are left out.
+
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(self, workflow: Workflow, context: StreamFlowContext, record: Callable[[Record], None]) -> None:
+        self._workflow = workflow
+        self._context = context
+        self._record = record
+        self._names: set[str] = set()
+
+    def running(self, job: JobState) -> None:
+        self._note(job)
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        # Each further attempt has an output directory of its own.
+        self._note(job)
+        return spec
+
+    def ended(self, job: JobState) -> None:
+        # Some jobs have never started, or have no command.
+        self._note(job)
+
+    def results(self) -> ResultsRecord:
+        """Find the directories of jobs that the results of the workflow are in, or lead to."""
+        found = {
+            name
+            for port in self._workflow.get_output_ports().values()
+            for token in port.token_list
+            if not isinstance(token, TerminationToken)
+            for name in self._needed(token_value(token))
+        }
+        return ResultsRecord(time.time(), tuple(sorted(found)))
+
+    def _note(self, job: JobState) -> None:
+        schedule = self._workflow.steps.get(posixpath.join(job.step, "__schedule__"))
+        if not isinstance(schedule, ScheduleStep) or job.allocation is None:
+            return
+        paths = []
+        for kind in ("input_directory", "output_directory", "tmp_directory"):
+            path = getattr(job.job, kind)
+            name = posixpath.basename(path or "")
+            if getattr(schedule, kind) is None and name not in self._names and JOB_DIRECTORY.fullmatch(name):
+                self._names.add(name)
+                paths.append(path)
+        found: dict[tuple[str | None, str], list[str]] = defaultdict(list)
+        for location in job.allocation.locations:
+            for path in paths:
+                place, inner = self._innermost(location, path)
+                found[None if place.local else place.deployment, place.name].append(inner)
+        for (deployment, name), there in found.items():
+            self._record(
+                DirectoriesRecord(
+                    time.time(), job.name, job.step, deployment=deployment, location=name, paths=tuple(there)
+                )
+            )
+
+    def _innermost(self, location: ExecutionLocation, path: str) -> tuple[ExecutionLocation, str]:
+        """Where a directory of a container is when the container is gone."""
+        while location.wraps is not None:
+            inner = get_inner_path(StreamFlowPath(path, context=self._context, location=location))
+            if inner is None:
+                break
+            location, path = location.wraps, str(inner)
+        return location, path
+
+    def _needed(self, value: Any) -> Iterator[str]:
+        """The directories that a value of CWL is in, names, or leads to by links."""
+        if isinstance(value, str):
+            for found in JOB_DIRECTORY.finditer(value):
+                yield from (name for name in (found[0], found[1]) if name in self._names)
+        elif isinstance(value, Mapping):
+            kind, path = value.get("class"), str(value.get("path"))
+            if kind in ("File", "Directory") and os.path.isabs(path):
+                yield from self._needed(os.path.realpath(path))
+            if kind == "Directory" and os.path.isabs(path):
+                for place, directories, files in os.walk(path):
+                    links = (os.path.join(place, entry) for entry in (*directories, *files))
+                    for link in filter(os.path.islink, links):
+                        yield from self._needed(os.path.realpath(link))
+            for each in value.values():
+                yield from self._needed(each)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                yield from self._needed(each)

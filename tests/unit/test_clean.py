@@ -1,0 +1,141 @@
+"""Decisions about what runs have left, and its removal."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+from streamflow.core.exception import WorkflowExecutionException
+
+from streamflow_io.commands.clean import may_go_on
+from streamflow_io.records.jobs import DirectoriesRecord, EndedRecord, SubmittedRecord
+from streamflow_io.records.leftovers import RunLeftovers, leftovers
+from streamflow_io.records.records import ResultsRecord, RunRecord
+from streamflow_io.storage.intermediates.clearing import _CLEAR, clear_here, read_cleared
+
+BEGIN = RunRecord(time=0.0, name="r", workflow="w.cwl", host=socket.gethostname(), pid=2**22 + 1)
+
+
+def made(job: str, *paths: str) -> DirectoriesRecord:
+    return DirectoriesRecord(0.0, job, job.rpartition("/")[0], location="here", paths=paths)
+
+
+def ended(job: str) -> EndedRecord:
+    return EndedRecord(0.0, job, job.rpartition("/")[0], "completed")
+
+
+def path(number: int, more: str = "") -> str:
+    return f"/work/{uuid.UUID(int=number)}{more}"
+
+
+def test_the_directories_of_a_run() -> None:
+    found = leftovers(
+        [
+            BEGIN,
+            made("/a/0", path(1), path(2, "-2")),
+            ended("/a/0"),
+            made("/a/0", path(3)),
+            made("/b/0", path(4)),
+            ended("/b/0"),
+            SubmittedRecord(0.0, "/b/0", "/b"),
+            made("/b/0", path(5)),
+            ResultsRecord(0.0, (str(uuid.UUID(int=3)),)),
+        ]
+    )
+    assert found is not None
+    assert [left.path for left in found.removable] == [path(1), path(2, "-2")]
+    assert [left.path for left in found.results] == [path(3)]
+    assert [left.path for left in found.open] == [path(4), path(5)]
+    assert leftovers([]) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", ["/home/me", "/", "", f"{uuid.UUID(int=1)}", path(1, "/.."), path(1, "/x"), path(1, "/"), path(1, "\n")]
+)
+def test_other_directories_are_never_meant(wrong: str) -> None:
+    assert leftovers([BEGIN, made("/a/0", wrong), ended("/a/0")]) == RunLeftovers(BEGIN)
+
+
+def test_runs_that_may_go_on() -> None:
+    def why(state: str, *, silent: bool = False, **fields: object) -> str | None:
+        run = RunRecord(time=0.0, name="r", workflow="w", **{"host": BEGIN.host, "pid": BEGIN.pid, **fields})
+        return may_go_on(state, RunLeftovers(run), silent)
+
+    assert why("running") == "the run goes on"
+    assert why("running", silent=True) == "the run goes on"
+    assert why("ended") is why("failed") is why("cancelled") is why("killed") is None
+    assert "other" in (why("killed", host="other") or "")
+    assert "another machine" in (why("killed", host=None) or "")
+    assert why("killed", host="other", silent=True) is None
+    assert str(os.getpid()) in (why("killed", pid=os.getpid()) or "")
+
+
+def tree(place: Path) -> tuple[Path, Path]:
+    """A directory with links that lead out of it, and what they lead to."""
+    job, outside = place / "it's a job", place / "outside"
+    (job / "locked").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "mine").write_text("x")
+    (job / "big").write_bytes(b"x" * 100_000)
+    (job / "locked" / "f").write_text("x")
+    (job / "dir").symlink_to(outside)
+    (job / "locked" / "file").symlink_to(outside / "mine")
+    (job / "locked").chmod(0o500)
+    (place / "link").symlink_to(outside)
+    return job, outside
+
+
+@pytest.mark.parametrize("way", ["here", "sh", "busybox sh"])
+def test_links_are_not_followed(tmp_path: Path, way: str) -> None:
+    job, outside = tree(tmp_path)
+    paths = [str(each) for each in (job, tmp_path / "link", tmp_path / "none")]
+
+    def clear(*, removes: bool) -> list[tuple[str, str, bool]]:
+        if way == "here":
+            cleared = clear_here(paths, removes=removes)
+        else:
+            words = [*way.split(), "-c", _CLEAR % ("removed" if removes else "there"), "sh", *paths]
+            cleared = [*read_cleared(subprocess.run(words, check=True, capture_output=True).stdout)]
+        return [(each.path, each.state, each.bytes >= 100_000) for each in cleared]
+
+    others = [(paths[1], "link", False), (paths[2], "missing", False)]
+    assert clear(removes=False) == [(paths[0], "there", True), *others]
+    assert (job / "locked" / "f").exists()
+    assert clear(removes=True) == [(paths[0], "removed", True), *others]
+    assert not job.exists()
+    assert (tmp_path / "link").is_symlink()
+    assert (outside / "mine").read_text() == "x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+@pytest.mark.parametrize("way", ["here", "sh", "busybox sh"])
+def test_directories_of_others_stay(tmp_path: Path, way: str) -> None:
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    theirs = str(tmp_path / "theirs")
+    if way == "here":
+        (cleared,) = clear_here([theirs], removes=True)
+    else:
+        said = subprocess.run([*way.split(), "-c", _CLEAR % "removed", "sh", theirs], check=True, capture_output=True)
+        (cleared,) = read_cleared(said.stdout)
+    assert cleared.state == "others"
+    assert (tmp_path / "theirs").exists()
+
+
+def test_a_directory_that_others_can_replace_stays(tmp_path: Path) -> None:
+    (tmp_path / "open" / "job").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o777)
+    (cleared,) = clear_here([str(tmp_path / "open" / "job")], removes=True)
+    assert cleared.state == "others"
+
+
+def test_a_part_of_an_answer_is_no_answer() -> None:
+    whole = b"/w/a\0removed\0" + b"4\0end\0"
+    assert [each.bytes for each in read_cleared(whole)] == [4096]
+    for length in range(len(whole)):
+        with pytest.raises(WorkflowExecutionException, match="is missing"):
+            [*read_cleared(whole[:length])]
