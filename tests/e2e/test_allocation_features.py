@@ -183,12 +183,15 @@ def test_intermediate_files_go(allocation: Site) -> None:
 
 
 def test_what_commands_say(allocation: Site) -> None:
-    """`plan`, the report and `logs` name the nodes."""
-    document = scattered([IO_TASK, bandwidth(40)], "echo said >&2;")
+    """`plan` and the report know the deployment, `watch` its jobs, and `logs` what these have said."""
+    document = scattered([IO_TASK, bandwidth(40)], "echo loud and clear >&2;")
     ours = allocation.run(document, {"parts": [1, 2]}, config={"storages": [allocation.storage(100)]})
     assert ours.ok, ours.errors
     path = allocation.directory / "run1" / "streamflow.yml"
     plan = allocation.streamflow_io("plan", str(path))
-    assert "hpc" in json.dumps(plan)
+    assert '"deployment": "hpc"' in json.dumps(plan)
     report = allocation.streamflow_io("report", "last")
     assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [2]
+    assert "/a" in json.dumps(allocation.streamflow_io("watch", "last"))
+    logs = allocation.streamflow_io("logs", "last", "/a")
+    assert ["loud and clear" in json.dumps(one) for one in logs["jobs"]] == [True, True]

@@ -344,10 +344,9 @@ def test_what_users_are_told(bench: Bench) -> None:
     assert "6.0 MB removed; the directories of jobs held at most 6.0 MB, and hold 3.0 MB now" in line
     held = [record["held"] for record in bench.telemetry() if record["event"] == "removed"]
     assert max(held) >= 6_000_000 > held[-1] >= 3_000_000
-    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
-    words = [SFIO, "plan", path]
-    plan = subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stdout
-    assert "The directories of jobs held at most 6.0 MB in the last run" in plan
+    planned = forked.run("streamflow-io", "plan", path, environment={"XDG_DATA_HOME": str(bench.data)})
+    assert planned.returncode == 0, planned.stderr
+    assert "The directories of jobs held at most 6.0 MB in the last run" in planned.stdout
 
 
 @pytest.mark.parametrize(
