@@ -129,6 +129,20 @@ class Template:
         return forked.run(program, *arguments, cwd=self.directory, environment=variables, network=network)
 
 
+def check_template_with_checkpoints(source: Path, storage_bw: str, required: str) -> None:
+    """The hints and the StreamFlow files of a template that exists plain, with `storage_bw`, and with `required`.
+
+    :param required: the path of the step whose bandwidth is `required`
+    """
+    plain, io_aware, with_required = (
+        source / name for name in ("streamflow.yml", "streamflow-io.yml", "streamflow-io-required.yml")
+    )
+    check_checkpoint_hints(source / "tools/checkpoint.cwl", io_aware, storage_bw)
+    check_files_differ_by_scheduler(plain, io_aware)
+    check_files_differ_by_scheduler(plain, with_required)
+    check_required_bandwidth(with_required, required)
+
+
 def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str, *further: str) -> None:
     """A checkpoint is an I/O task with that bandwidth, and on a storage of the StreamFlow file that is wide enough.
 

@@ -16,7 +16,7 @@ from lab.forked import Driver
 from lab.gates import pair, producer, reader
 from lab.node import wait_for
 from lab.once import once
-from lab.runs import Run
+from lab.runs import Bench, Run
 from tests.e2e.test_containers import LONG, WRITE, stream_reader
 from tests.e2e.test_streaming import until
 
@@ -64,7 +64,7 @@ def kill_inside(image: str, command: str) -> Callable[[Containers], object]:
     )
 
 
-def interrupted(bench: Containers, document: Document, moment: str, act: Callable[[Driver], object]) -> Run:
+def interrupted(bench: Bench, document: Document, moment: str, act: Callable[[Driver], object]) -> Run:
     """A run to which something is done when something has been noted."""
     path = bench.write(document, {}, io=True)
     driver = bench.start(path)

@@ -13,11 +13,9 @@ import pytest
 from lab import forked
 from lab.container_sites import contained
 from lab.cwl import Document, found, streaming, tool, workflow
-from lab.forked import Driver
 from lab.gates import MEET, assert_early, pair, producer
 from lab.machines.laboratory import Laboratory
 from lab.pod_sites import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
-from lab.runs import Run
 from lab.wording import uncoded
 from tests.e2e.test_containers import (
     LONG,
@@ -30,8 +28,7 @@ from tests.e2e.test_containers import (
     stream_and_gate,
     stream_reader,
 )
-from tests.e2e.test_containers_damage import MINUTE, check_failed
-from tests.e2e.test_streaming import until
+from tests.e2e.test_containers_damage import MINUTE, check_failed, interrupted
 
 BOTH = {"/a": "pods/one", "/b": "pods/two"}
 
@@ -161,15 +158,6 @@ def test_tools_with_images_that_have_no_network(pods: Pods) -> None:
     assert_early(ours)
     told = [line for line in ours.log.splitlines() if "WARNING" in line and "they share no volume" in line]
     assert len(told) == 1, ours.errors
-
-
-def interrupted(bench: Pods, document: Document, moment: str, act: Callable[[Driver], object]) -> Run:
-    """A run to which something is done when something has been noted."""
-    path = bench.write(document, {}, io=True)
-    driver = bench.start(path)
-    until(lambda: f" {moment}\n" in (path.parent / "trace").read_text(), path)
-    act(driver)
-    return bench.finish(driver, path)
 
 
 def endless(end: str = MINUTE) -> Document:

@@ -78,20 +78,21 @@ def test_a_file_that_is_gone_after_its_commit_is_named(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-def test_a_failed_producer_of_a_directory_is_retried_with_its_consumer(bench: Bench) -> None:
-    script = f"{ATTEMPT}meet read; {FILES}; sleep 0.5; [ $attempt -ge 2 ] || exit 3"
-    run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_LIST)), **RETRY)
+@pytest.mark.parametrize(
+    ("rule", "end", "reads"),
+    [
+        ({"committed": "on_close"}, "sleep 0.5", 2),
+        ({"committed": "on_n_files", "nFiles": 3}, "meet listed; sleep 1", 1),
+    ],
+    ids=["not complete", "complete"],
+)
+def test_a_failed_producer_is_retried_with_a_consumer_of_what_is_not_complete(
+    bench: Bench, rule: Document, end: str, reads: int
+) -> None:
+    script = f"{ATTEMPT}meet read; {FILES}; {end}; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(pair(producer(script, kind="Directory", **rule), lister(BY_LIST)), **RETRY)
     assert run.ok, run.errors
-    assert [len(run.times(what)) for what in ("try", "read", "listed", "end")] == [2, 2, 1, 1]
-    assert run.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
-    assert bench.leftovers() == []
-
-
-def test_a_consumer_of_what_is_complete_does_not_start_again(bench: Bench) -> None:
-    script = f"{ATTEMPT}meet read; {FILES}; meet listed; sleep 1; [ $attempt -ge 2 ] || exit 3"
-    run = bench.run(pair(producer(script, "on_n_files", "Directory", nFiles=3), lister(BY_LIST)), **RETRY)
-    assert run.ok, run.errors
-    assert [len(run.times(what)) for what in ("try", "read", "listed", "end")] == [2, 1, 1, 1]
+    assert [len(run.times(what)) for what in ("try", "read", "listed", "end")] == [2, reads, 1, 1]
     assert run.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
     assert bench.leftovers() == []
 

@@ -14,9 +14,7 @@ import pytest
 from lab.templates import (
     WORKFLOWS,
     Template,
-    check_checkpoint_hints,
-    check_files_differ_by_scheduler,
-    check_required_bandwidth,
+    check_template_with_checkpoints,
     contents,
     run,
 )
@@ -166,10 +164,7 @@ def test_merge_refuses_other_tables(tmp_path: Path) -> None:
 
 
 def test_hints_and_streamflow_files() -> None:
-    check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", SOURCE / "streamflow-io.yml", "auto")
-    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
-    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io-required.yml")
-    check_required_bandwidth(SOURCE / "streamflow-io-required.yml", "/fragment/checkpoint")
+    check_template_with_checkpoints(SOURCE, "auto", "/fragment/checkpoint")
 
 
 @pytest.mark.long

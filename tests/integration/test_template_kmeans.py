@@ -15,9 +15,7 @@ import pytest
 from lab.templates import (
     WORKFLOWS,
     Template,
-    check_checkpoint_hints,
-    check_files_differ_by_scheduler,
-    check_required_bandwidth,
+    check_template_with_checkpoints,
     contents,
     import_script,
     run,
@@ -134,10 +132,7 @@ def test_bad_input_is_one_message(tmp_path: Path, script: str, arguments: list[s
 
 
 def test_hints_and_streamflow_files() -> None:
-    check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", SOURCE / "streamflow-io.yml", "auto(2,64,2)")
-    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
-    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io-required.yml")
-    check_required_bandwidth(SOURCE / "streamflow-io-required.yml", "/iteration/fragment/checkpoint")
+    check_template_with_checkpoints(SOURCE, "auto(2,64,2)", "/iteration/fragment/checkpoint")
 
 
 @pytest.mark.long
