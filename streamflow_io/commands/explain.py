@@ -9,7 +9,8 @@ from msgspec import to_builtins
 from rich.console import RenderableType
 from rich.markdown import Markdown
 
-from streamflow_io.messages import EXPLANATIONS, Code
+from streamflow_io.messages import Code
+from streamflow_io.messages.explanations import EXPLANATIONS
 from streamflow_io.messages.page import explanation_text
 
 from .console import PlainResult, table

@@ -77,11 +77,10 @@ class JobDirectories(Listener):
                 place, inner = self._innermost(location, path)
                 found[None if place.local else place.deployment, place.name].append(inner)
         for (deployment, name), there in found.items():
-            self._record(
-                DirectoriesRecord(
-                    time.time(), job.name, job.step, deployment=deployment, location=name, paths=tuple(there)
-                )
+            record = DirectoriesRecord(
+                time.time(), job=job.name, step=job.step, deployment=deployment, location=name, paths=tuple(there)
             )
+            self._record(record)
 
     def _innermost(self, location: ExecutionLocation, path: str) -> tuple[ExecutionLocation, str]:
         """Where a directory of a container is when the container is gone."""

@@ -1,6 +1,5 @@
-"""Messages with codes, and their explanations."""
+"""Messages with codes. `explanations` has the explanation of each code, which a run does not need."""
 
 from .codes import Code, coded, is_about
-from .explanations import EXPLANATIONS, Case, Explanation
 
-__all__ = ["EXPLANATIONS", "Case", "Code", "Explanation", "coded", "is_about"]
+__all__ = ["Code", "coded", "is_about"]

@@ -78,9 +78,14 @@ class StartedRecord(JobRecord, frozen=True, tag="started"):
     queue: Annotated[bool, Meta(description="a queue manager has the job; the command may start later")] = False
 
 
-class DirectoriesRecord(JobRecord, frozen=True, tag="directories", kw_only=True):
-    """Directories that StreamFlow has made for a job."""
+class DirectoriesRecord(BaseRecord, frozen=True, tag="directories", kw_only=True):
+    """Directories that StreamFlow has made for a job, or to copy a result.
 
+    The job may have ended before: so the record is no event of the job.
+    """
+
+    job: str
+    step: str
     deployment: Annotated[
         str | None, Meta(description="as in the StreamFlow file; none: the directories are on the driver's node")
     ] = None

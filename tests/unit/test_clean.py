@@ -21,7 +21,7 @@ BEGIN = RunRecord(time=0.0, name="r", workflow="w.cwl", host=socket.gethostname(
 
 
 def made(job: str, *paths: str) -> DirectoriesRecord:
-    return DirectoriesRecord(0.0, job, job.rpartition("/")[0], location="here", paths=paths)
+    return DirectoriesRecord(0.0, job=job, step=job.rpartition("/")[0], location="here", paths=paths)
 
 
 def ended(job: str) -> EndedRecord:

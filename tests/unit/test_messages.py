@@ -12,7 +12,8 @@ import pytest
 
 from scripts import pages
 from streamflow_io.commands.explain import answer
-from streamflow_io.messages import EXPLANATIONS, Code, coded
+from streamflow_io.messages import Code, coded
+from streamflow_io.messages.explanations import EXPLANATIONS
 from streamflow_io.messages.page import explanation_text
 
 REPOSITORY = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.messages import EXPLANATIONS
+from streamflow_io.messages.explanations import EXPLANATIONS
 from tests.unit.test_messages import trees
 
 REPOSITORY = Path(__file__).parents[2]
