@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> Cleaned:
             if found is None or not (found.removable or found.results or found.open):
                 continue
             is_silent = now - ended >= SILENT_SECONDS
-            if (why := may_go_on(summary.state, found, is_silent)) is not None:
+            if (why := why_all_stay(summary.state, found, is_silent)) is not None:
                 count = len(found.removable) + len(found.results) + len(found.open)
                 parts.append(Part(summary.name, "", count, 0, f"kept: {why}", summary.name not in wanted))
                 continue
@@ -153,13 +153,15 @@ def run(arguments: argparse.Namespace) -> Cleaned:
     return Cleaned(sorted(parts, key=lambda part: (part.run, part.where)), not arguments.dry_run, looked)
 
 
-def may_go_on(state: ListedState, found: RunLeftovers, is_silent: bool) -> str | None:
-    """Say why a run may go on. None: the run is over.
+def why_all_stay(state: ListedState, found: RunLeftovers, is_silent: bool) -> str | None:
+    """Say why the directories of a run have to stay. None: the run is over, and its results are known.
 
     :param is_silent: whether nothing was recorded for a long time
     """
     if state == "running":
         return "the run goes on"
+    if state == "ended" and not found.knows_results:
+        return "the records of the run do not say which directories its results need"
     if state != "killed" or is_silent:
         return None
     if found.run.host != socket.gethostname():

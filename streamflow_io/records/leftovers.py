@@ -34,12 +34,14 @@ class RunLeftovers(Struct, frozen=True):
     :ivar removable: the directories that nothing needs
     :ivar results: those that results need
     :ivar open: those of jobs whose end was not recorded: such a job may go on when its driver was killed
+    :ivar knows_results: whether it was recorded which directories results need
     """
 
     run: RunRecord
     removable: tuple[Leftover, ...] = ()
     results: tuple[Leftover, ...] = ()
     open: tuple[Leftover, ...] = ()
+    knows_results: bool = False
 
 
 def leftovers(records: Iterable[Record]) -> RunLeftovers | None:
@@ -50,7 +52,7 @@ def leftovers(records: Iterable[Record]) -> RunLeftovers | None:
     run: RunRecord | None = None
     made: dict[tuple[str, Leftover], None] = {}
     ended: set[str] = set()
-    needed: set[str] = set()
+    needed: set[str] | None = None
     for record in records:
         if isinstance(record, RunRecord):
             run = record
@@ -62,14 +64,14 @@ def leftovers(records: Iterable[Record]) -> RunLeftovers | None:
         elif isinstance(record, EndedRecord):
             ended.add(record.job)
         elif isinstance(record, ResultsRecord):
-            needed.update(record.directories)
+            needed = {*(needed or ()), *record.directories}
     if run is None:
         return None
     found: tuple[list[Leftover], list[Leftover], list[Leftover]] = ([], [], [])
     for job, left in made:
-        is_needed = posixpath.basename(left.path) in needed
+        is_needed = needed is not None and posixpath.basename(left.path) in needed
         found[1 if is_needed else 0 if job in ended else 2].append(left)
-    return RunLeftovers(run, *map(tuple, found))
+    return RunLeftovers(run, *map(tuple, found), knows_results=needed is not None)
 
 
 def _is_of_a_job(path: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.commands.clean import may_go_on
+from streamflow_io.commands.clean import why_all_stay
 from streamflow_io.records.jobs import DirectoriesRecord, EndedRecord, SubmittedRecord
 from streamflow_io.records.leftovers import RunLeftovers, leftovers
 from streamflow_io.records.records import ResultsRecord, RunRecord
@@ -50,6 +50,7 @@ def test_the_directories_of_a_run() -> None:
     assert [left.path for left in found.removable] == [path(1), path(2, "-2")]
     assert [left.path for left in found.results] == [path(3)]
     assert [left.path for left in found.open] == [path(4), path(5)]
+    assert found.knows_results
     assert leftovers([]) is None
 
 
@@ -60,13 +61,15 @@ def test_other_directories_are_never_meant(wrong: str) -> None:
     assert leftovers([BEGIN, made("/a/0", wrong), ended("/a/0")]) == RunLeftovers(BEGIN)
 
 
-def test_runs_that_may_go_on() -> None:
-    def why(state: str, *, silent: bool = False, **fields: object) -> str | None:
+def test_runs_that_why_all_stay() -> None:
+    def why(state: str, *, silent: bool = False, knows_results: bool = True, **fields: object) -> str | None:
         run = RunRecord(time=0.0, name="r", workflow="w", **{"host": BEGIN.host, "pid": BEGIN.pid, **fields})
-        return may_go_on(state, RunLeftovers(run), silent)
+        return why_all_stay(state, RunLeftovers(run, knows_results=knows_results), silent)
 
     assert why("running") == "the run goes on"
     assert why("running", silent=True) == "the run goes on"
+    assert why("ended", knows_results=False) == "the records of the run do not say which directories its results need"
+    assert why("failed", knows_results=False) is None
     assert why("ended") is why("failed") is why("cancelled") is why("killed") is None
     assert "other" in (why("killed", host="other") or "")
     assert "another machine" in (why("killed", host=None) or "")
