@@ -67,11 +67,11 @@ def leftovers(records: Iterable[Record]) -> RunLeftovers | None:
             needed = {*(needed or ()), *record.directories}
     if run is None:
         return None
-    found: tuple[list[Leftover], list[Leftover], list[Leftover]] = ([], [], [])
+    removable, results, still_open = list[Leftover](), list[Leftover](), list[Leftover]()
     for job, left in made:
         is_needed = needed is not None and posixpath.basename(left.path) in needed
-        found[1 if is_needed else 0 if job in ended else 2].append(left)
-    return RunLeftovers(run, *map(tuple, found), knows_results=needed is not None)
+        (results if is_needed else removable if job in ended else still_open).append(left)
+    return RunLeftovers(run, tuple(removable), tuple(results), tuple(still_open), needed is not None)
 
 
 def _is_of_a_job(path: str) -> bool:
