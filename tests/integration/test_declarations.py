@@ -159,6 +159,15 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench, 
     assert f"an earlier run has found: {reason}" in again.log
 
 
+def test_a_reader_that_asks_by_path_too_is_found(bench: Bench) -> None:
+    """The answer by path is that of the complete file, but the answer about the open stream is not."""
+    script = "import os; n = len(f.read()); print(os.stat(sys.argv[1]).st_size, os.fstat(f.fileno()).st_size, n)"
+    ours = bench.run(chain(reader(script)), config=WAITS)
+    assert ours.ok, ours.errors
+    assert compared(bench) == {"/b/file": (None, "the output `out` (read.txt) differs with the complete file")}
+    assert len(warned(ours)) == 1
+
+
 @pytest.mark.long
 def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
     """`wc` is such a reader: it pads its columns by the size, with this file as with a stream."""
