@@ -19,11 +19,13 @@ from streamflow.log_handler import logger
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
-from streamflow_io.runtime.values import Target
+from streamflow_io.runtime.values import Path, Target
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command whose result is not known; ssh has the same.
 _UNKNOWN = 255
+# A single quote in a word that is quoted for a shell.
+_QUOTE = "'\"'\"'"
 
 
 class ToolTimeLimitError(asyncio.TimeoutError):
@@ -80,7 +82,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             if self._command is not None:
                 command, stdin = list(map(shlex.quote, self._command)), None
                 stdout = stderr = asyncio.subprocess.STDOUT
-            if isinstance(stdin, str) and self._opens_itself(posixpath.join(workdir or "", stdin)):
+            if isinstance(stdin, str) and self._opens_itself(
+                posixpath.join(workdir or "", stdin), [*command, *(environment or {}).values()]
+            ):
                 command, stdin = [*map(shlex.quote, self._node_job.fed(stdin)), *command], None
             words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
             if words is not None:
@@ -206,9 +210,22 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         except (asyncio.TimeoutError, NodeRuntimeError):
             return False
 
-    def _opens_itself(self, path: str) -> bool:
-        """Whether the command itself has to open its standard input: a file at the gate, or held by its runtime."""
-        return self._node_job.sees(PurePosixPath(path)) or any(path == gate.target for gate in self._spec.gates)
+    def _opens_itself(self, path: str, words: Sequence[str]) -> bool:
+        """Whether the command itself has to open its standard input.
+
+        Such a file is at the gate, is held by its runtime, or is a stream that the command can open once more.
+
+        :param words: of the command and of its environment
+        """
+        if self._node_job.sees(PurePosixPath(path)) or any(path == gate.target for gate in self._spec.gates):
+            return True
+        # A command that knows the path may read from there, too: with a FIFO this is noticed.
+        return path in self._fifos() and any(path in word.replace(_QUOTE, "'") for word in words)
+
+    def _fifos(self) -> list[Path | bool | None]:
+        """The FIFOs of the streams, and then of the parts; None: the input is not at a FIFO."""
+        targets = [one.target for one in self._spec.streams] + [one.target for one in self._spec.parts]
+        return [target.get("fifo") for target in targets]
 
     def _redirected(self, workdir: str, stdin: int | str | None, stdout: int | str, stderr: int | str) -> JobSpec:
         """The spec of the job with its redirections. A byte stream for the standard input needs no FIFO."""
@@ -219,7 +236,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         standard_input = path(stdin)
         into_stdin: Target = {"stdin": True}
         streams, parts = list(self._spec.streams), list(self._spec.parts)
-        fifos = [one.target.get("fifo") for one in streams] + [one.target.get("fifo") for one in parts]
+        fifos = self._fifos()
         if standard_input is not None and standard_input in fifos:
             index, standard_input = fifos.index(standard_input), None
             if index < len(streams):

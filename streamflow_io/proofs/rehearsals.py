@@ -27,6 +27,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.adapters.job_spec import is_whole_file
 from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import (
     StreamToken,
@@ -331,19 +332,23 @@ class Rehearsals(Listener):
     async def _look_for_files(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
-        """Add the rehearsals of a job that has read streams, and has succeeded: files are where the streams were."""
+        """Add the rehearsals of a job that has read streams, and has succeeded."""
         try:
-            files = {id(token): await self._file(token) for token in streams_of(performance.inputs)}
+            files = {id(token): await self._file(performance.job, token) for token in streams_of(performance.inputs)}
         except (ProducerFailedError, WorkflowException):
             return
         inputs = {name: with_files(token, files) for name, token in performance.inputs.items()}
         if ports := [port for port in ports if _can_be_rehearsed(inputs[port])]:
             await self._look_and_add(replace(performance, inputs=inputs), place, candidate, ports)
 
-    async def _file(self, stream: StreamToken) -> Token:
-        """Return the token of the complete file of a stream, at the path that the stream had."""
+    async def _file(self, job: Job, stream: StreamToken) -> Token:
+        """Return the token of the complete file of a stream.
+
+        The file is at the path that the stream had, or where the producer has made it: standard input has no path.
+        """
         final = await self._streaming_jobs.get(stream.source.job).final(stream.source.port, stream.source.path)
-        file = final.update({**final.value, **file_value(stream.value["path"])})
+        is_there = await job_path(self._context, job, stream.value["path"]).exists()
+        file = final.update({**final.value, **(file_value(stream.value["path"]) if is_there else {})})
         file.tag, file.persistent_id = stream.tag, final.persistent_id
         return file
 

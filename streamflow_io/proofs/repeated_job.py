@@ -73,6 +73,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
     :ivar port: the input that the job reads as a stream
     :ivar verify: as of the streams of the run
     :ivar is_apart: the job does not run where the kernel cannot keep it from changing other files, and from TCP
+    :ivar goes_to_its_end: the job is not given up where the program gets too little as a stream
     :ivar is_compared: the job has run, and its outputs are compared
     """
 
@@ -80,6 +81,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
     port: str
     verify: Literal["full", "samples"]
     is_apart: bool = False
+    goes_to_its_end: bool = False
     is_compared: bool = False
 
     @cached_property
@@ -223,6 +225,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 compare = _no_difference
             # It does not matter how much of a short file the program reads as a stream.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
+            if self.goes_to_its_end:
+                size = None
             ran = await self._perform(job, spec, size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
                 await self._keep(job.output_directory, _kept(excerpts))

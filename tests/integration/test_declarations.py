@@ -93,6 +93,21 @@ def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None
     assert "/a/out -> /b/file is delivered at termination: /b/file is declared `streamable`, but" in again.log
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat $file | cksum > read.txt",
+        pytest.param("cksum > read.txt; cat $file | tail -n 1 >> read.txt", marks=pytest.mark.long),
+    ],
+)
+def test_standard_input_that_is_read_by_path_too_is_the_file(bench: Bench, script: str) -> None:
+    """The pipeline hides that a program finds no file."""
+    _, ours = bench.run_both(chain(reader(script, stdin="$(inputs.file.path)")), config=ALONE)
+    [warning] = warned(ours)
+    assert "was opened again" in warning
+    assert [proof.step for proof in known(bench)] == ["/b"]
+
+
 def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     run = bench.run(chain(reader(OPENS_TWICE)), config={**ALONE, "declarations": "strict"})
     assert run.code != 0
@@ -122,8 +137,12 @@ def compared(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
     return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known(bench)}
 
 
-def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) -> None:
-    document = chain(reader(WRITES_THE_SIZE))
+@pytest.mark.parametrize("by", ["path", "stdin"])
+def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench, by: str) -> None:
+    second = reader(WRITES_THE_SIZE, by)
+    if by == "stdin":  # the tool does not get the path
+        second["requirements"][0]["envDef"] = [{"envName": "TRACE", "envValue": "$(inputs.trace)"}]
+    document = chain(second)
     plain = bench.run(document, io=False)
     ours = bench.run(document, config=WAITS)
     assert ours.ok, ours.errors
@@ -140,16 +159,22 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) 
     assert f"an earlier run has found: {reason}" in again.log
 
 
+def test_a_reader_that_asks_by_path_too_is_found(bench: Bench) -> None:
+    """The answer by path is that of the complete file, but the answer about the open stream is not."""
+    script = "import os; n = len(f.read()); print(os.stat(sys.argv[1]).st_size, os.fstat(f.fileno()).st_size, n)"
+    ours = bench.run(chain(reader(script)), config=WAITS)
+    assert ours.ok, ours.errors
+    assert compared(bench) == {"/b/file": (None, "the output `out` (read.txt) differs with the complete file")}
+    assert len(warned(ours)) == 1
+
+
 @pytest.mark.long
 def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
     """`wc` is such a reader: it pads its columns by the size, with this file as with a stream."""
     aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
     _, ours = bench.run_both(chain(reader(aligned)), config=WAITS)
     assert len(warned(ours)) == 1
-    [(way, reason)] = compared(bench).values()
-    assert way is None
-    assert reason is not None
-    assert "its output `out` (read.txt)" in reason
+    assert compared(bench) == {"/b/file": (None, "the output `out` (read.txt) differs with the complete file")}
 
 
 def test_a_right_declaration_is_compared_once(bench: Bench) -> None:

@@ -87,6 +87,7 @@ def test_programs_find_one_state_of_a_directory(runtime_with_gate: Node, program
     (source / "empty").mkdir(mode=0o750)
     (source / "link").symlink_to("a")
     (source / "to-directory").symlink_to("late")
+    os.utime(source / "link", (1_000_000_010, 1_000_000_010), follow_symlinks=False)
     # A new link changes the times of its file, so that this one is not looked at while it is delivered.
     if mode == "update":
         (source / "late" / "hard").hardlink_to(source / "a")

@@ -7,7 +7,10 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use nix::fcntl::AT_FDCWD;
 use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
+use nix::sys::stat::{utimensat, UtimensatFlags};
+use nix::sys::time::TimeSpec;
 
 use super::listing::Entry;
 use crate::sys::file_id::{file_id, FileId};
@@ -106,6 +109,16 @@ impl Tree {
         fs::set_permissions(self.target.join(relative), Permissions::from_mode(mode))
     }
 
+    /// Gives a link the time of its source.
+    fn adopt_time_of_link(&self, relative: &Path) -> io::Result<()> {
+        let found = fs::symlink_metadata(self.source.join(relative))?;
+        let modified = TimeSpec::new(found.mtime(), found.mtime_nsec());
+        let (target, flag) = (self.target.join(relative), UtimensatFlags::NoFollowSymlink);
+        // Some file systems keep no times of links that can be set.
+        let _ = utimensat(AT_FDCWD, &target, &TimeSpec::UTIME_OMIT, &modified, flag);
+        Ok(())
+    }
+
     fn mirror(&mut self, relative: &Path) -> io::Result<()> {
         let source = self.source.join(relative);
         for entry in fs::read_dir(&source)? {
@@ -116,6 +129,9 @@ impl Tree {
                 self.mirror(&path)?;
             } else {
                 self.put(&path, kind)?;
+            }
+            if kind.is_symlink() {
+                self.adopt_time_of_link(&path)?;
             }
         }
         let (found, target) = (fs::metadata(&source)?, self.target.join(relative));
@@ -249,6 +265,8 @@ mod tests {
         }
         symlink("../a", source.join("deep/inside")).unwrap();
         symlink("../../elsewhere", source.join("deep/outside")).unwrap();
+        let (link, day) = (source.join("deep/outside"), TimeSpec::new(86400, 0));
+        utimensat(AT_FDCWD, &link, &day, &day, UtimensatFlags::NoFollowSymlink).unwrap();
         let mut tree = Tree::new(&source, &target, true).unwrap();
         assert!(matches!(&tree.arrivals[..], [Arrival::Directory { path, .. }] if *path == target));
         let place = |tree: &mut Tree, path: &str| tree.place(Path::new(path)).map(|()| arrived(tree)).unwrap();
@@ -273,6 +291,7 @@ mod tests {
         assert_eq!(fs::read_link(target.join("deep/outside")).unwrap(), source.join("deep/../../elsewhere"));
         let times = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
         assert_eq!(times(&target.join("deep")), times(&source.join("deep")));
+        assert_eq!(fs::symlink_metadata(target.join("deep/outside")).unwrap().mtime(), 86400);
         clear(&target).unwrap();
         assert!(!target.exists() && source.join("a").exists());
         clear(&target).unwrap();
