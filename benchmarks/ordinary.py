@@ -375,17 +375,21 @@ def _named(name: str, way: StreamFlowRun) -> Callable[[Path], Outcome]:
 
 
 def _digest(directory: Path) -> str:
-    """Return a digest of all outputs, without the headers: these quote paths."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        if content.startswith(_GZIP):
-            view = ["samtools", "view", str(path)]
-            content = subprocess.run(view, check=True, capture_output=True).stdout
-        lines = [line for line in content.splitlines(keepends=True) if not line.startswith((b"#", b"@PG"))]
-        digest.update(f"{path.relative_to(directory)}\0{len(lines)}\0".encode())
-        digest.update(b"".join(lines))
-    return digest.hexdigest()
+    """Return a digest of all outputs, without their headers and names.
+
+    Headers quote paths. StreamFlow numbers outputs of the same name in the order in which they arrive.
+    """
+    return hashlib.sha256("".join(sorted(map(_file_digest, directory.rglob("*")))).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    content = path.read_bytes()
+    if content.startswith(_GZIP):
+        content = subprocess.run(["samtools", "view", str(path)], check=True, capture_output=True).stdout
+    lines = [line for line in content.splitlines(keepends=True) if not line.startswith((b"#", b"@PG"))]
+    return hashlib.sha256(b"".join(lines)).hexdigest()
 
 
 def _workload(name: str, summary: str, names: Sequence[str], pairs: int) -> Workload:
