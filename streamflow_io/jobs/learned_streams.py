@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from .replacing import ReplacedError, with_finals
 from .wants import is_want
 
 # The most characters that are kept of the message of a failed job.
-_REASON = 200
+_REASON = 400
 
 
 class LearnedStreams(Struct, frozen=True):
@@ -349,7 +350,7 @@ class LearnedReads:
         if not suspects:
             return False
         said = str(error).removeprefix(f"FAILED Job {self._job.name}: ")
-        self._why = " ".join((said.partition("with error:")[2] or said).split())[:_REASON]
+        self._why = textwrap.shorten(said.partition("with error:")[2] or said, _REASON, placeholder=" ...")
         self._as_files |= suspects
         logger.info(f"Job {self._job.name} has failed with a stream, and is tried with the file: {self._why}")
         return True
