@@ -72,16 +72,15 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     :ivar port: the input that the job reads as a stream
     :ivar verify: as of the streams of the run
-    :ivar is_apart: the job does not run where the kernel cannot keep it from changing other files, and from TCP
-    :ivar goes_to_its_end: the job is not given up where the program gets too little as a stream
+    :ivar is_declared: the stream is declared, and only the outputs count. The job goes to its end. The job does not run
+        where the kernel cannot keep it from changing other files, and from TCP
     :ivar is_compared: the job has run, and its outputs are compared
     """
 
     performance: Performance
     port: str
     verify: Literal["full", "samples"]
-    is_apart: bool = False
-    goes_to_its_end: bool = False
+    is_declared: bool = False
     is_compared: bool = False
 
     @cached_property
@@ -225,9 +224,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 compare = _no_difference
             # It does not matter how much of a short file the program reads as a stream.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
-            if self.goes_to_its_end:
-                size = None
-            ran = await self._perform(job, spec, size, compare)
+            ran = await self._perform(job, spec, None if self.is_declared else size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
                 await self._keep(job.output_directory, _kept(excerpts))
             return ran
@@ -432,7 +429,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             )
         bounds: dict[str, int | bool]
         if self.performance.has_ended:
-            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
+            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_declared else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
         spec = structs.replace(job_spec(self.performance.step, job), streams=inputs)

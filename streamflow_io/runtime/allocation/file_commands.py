@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec import Struct
 
@@ -76,7 +76,7 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], FileCommand]]] = [
         lambda found: MakeDirectory(found[3], int(found[1], 8), found[2] is not None),
     ),
     (re.compile(rf"ln -snf {_PATH} {_PATH}"), lambda found: MakeLink(found[2], found[1])),
-    (re.compile(rf"test -([efdL]) {_PATH}"), lambda found: FileTest(found[2], _kind(found[1]))),
+    (re.compile(rf"test -([efdL]) {_PATH}"), lambda found: FileTest(found[2], cast(Kind, found[1]))),
     (re.compile(rf"test -e {_PATH} && readlink -f \1"), lambda found: Resolve(found[1])),
     (re.compile(rf"""set -- {_PATH} ; test -e "\$1" && printf '%s\\n' "\$@" ; :"""), lambda found: Find(found[1])),
     (
@@ -102,11 +102,6 @@ def file_command(text: str) -> FileCommand | None:
 def paths_of(command: FileCommand) -> tuple[str, ...]:
     """The files that a command looks at, or makes."""
     return command.paths if isinstance(command, Size) else (command.path,)
-
-
-def _kind(text: str) -> Kind:
-    kinds: dict[str, Kind] = {"e": "e", "f": "f", "d": "d", "L": "L"}
-    return kinds[text]
 
 
 def _is_plain(path: str) -> bool:

@@ -15,19 +15,20 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.files import stranger
 
-from .directories import ask, chunks, remove_here
+from .directories import REMOVE_ONE, ask, chunks, remove_here
 
 #: `there`: it was only looked at. `stays`: it cannot be removed. `link`: a symbolic link, which is left alone.
 #: `others`: it is another user's, or another user could replace it. `missing`: there is no such directory.
 ClearedState = Literal["there", "removed", "stays", "link", "others", "missing"]
 
-_CLEAR = """for d; do s=%s; k=0
+# With `%s` for the state of a directory that is to be removed, or only looked at.
+_CLEAR = f"""for d; do s=%s; k=0
 if test -L "$d"; then s=link
 elif test ! -d "$d"; then s=missing
 elif test ! -O "$d"; then s=others
-else set -- $(du -sk "$d" 2>/dev/null); k="${1:-0}"
+else set -- $(du -sk "$d" 2>/dev/null); k="${{1:-0}}"
 if test $s = removed; then
-rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null
+{REMOVE_ONE}
 test -e "$d" && s=stays
 fi; fi
 printf '%%s\\0%%s\\0%%s\\0' "$d" "$s" "$k"; done; printf 'end\\0'"""

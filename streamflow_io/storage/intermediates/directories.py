@@ -30,8 +30,10 @@ set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${1:-0}"
 find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {} + 2>/dev/null
 printf '\\0%s\\0' $?
 elif ls "${d%/*}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
-_REMOVE = """for d; do test -L "$d" && { rm -f "$d"; continue; }
-rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null; done"""
+#: Removes the directory `$d`, also one in which the user may not write.
+REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null'
+_REMOVE = f"""for d; do test -L "$d" && {{ rm -f "$d"; continue; }}
+{REMOVE_ONE}; done"""
 
 
 class DirectoryContents(Struct, frozen=True):
