@@ -26,6 +26,7 @@ from asyncio.subprocess import STDOUT, Process
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,7 @@ from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
+from streamflow.cwl.expression import DependencyResolver
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.data.manager import _RemotePathMapper, _RemotePathNode
 from streamflow.deployment.connector.base import (
@@ -223,6 +225,27 @@ def split_words(text: str) -> list[str]:
 def split_commands_by_pieces() -> None:
     """Let StreamFlow, from now on in this process, split the command of each job in a tenth of the time."""
     streamflow.core.utils.shlex = SimpleNamespace(**{**vars(shlex), "split": split_words})
+
+
+class _RememberingResolver(DependencyResolver):  # type: ignore[misc]
+    def eval(self, scan: str, jslib: str = "", **_: Any) -> None:
+        self.deps |= _inputs_used(scan, jslib)
+
+
+@lru_cache(maxsize=4096)
+def _inputs_used(expression: str, library: str) -> frozenset[str]:
+    resolver = DependencyResolver("inputs")
+    resolver.eval(expression, library)
+    return frozenset(resolver.deps)
+
+
+def parse_expressions_once() -> None:
+    """Let StreamFlow, from now on in this process, parse each JavaScript expression once.
+
+    Its parser takes 0.1 to 1 s for an expression. StreamFlow parses the expressions of a step when it translates the
+    workflow, and those of outputs again for each job.
+    """
+    streamflow.cwl.utils.DependencyResolver = _RememberingResolver
 
 
 def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str, str | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, MutableSequence, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, MutableSequence, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -87,7 +86,7 @@ def _evaluated(
         return _ANYWHERE
     library = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
     try:
-        names = _inputs_used(glob, processor.full_js, tuple(processor.expression_lib or ()))
+        names = utils.resolve_dependencies(glob, **library)
         inputs = _inputs(tokens, step, names, glob, tag)
         context = utils.build_context(inputs=inputs, output_directory=_OUTPUT_DIRECTORY)
         value = utils.eval_expression(glob, context, **library)
@@ -98,13 +97,7 @@ def _evaluated(
     return values if all(isinstance(v, str) for v in values) else _ANYWHERE
 
 
-# Parsing takes longer than the rest of a plan. The jobs of a step have the same text, often for several outputs.
-@lru_cache(maxsize=1024)
-def _inputs_used(glob: str, full_js: bool, library: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(utils.resolve_dependencies(glob, full_js=full_js, expression_lib=list(library)))
-
-
-def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: frozenset[str], glob: str, tag: str) -> dict[str, Token]:
+def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: Collection[str], glob: str, tag: str) -> dict[str, Token]:
     """The inputs that an expression uses.
 
     :param names: of these inputs; empty: perhaps all inputs of the step

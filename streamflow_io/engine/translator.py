@@ -16,6 +16,7 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow_io._streamflow import (
     execute_statements_in_the_loop,
     look_up_in_constant_time,
+    parse_expressions_once,
     separate_standard_error,
     split_commands_by_pieces,
     tools_loaded_once,
@@ -76,6 +77,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         )
 
     def _translate(self) -> Workflow:
+        parse_expressions_once()
         with tools_loaded_once():
             workflow = super().translate()
         separate_standard_error(workflow)

@@ -28,7 +28,9 @@ from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Port, Workflow
+from streamflow.cwl.antlr.ECMAScriptParser import ECMAScriptParser
 from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.expression import DependencyResolver
 from streamflow.cwl.processor import CWLTokenProcessor
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
@@ -157,6 +159,30 @@ def test_the_tool_of_a_step_is_loaded_once_for_the_check_of_types(
     assert shape(translate(IOAwareTranslator, path)).keys() == plain.keys()
     assert loaded == ["a", "b"]
     assert cwl_utils.parser.utils.load_step is counted
+
+
+def test_an_expression_is_parsed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: Document = {}
+    for name in ("a", "b", "c"):
+        run = tool("echo x > x", {"word": "string", "other": "string"}, {"out": found("x")})
+        value = {"default": "x", "valueFrom": "${ return inputs.other + self; }"}
+        steps[name] = {"run": run, "in": {"word": value, "other": {"default": "y"}}, "out": ["out"]}
+    written = {**workflow({}, {}, {}), "steps": steps}
+    path = bench.write(written, {}, io=True, config={"streaming": "auto"})
+    parsed: list[str] = []
+    parse = ECMAScriptParser.program
+
+    def counted(parser: ECMAScriptParser) -> Any:
+        parsed.append(str(parser.getInputStream()))
+        return parse(parser)
+
+    monkeypatch.setattr(ECMAScriptParser, "program", counted)
+    monkeypatch.setattr(streamflow.cwl.utils, "DependencyResolver", DependencyResolver)
+    plain = shape(translate(CWLTranslator, path))
+    assert len(parsed) > 1, "StreamFlow parses an expression once now: let it do that alone"
+    del parsed[:]
+    assert shape(translate(IOAwareTranslator, path)).keys() == plain.keys()
+    assert len(parsed) == 1
 
 
 def test_types_are_checked(bench: Bench) -> None:
@@ -293,6 +319,9 @@ sys.exit(code)
 def test_the_seam() -> None:
     """The seam is the list in _streamflow.py. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
+    assert parameters(DependencyResolver.eval) == ["self", "scan", "jslib", "kwargs"]
+    assert "engine = DependencyResolver(context_key)" in inspect.getsource(streamflow.cwl.utils.resolve_dependencies)
+    assert "context_key" not in inspect.getsource(DependencyResolver.eval)
     assert "shlex.split(" in inspect.getsource(streamflow.core.utils.run_in_subprocess)
     assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is crate_writer
     assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)
