@@ -34,13 +34,21 @@ def node_binary() -> Path | None:
     return next((Path(found) for found in candidates if found and Path(found).is_file()), None)
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
+def wait_for(
+    condition: Callable[[], object],
+    what: str,
+    timeout: float = TIMEOUT,
+    progress: Callable[[], object] | None = None,
+) -> None:
     """Waits until ``condition`` holds.
 
-    :raises AssertionError: when it does not within ``timeout`` seconds; names ``what``.
+    :param progress: something that changes while what is waited for goes on; without it, nothing tells
+    :raises AssertionError: when it does not within ``timeout`` seconds after the last progress; names ``what``.
     """
-    deadline = time.monotonic() + timeout
+    deadline, last = time.monotonic() + timeout, None
     while not condition():
+        if progress is not None and (now := progress()) != last:
+            deadline, last = time.monotonic() + timeout, now
         assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(0.005)
 

@@ -39,6 +39,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     opens cannot be watched from the start.
 
     :param command: runs in place of the command of the job, without its redirections
+    :param tells_paths: the command may find the path of its standard input in a file
     :param is_optional: the job is only measured. Without the node runtime its command runs plainly. On a queue manager,
         the command succeeds only if the node runtime confirms the success. Some queue managers report 0 for a killed
         job
@@ -52,6 +53,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         spec: JobSpec,
         is_optional: bool = False,
         command: Sequence[str] | None = None,
+        tells_paths: bool = False,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
@@ -60,6 +62,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._is_queued = node_job.runtime.wrapper == "run"
         self._is_optional = is_optional
         self._command = command
+        self._tells_paths = tells_paths
 
     @classmethod
     def get_schema(cls) -> str:
@@ -219,8 +222,11 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         """
         if self._node_job.sees(PurePosixPath(path)) or any(path == gate.target for gate in self._spec.gates):
             return True
-        # A command that knows the path may read from there, too: with a FIFO this is noticed.
-        return path in self._fifos() and any(path in word.replace(_QUOTE, "'") for word in words)
+        # A command that knows the directory may read from there, too: with a FIFO this is noticed.
+        directory = posixpath.dirname(path)
+        return path in self._fifos() and (
+            self._tells_paths or any(directory in word.replace(_QUOTE, "'") for word in words)
+        )
 
     def _fifos(self) -> list[Path | bool | None]:
         """The FIFOs of the streams, and then of the parts; None: the input is not at a FIFO."""

@@ -76,6 +76,12 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
             self._has_warned = True
             logger.warning(message)
 
+    @property
+    def tells_paths(self) -> bool:
+        """Whether a file that an InitialWorkDirRequirement makes may have the path of an input in its text."""
+        made = str(getattr(self.command, "initial_work_dir", None))
+        return "$(" in made or "${" in made
+
     def is_recoverable(self, job: Job) -> bool:
         return bool(self._is_recoverable(job))
 

@@ -220,7 +220,9 @@ def _proof_outcome(proof: Proof) -> str:
         when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
         return f"complete {when}"
     if proof.key.kind == "declared":
-        how = "refuted" if proof.is_refused else "cannot be compared" if proof.reason else "compared"
+        bound = bound_of(proof.extents)
+        compared = "compared" if bound is None else f"compared up to {size_text(bound)}"
+        how = "refuted" if proof.is_refused else "cannot be compared" if proof.reason else compared
         return f"declared, {how}" + (f": {proof.reason}" if proof.reason else "")
     if proof.is_proven:
         return proven_how(proof.excerpt, bound_of(proof.extents))

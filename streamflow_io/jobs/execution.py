@@ -321,7 +321,7 @@ class Execution:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
                 rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
-            with runner.running(self._state, node_job, spec, split.command(runtime)):
+            with runner.running(self._state, node_job, spec, split.command(runtime), self._step.tells_paths):
                 output = await command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)

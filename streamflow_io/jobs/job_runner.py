@@ -26,6 +26,7 @@ class _CommandRun(Struct):
     """A command that is about to run, or runs, under a node runtime.
 
     :ivar command: runs in place of the command of the step, without redirections; None: the command of the step
+    :ivar tells_paths: the command may find paths of its inputs in a file
     :ivar told: the spec that the node runtime gets; None: the command has not started
     :ivar following: records the events of a job that StreamFlow runs
     """
@@ -34,6 +35,7 @@ class _CommandRun(Struct):
     spec: JobSpec
     streams: bool
     command: Sequence[str] | None = None
+    tells_paths: bool = False
     told: JobSpec | None = None
     following: asyncio.Task[None] | None = None
 
@@ -59,7 +61,14 @@ class JobRunner:
         if running.told is None:
             running.told = self._jobs.starting(job, running.spec, running.node_job.runtime)
         if running.streams:
-            return JobConnector(inner, job.name, running.node_job, running.told, command=running.command)
+            return JobConnector(
+                inner,
+                job.name,
+                running.node_job,
+                running.told,
+                command=running.command,
+                tells_paths=running.tells_paths,
+            )
         told = running.told
         if running.following is None:
             queued = self._recorder.queued(job)
@@ -70,14 +79,15 @@ class JobRunner:
 
     @contextlib.contextmanager
     def running(
-        self, job: JobState, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None = None
+        self, job: JobState, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None, tells_paths: bool
     ) -> Iterator[None]:
         """Let the command of a job that streams run as a job of the node runtime.
 
         :param command: runs instead, without the redirections of the job; None: the command of the job
+        :param tells_paths: the command may find paths of its inputs in a file
         """
         job.begin(node_job)
-        job.keep(_CommandRun(node_job, spec, streams=True, command=command))
+        job.keep(_CommandRun(node_job, spec, streams=True, command=command, tells_paths=tells_paths))
         try:
             yield
         finally:

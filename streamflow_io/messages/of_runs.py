@@ -140,6 +140,7 @@ RUNS = {
     Code.ASKS_BY_PATH: Explanation(
         "The command asks for more than the bytes of its stream",
         "The command calls `stat` or a similar function with the path of its input, as `test -s`, `cp` and `sort` do. "
+        "A listing of the directory of its input does the same. "
         "The call waits for the complete file. Results are right, but no time is saved. The warning comes once for a "
         "step, with the number of jobs at the end.",
         (

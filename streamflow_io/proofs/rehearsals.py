@@ -392,8 +392,8 @@ class Rehearsals(Listener):
             if key in self._seen or (key.tool, key.port) in self._compared:
                 return False
             known = self._proofs.of(key)
-            if known is not None and self._config.declarations == "strict":
-                return known.is_refused
+            if known is not None and known.is_refused and self._config.declarations == "strict":
+                return True
         elif key in self._seen and hold_for(self._seen[key], sizes):
             return False
         return self._proofs.is_wanted(key, sizes)
@@ -529,9 +529,10 @@ class Rehearsals(Listener):
             failures = 0  # the input is refused for good
         way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
         key, now = rehearsal.key, time.time()
-        # A declaration holds for files of any size.
-        pairs = zip(finding.read, rehearsal.job.sizes, strict=True) if way and key.kind != "declared" else ()
-        extents = tuple(Extent(read, size) for read, size in pairs)
+        sizes = rehearsal.job.sizes
+        # A declared stream is compared as a whole.
+        read = sizes if key.kind == "declared" else finding.read
+        extents = tuple(map(Extent, read, sizes)) if way else ()
         for host, waiting in self._waiting.items():
             self._waiting[host] = [
                 each for each in waiting if each[0].key != key or (extents and not hold_for(extents, each[0].job.sizes))

@@ -246,7 +246,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
         """
         performance = self.performance
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
-        connector = JobConnector(performance.connector, job.name, node_job, spec)
+        tells_paths = performance.step.tells_paths
+        connector = JobConnector(performance.connector, job.name, node_job, spec, tells_paths=tells_paths)
         step = shadow_of(performance.step, job, connector, performance.hardware)
         seen = SeenEvents(size if len(spec.streams) == 1 else None, len(spec.streams))
         following = asyncio.create_task(seen.follow(node_job))

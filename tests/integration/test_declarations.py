@@ -108,6 +108,27 @@ def test_standard_input_that_is_read_by_path_too_is_the_file(bench: Bench, scrip
     assert [proof.step for proof in known(bench)] == ["/b"]
 
 
+@pytest.mark.parametrize("told", ["file", "directory"])
+def test_standard_input_whose_path_is_told_in_another_way_is_the_file(bench: Bench, told: str) -> None:
+    """A staged file has the path, or a variable has the directory."""
+    second = reader(". ./read.sh; cksum >> read.txt", stdin="$(inputs.file.path)")
+    variables, *_ = second["requirements"]
+    variables["envDef"] = [
+        {"envName": "TRACE", "envValue": "$(inputs.trace)"},
+        {"envName": "PLACE", "envValue": "$(inputs.file.dirname)" if told == "directory" else "nowhere"},
+    ]
+    entry = "cat $(inputs.file.path) | cksum > read.txt"
+    staged = {"class": "InitialWorkDirRequirement", "listing": [{"entryname": "read.sh", "entry": entry}]}
+    if told == "directory":
+        second["baseCommand"][-1] = 'cat "$PLACE/out.txt" | cksum > read.txt; cksum >> read.txt'
+    else:
+        second["requirements"].append(staged)
+    _, ours = bench.run_both(chain(second), config=ALONE)
+    [warning] = warned(ours)
+    assert "was opened again" in warning
+    assert [proof.step for proof in known(bench)] == ["/b"]
+
+
 def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     run = bench.run(chain(reader(OPENS_TWICE)), config={**ALONE, "declarations": "strict"})
     assert run.code != 0
@@ -186,6 +207,24 @@ def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
     again = bench.run(document, job, config=WAITS)
     assert again.ok, again.errors
     assert [record for record in bench.telemetry() if record["event"] == "rehearsed"] == []
+
+
+def test_a_comparison_with_a_small_sample_says_nothing_of_larger_files(bench: Bench) -> None:
+    """The reader reads as many bytes as a buffer has, and asks for the size only if there may be more."""
+    most = 2**18
+    script = f"import os; n = len(f.read({most})); print(n < {most} or os.fstat(f.fileno()).st_size, n + len(f.read()))"
+    small, large = (chain(reader(script), producer(f"seq {count} > out.txt")) for count in (30_000, 60_000))
+    job = {"trace": str(bench.directory / "trace")}
+    _, ours = bench.run_both(small, job, config=WAITS)
+    assert not warned(ours)
+    assert compared(bench) == {"/b/file": ("pipe", None)}
+
+    plain = bench.run(large, job, io=False)
+    [warning] = warned(bench.run(large, job, config=WAITS))
+    assert "the output `out` (read.txt) differs with the complete file" in warning
+    again = bench.run(large, job, config=WAITS)
+    assert again.results == plain.results
+    assert not warned(again)
 
 
 @pytest.mark.parametrize("varies", [pytest.param("date +%s%N", marks=pytest.mark.long), "date +%s"])

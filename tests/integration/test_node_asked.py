@@ -37,6 +37,12 @@ print(os.path.getsize(sys.argv[1]), len(open(sys.argv[1]).read()))' $f""",
 import os, sys
 open_file = os.open(sys.argv[1], os.O_PATH)
 print(os.fstat(open_file).st_size)' $f""",
+    "types": 'find -L "${f%/*}" -type f | wc -l; cat "$f"',
+    "type of the link": 'cat "$f"; find "${f%/*}" -type l | wc -l; find "${f%/*}" -type p | wc -l',
+    "marks": 'exec 3< "$f"; ls -F "${f%/*}"; cat <&3',
+    "entries": f"""{sys.executable} -ISc '
+import os, sys
+print([(entry.name, entry.is_symlink()) for entry in os.scandir(os.path.dirname(sys.argv[1]))])' $f""",
     "open for both": f"""{sys.executable} -ISc 'import sys; print(len(open(sys.argv[1], "rb+").read()))' $f""",
 }
 
@@ -70,7 +76,7 @@ def test_what_is_asked_for_by_path_is_that_of_the_file(runtime: Node, how: str) 
     target.symlink_to(path)
     assert printed == run_natively(ASKING[how], target)
     assert [str(event["message"]) for event in job.named("warning")] == [
-        f"input in: the command asks by path for more than the bytes of {path} (stat, access...), "
+        f"input in: the command asks by path for more than the bytes of {path} (stat, access, a listing...), "
         "and waits for the whole file [SFIO-S024]"
     ]
     assert [(event["input"], event["port"]) for event in job.named("warning")] == [("in", "out")]

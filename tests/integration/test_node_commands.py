@@ -101,7 +101,11 @@ def test_much_is_printed_and_others_go_on(node: ConversingNode) -> None:
         node.say({"run": name, "command": f"yes {name} | head -c {megabytes}000000; echo; echo end {name}"})
     assert run(node, "c", "echo c") == ("c\n", 0)
     for name in ("a", "b"):
-        wait_for(lambda name=name: returned(node, name), "the end of what prints much")  # type: ignore[misc]
+        wait_for(
+            lambda name=name: returned(node, name),  # type: ignore[misc]
+            "the end of what prints much",
+            progress=lambda: len(node.printed),
+        )
         text = said(node, name)
         assert len(text) == megabytes * 10**6 + len(f"\nend {name}\n")
         assert text.endswith(f"\nend {name}\n")

@@ -174,12 +174,40 @@ def test_who_is_paused_hears_that_it_is_cancelled(runtime: Node, tmp_path: Path)
 
 def test_who_was_stopped_by_somebody_else_stays_stopped(runtime: Node, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    script = f"cd {out}; sleep 60 & echo $! > pid; kill -STOP $!; {BURST}; touch written; sleep 1; kill -KILL $!"
-    job = runtime.shell("j", script, limit=limit(60, out))
+    stop = "kill -STOP $!; until grep -q '^State:.T' /proc/$!/status; do :; done"
+    end = "touch written; until [ -e seen ]; do sleep 0.01; done; kill -KILL $!"
+    job = runtime.shell("j", f"cd {out}; sleep 60 & echo $! > pid; {stop}; {BURST}; {end}", limit=limit(60, out))
     wait_for((out / "written").exists, "the end of writing")
     pid = int((out / "pid").read_text())
     wait_for(lambda: not is_paused(job), "the end of the pause")
     assert state(pid) == "T"
+    (out / "seen").touch()
+    assert job.wait() == 0
+
+
+def test_who_is_about_to_stop_stops(runtime: Node, tmp_path: Path) -> None:
+    """A process waits in the kernel for its child, and has not taken the signal of another process yet."""
+    out = tmp_path / "out"
+    os.mkfifo(out / "fifo")
+    spawn = """
+import os
+actions = [(os.POSIX_SPAWN_OPEN, 5, "fifo", os.O_RDONLY, 0)]
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
+open("went on", "w")
+"""
+    begin = f"{sys.executable} -ISc '{spawn}' & echo $! > new; mv new pid"
+    wait = "until grep -q '^State:.D' /proc/$!/status; do :; done; kill -STOP $!"
+    end = "touch written; until [ -e seen ]; do sleep 0.01; done; kill -KILL $!"
+    job = runtime.shell("j", f"cd {out}; {begin}; {wait}; {BURST}; {end}", limit=limit(60, out))
+    wait_for((out / "written").exists, "the end of writing")
+    pid = int((out / "pid").read_text())
+    wait_for(lambda: not is_paused(job), "the end of the pause")
+    went_on = out / "went on"
+    with (out / "fifo").open("w"):
+        wait_for(lambda: went_on.exists() or state(pid) == "T", "the child")
+    assert not went_on.exists()
+    (out / "fifo").unlink()
+    (out / "seen").touch()
     assert job.wait() == 0
 
 

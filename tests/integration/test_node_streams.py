@@ -201,12 +201,15 @@ def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
         "replaced": f"echo new > {path}.n; mv {path}.n {path}",
         "replaced later": f"rm {path}; sleep 0.3; echo y > {path}",
     }
-    script = f"head -c 100000 /dev/zero > {path}; sleep 0.3; {ways[how]}; sleep 0.5"
+    fed, ended = runtime.base / "fed", runtime.base / "ended"
+    script = f"head -c 100000 /dev/zero > {path}; until [ -e {fed} ]; do sleep 0.01; done; {ways[how]}; sleep 0.5"
     producer = runtime.shell("p", script, outputs=[output(runtime.base / "out", "p")])
-    consumer = read(runtime, "c")
+    fifo = runtime.base / "in" / "f"
+    reads = f"exec < {fifo}; dd bs=1 count=1 status=none > {fed}; cat > {runtime.base}/rest; touch {ended}"
+    consumer = runtime.shell("c", reads, inputs=[runtime.stream("p", path, fifo)])
     assert consumer.wait() == 75
     assert consumer.exit()["reason"] == "rewritten"
-    assert not (runtime.base / "c.digest").exists()
+    assert not ended.exists(), "the reader has seen an end"
     assert producer.wait() == 0
 
 

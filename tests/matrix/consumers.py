@@ -119,7 +119,7 @@ _BASH = [
     _bash("/dev/fd/3/..", 'd=${IN%/*}; exec 3< "$d"; cat "/dev/fd/3/../${d##*/}/${IN##*/}"'),
     _bash("linked directory", 'ln -s "${IN%/*}" also; cat "also/${IN##*/}"; rm also'),
     _bash("touch, then cat", 'touch -c "$IN"; cat "$IN"', WAITS),
-    _bash("glob", 'shopt -s nullglob; for file in "${IN%/*}"/*; do cat "$file"; done'),
+    _bash("glob", 'shopt -s nullglob; for file in "${IN%/*}"/*; do cat "$file"; done', WAITS),
     _bash("cd, ..", 'cd "${IN%/*}"; cat "../${PWD##*/}/${IN##*/}"'),
     _bash("in the background", 'wc -l < "$IN" > lines & wait; cat lines'),
     _bash("link to it", 'ln -s "$IN" link; cat link'),

@@ -4,7 +4,7 @@ use clap::Args;
 use nix::libc::{self, sock_filter};
 
 use super::descriptors::{Told, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
-use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
+use super::syscalls::{Syscall, When, EMPTY_PATH, LISTINGS, OBSERVED, SYSCALLS};
 
 /// Offsets in `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -93,6 +93,9 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     if purpose.delivers {
         let describing = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
         program.extend(describing.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
+    }
+    if purpose.streams {
+        program.extend(LISTINGS.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
     }
     if purpose.holds {
         program.extend(SYSCALLS.iter().flat_map(hold));
@@ -322,7 +325,7 @@ mod tests {
             (libc::SYS_faccessat2, 2, libc::W_OK, true),
             (libc::SYS_readlinkat, 0, 0, true),
             (libc::SYS_unlinkat, 0, 0, false),
-            (libc::SYS_getdents64, 0, 0, false),
+            (libc::SYS_getdents64, 0, 0, true),
             (libc::SYS_mmap, 0, 0, false),
         ] {
             let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };

@@ -12,6 +12,8 @@ use crate::sys::threads::lock;
 struct Stream {
     /// Identities of the FIFOs of the stream.
     fifos: Vec<FileId>,
+    /// The directory in whose listing a FIFO appears, with a type that is not that of the file.
+    directory: Option<FileId>,
     wanted: bool,
     whole: bool,
 }
@@ -36,21 +38,36 @@ impl Streams {
     }
 
     /// Adds a FIFO of a stream.
-    pub fn add(&self, number: usize, fifo: FileId) {
+    ///
+    /// # Arguments
+    /// * `directory` - whose listing is to show the file in place of the FIFO, if any
+    pub fn add(&self, number: usize, fifo: FileId, directory: Option<FileId>) {
         if let Some(stream) = lock(&self.streams).get_mut(number) {
             stream.fifos.push(fifo);
+            stream.directory = directory.or(stream.directory);
         }
     }
 
     /// Whether a file is a stream whose whole file is missing. If so, the whole file is wanted from now on.
     pub fn want(&self, fifo: FileId) -> bool {
-        let mut streams = lock(&self.streams);
-        let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.fifos.contains(&fifo)) else {
-            return false;
-        };
-        stream.wanted = true;
-        self.wake();
-        true
+        self.want_where(|stream| stream.fifos.contains(&fifo))
+    }
+
+    /// The same for the streams of a directory.
+    pub fn want_in(&self, directory: FileId) -> bool {
+        self.want_where(|stream| stream.directory == Some(directory))
+    }
+
+    fn want_where(&self, concerned: impl Fn(&Stream) -> bool) -> bool {
+        let mut wanted = false;
+        for stream in lock(&self.streams).iter_mut().filter(|stream| !stream.whole && concerned(stream)) {
+            stream.wanted = true;
+            wanted = true;
+        }
+        if wanted {
+            self.wake();
+        }
+        wanted
     }
 
     /// Wakes up the thread that feeds the streams.
@@ -100,17 +117,19 @@ mod tests {
     fn what_is_wanted_comes_once() {
         let streams = Streams::new(3).unwrap();
         assert!(!streams.are_open());
-        streams.add(1, (1, 1));
-        streams.add(2, (1, 2));
-        streams.add(2, (1, 3));
+        streams.add(1, (1, 1), Some((1, 9)));
+        streams.add(2, (1, 2), None);
+        streams.add(2, (1, 3), None);
         assert!(!streams.want((1, 4)) && streams.wanted().is_empty());
         assert!(streams.want((1, 3)) && streams.want((1, 2)));
         assert_eq!(streams.wanted(), [2]);
         streams.is_whole(2);
         assert!(!streams.want((1, 2)) && streams.wanted().is_empty() && streams.are_open());
+        assert!(!streams.want_in((1, 8)) && streams.want_in((1, 9)));
+        assert_eq!(streams.wanted(), [1]);
         streams.want_all();
         assert_eq!(streams.wanted(), [1]);
         streams.is_whole(1);
-        assert!(!streams.are_open());
+        assert!(!streams.are_open() && !streams.want_in((1, 9)));
     }
 }

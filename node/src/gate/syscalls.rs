@@ -157,6 +157,13 @@ pub const SYSCALLS: &[Syscall] = &[
     Syscall::new(libc::SYS_getdents, Named::Listing).asking(When::Never),
 ];
 
+/// The calls that read the entries of a directory, with their types.
+pub const LISTINGS: &[i64] = &[
+    libc::SYS_getdents64,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getdents,
+];
+
 /// The calls that show how files are read. Mappings of files are reported, too.
 pub const OBSERVED: &[i64] = &[
     libc::SYS_openat,

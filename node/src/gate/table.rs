@@ -342,6 +342,10 @@ impl GateTable {
     fn list(&self, call: &Call) -> Option<Answer> {
         let descriptor = call.arguments[0] as i32;
         let Some(directory) = file_id(open_file(call, descriptor)) else { return PASS };
+        // A listing tells the types of its entries.
+        if self.streams.want_in(directory) {
+            return None;
+        }
         let state = lock(&self.state);
         let (tree, delivered) = match state.directories.get(&directory) {
             Some(Held::Tree { tree, delivered, .. }) => (&state.trees[*tree], delivered),

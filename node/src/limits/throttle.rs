@@ -229,7 +229,10 @@ impl Pause {
 
     fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {
         for _ in 0..SEARCHES {
-            let runs = |process: &&Process| !process.zombie && !process.vitals.standing;
+            let runs = |process: &&Process| {
+                let stands = process.vitals.standing;
+                !process.zombie && !stands && (self.stopped.contains(&process.id) || !is_about_to_stop(process.id))
+            };
             let running: Vec<ProcessId> = processes.iter().filter(runs).map(|process| process.id).collect();
             let new = running.iter().any(|id| !self.stopped.contains(id));
             self.stopped.extend(&running);
@@ -255,6 +258,12 @@ impl Pause {
             }
         }
     }
+}
+
+/// Whether a process has not yet taken a signal that stops it. Letting it go on would take the signal away.
+fn is_about_to_stop(id: ProcessId) -> bool {
+    let pending = tree::value(id.pid, "status", "ShdPnd:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    pending.is_some_and(|pending| pending & (1 << (Signal::SIGSTOP as i32 - 1)) != 0)
 }
 
 /// When to look at the tree.

@@ -57,8 +57,8 @@ class Proof(LearnedEntry, frozen=True):
     :ivar failures: how often the tool has failed with a stream, or in a rehearsal. 0: never, or it is refused for a
         different output
     :ivar excerpt: the number of first bytes of an input that were enough. None: the whole file was tried
-    :ivar extents: how far the proof of an input holds for each of its files. Empty: for no file. A declaration holds
-        for all files
+    :ivar extents: how far the proof of an input holds for each of its files. Empty: for no file. A declared input
+        streams with larger files, too, and is compared again with these
     """
 
     kind: ClassVar[str] = "proof"
@@ -165,8 +165,10 @@ class RememberedProofs(Remembered[Proof]):
     def is_wanted(self, key: ProofKey, sizes: Sequence[int]) -> bool:
         """Whether a rehearsal is wanted for files of these sizes."""
         known = self.of(key)
-        if known is None or not known.is_proven or key.kind == "declared":
+        if known is None or not known.is_proven:
             return known is None or known.may_be_tried_again
+        if known.reason is not None:
+            return False  # the outputs cannot be compared
         return key in self._outgrown or not hold_for(known.extents, sizes)
 
     def failures(self, key: ProofKey) -> int:

@@ -23,12 +23,13 @@ pub struct Registration {
 
 impl Registration {
     pub fn add(&self, fifo: &Path) {
-        file_id(fifo).iter().for_each(|fifo| self.streams.add(self.number as usize, *fifo));
+        let directory = fifo.parent().and_then(file_id);
+        file_id(fifo).iter().for_each(|fifo| self.streams.add(self.number as usize, *fifo, directory));
     }
 
     pub fn add_to_net(&self, pipe: FileId, fifo: Option<&Path>) {
         let number = self.number as usize;
-        self.streams.add(number, pipe);
+        self.streams.add(number, pipe, None);
         self.handler.table.net.add(number, pipe, fifo.and_then(Path::parent).and_then(file_id));
     }
 }
