@@ -146,15 +146,21 @@ def _is_clear(text: str) -> bool:
 
 def remove_here(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
     for directory in whole:
-        if os.path.islink(directory):
-            Path(directory).unlink(missing_ok=True)
-        elif not is_mounted_in(directory):
-            shutil.rmtree(directory, ignore_errors=True)
-            if os.path.isdir(directory):
-                _allow(directory)
-                shutil.rmtree(directory, ignore_errors=True)
+        if not is_mounted_in(directory):
+            _remove_whole(directory)
     for directory, left in parts.items():
-        _remove_but(directory, left)
+        if not is_mounted_in(directory):
+            _remove_but(directory, left)
+
+
+def _remove_whole(directory: str) -> None:
+    if os.path.islink(directory):
+        Path(directory).unlink(missing_ok=True)
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    if os.path.isdir(directory):
+        _allow(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _allow(directory: str) -> None:
@@ -181,7 +187,7 @@ def _remove_but(directory: str, left: frozenset[str]) -> None:
         if below and not entry.is_symlink():
             _remove_but(entry.path, below)
         elif not below and entry.is_dir(follow_symlinks=False):
-            remove_here([entry.path], {})
+            _remove_whole(entry.path)
         elif not below:
             try:
                 os.unlink(entry.path)
@@ -199,8 +205,8 @@ def _partly(directory: str, left: frozenset[str]) -> str:
     choice = f"\\( {' -o '.join(kept)} \\) -prune"
     if passed:
         choice += f" -o \\( {' -o '.join(passed)} \\)"
-    place = shlex.quote(directory)
-    return f"test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
+    place, name = shlex.quote(directory), shlex.quote(os.path.basename(directory))
+    return f"grep -qF /{name} /proc/self/mounts 2>/dev/null || test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
 
 
 def _pattern(path: str) -> str:
