@@ -59,7 +59,9 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     version, versions = document.get("version"), [*validator.schema.configs]
     if version not in versions:
         line, told = source_of(document, str(path)).line("version"), shortened(repr(plain(version)))
-        raise HintErrors.one(path, "version", f"{told} is no version of StreamFlow files", ", ".join(versions), line=line)
+        raise HintErrors.one(
+            path, "version", f"{told} is no version of StreamFlow files", ", ".join(versions), line=line
+        )
     try:
         return dict(validator.validate_file(str(path)))
     except ValueError as error:  # StreamFlow makes dates of texts that look like one
