@@ -114,9 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
     for stream in (sys.stdout, sys.stderr):
-        # Names of files are bytes. Names that are not UTF-8 are printed unchanged.
+        # Names of files are bytes. Names that are not UTF-8 are printed unchanged. Terminals of other encodings lack
+        # some characters.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="surrogateescape")
+            stream.reconfigure(errors="surrogateescape" if stream.encoding == "utf-8" else "backslashreplace")
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # A shell that completes a line starts the program without arguments, and has the line in its environment.
     is_completing = "_ARGCOMPLETE" in os.environ

@@ -37,6 +37,7 @@ _TOLD: Mapping[ClearedState, str] = {
     "removed": "removed",
     "stays": "cannot be removed: permission denied, or in use",
     "link": "left alone: a symbolic link is in the place of the directory",
+    "mounted": "left alone: a file system is mounted in the directory",
     "others": "left alone: another user owns the directory, or could replace it",
 }
 
@@ -220,6 +221,8 @@ def _clear_deployment(
 
     with quiet_streamflow():
         try:
+            if file.exists() and (why := stranger(file, trusts_groups=True)) is not None:
+                return all_stay(f"{file} cannot be trusted: {why}")
             config = read_streamflow_file(file)
         except HintErrors as errors:
             return all_stay(f"{file} cannot be read: {errors.errors[0].message}")

@@ -149,6 +149,9 @@ def _work_directory(directory: Path) -> LocationFinding:
     found = [why for why in whys if why is not None]
     if found:
         return LocationFinding(name, False, found[0], otherwise)
+    if closed := [place for place in places if place.exists() and not os.access(place, os.W_OK | os.X_OK)]:
+        otherwise = "no job can run there: set TMPDIR, or a `workdir` for the deployment"
+        return LocationFinding(name, False, f"you may not write to {closed[0]}", otherwise)
     return LocationFinding(name, True, f"no other user can replace files in {directory}")
 
 

@@ -105,7 +105,8 @@ class Logs(Struct, frozen=True):
             (
                 f"{job.step} {job.tag}",
                 job.status or "",
-                "" if job.code is None else str(job.code),
+                # The command of a cancelled job was ended, and has no code of its own.
+                "" if job.code is None or job.status == "cancelled" else str(job.code),
                 str(len(job.commands)) if len(job.commands) > 1 else "",
                 size_text(job.commands[-1].bytes) if job.commands else "",
             )
@@ -122,6 +123,8 @@ class Logs(Struct, frozen=True):
             say(console, "  no command of the job has ended")
         for command in job.commands:
             how = "exit code not known" if command.code is None else f"exit code {command.code}"
+            if job.status == "cancelled" and command is job.commands[-1]:
+                how = "ended with the run"
             again = "" if len(job.commands) == 1 else f"attempt {command.attempt}: "
             seconds = f"{max(0.0, command.time - command.started):,.1f} s"
             say(console, f"  {again}{how} after {seconds}, from {date_of(command.started)}, on {command.location}")

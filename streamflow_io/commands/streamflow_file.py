@@ -56,6 +56,12 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     if not isinstance(document, Mapping):
         raise HintErrors.one(path, "StreamFlow file", "not a mapping", "version, workflows, ...", line=1)
     validator = SfValidator()
+    version, versions = document.get("version"), [*validator.schema.configs]
+    if version not in versions:
+        line, told = source_of(document, str(path)).line("version"), shortened(repr(plain(version)))
+        raise HintErrors.one(
+            path, "version", f"{told} is no version of StreamFlow files", ", ".join(versions), line=line
+        )
     try:
         return dict(validator.validate_file(str(path)))
     except ValueError as error:  # StreamFlow makes dates of texts that look like one
@@ -73,8 +79,6 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
 
 
 def _mistakes(path: Path, document: Mapping[str, object], validator: SfValidator) -> Iterator[HintError]:
-    if "version" not in document:
-        return
     schema = validator.schema.get_config(document["version"]).contents
     source = source_of(document, str(path))
     for error in validator_for(schema)(schema, registry=validator.schema.registry).iter_errors(plain(document)):

@@ -147,7 +147,7 @@ class Run:
         await self.jobs.run_closed()
         for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
-        if self._has_begun:
+        if self._has_begun or self.failure.status == "failed":
             self._record(await asyncio.to_thread(self._job_directories.results))
             for line in self._telemetry.close(self.failure.status):
                 logger.info(line)

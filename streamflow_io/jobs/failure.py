@@ -24,10 +24,15 @@ from streamflow_io.wording import displayed
 
 from .job_logs import LastWords
 
+_SAID = "with error:\n\t"
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500
 # StreamFlow colours messages for a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOT_ONE = re.compile(r"Expected (\S+) token of type (File|Directory), got list\.")
+# The last line of the script, with its number before, and the standard error of its interpreter.
+_JAVASCRIPT = re.compile(r"script was:.*\n\d+ ([^\n]*)\nstdout was: .*?\nstderr was: '(.*)'", re.DOTALL)
+_ERROR = re.compile(r"\w*Error\b")
 # Errors that only follow from the closing of the run come from these packages. Errors of connectors matter.
 _FALLING_APART = tuple(
     f"/streamflow/{package}/"
@@ -54,8 +59,9 @@ class Failure(logging.Filter):
         self._workflow = workflow
         self._jobs = jobs
         self._succeeds = succeeds
-        # The last error that was logged.
+        # The last error that was logged, and the first one.
         self._error = ""
+        self._first_error = ""
         self._failed: str | None = None
         self._reason = ""
         self._words: LastWords | None = None
@@ -95,9 +101,10 @@ class Failure(logging.Filter):
     @property
     def status(self) -> RunStatus:
         """How the run has ended, as far as its steps show."""
-        statuses = {step.status for step in self._tools.values()}
-        if self._failed is not None or Status.FAILED in statuses:
+        # An expression may fail before any tool runs.
+        if self._failed is not None or any(step.status is Status.FAILED for step in self._workflow.steps.values()):
             return "failed"
+        statuses = {step.status for step in self._tools.values()}
         return "completed" if statuses <= {Status.COMPLETED, Status.SKIPPED} else "cancelled"
 
     @property
@@ -117,6 +124,7 @@ class Failure(logging.Filter):
             return True
         if record.levelno >= logging.ERROR:
             self._error = message
+            self._first_error = self._first_error or message
         if logger.isEnabledFor(logging.DEBUG) or not (self._failed is not None or self._is_closing):
             return True
         if message.startswith("CANCELLED Job ") or _is_cancellation(record):
@@ -129,16 +137,17 @@ class Failure(logging.Filter):
         parts = []
         if (job := self._failed) is not None:
             parts.append(f"job {job} of step {posixpath.dirname(job)} has failed ({self._how(job)})")
+        elif self._first_error:
+            # An expression of a step has failed, before the step had any job.
+            parts.append(_on_one_line(self._first_error)[:_LONGEST_REASON])
         parts += _some("not run: step", self._not_run)
         told = ": " + "; ".join(parts) if parts else ""
-        if job is None:
-            return told
         words = self._words
         if words is not None and not self._is_reason(words):
             what = "standard error" if words.stream == "stderr" else "output"
             told += f"\nThe last lines of its {what}:" if words.lines else f"\nIt has written nothing to its {what}"
             told = "\n\t".join([told, *words.lines])
-        if self._run is not None:
+        if job is not None and self._run is not None:
             told += f"\nMore: streamflow-io logs {shlex.join([self._run, *posixpath.split(job)])}"
         return told
 
@@ -148,14 +157,29 @@ class Failure(logging.Filter):
 
     def _how(self, job: str) -> str:
         """Why a job has failed, without the last lines of its command."""
-        words, reason = self._words, self._reason.removeprefix(f"FAILED Job {job}")
-        if words is not None and words.lines and not self._is_reason(words):
-            reason = reason.replace("\n\t".join(words.lines), "")
-        reason = " ".join(displayed(reason).split()).lstrip(": ").removeprefix("with error:").strip()
+        words, reason = self._words, self._reason.removeprefix(f"FAILED Job {job}").lstrip(": ")
+        if (said := reason.removeprefix(_SAID)) != reason:
+            reason = said if words is None else said.strip().removeprefix(words.printed.strip())
+        reason = _on_one_line(reason)
         reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)
         if words is not None and words.code is not None and not self._succeeds(job, words.code):
             reason = reason or f"exit code {words.code}"
         return reason[:_LONGEST_REASON] or "no reason is known"
+
+
+def _on_one_line(reason: str) -> str:
+    return " ".join(displayed(_in_short(reason)).split())
+
+
+def _in_short(reason: str) -> str:
+    """A reason, without what StreamFlow adds for its developers: attempts at types, scripts, stacks of calls."""
+    if (found := _NOT_ONE.search(reason)) is not None:
+        return f"the output `{found[1]}` has to be one {found[2]}, and the tool has made none, or several"
+    if (found := _JAVASCRIPT.search(reason)) is not None:
+        lines = [line for line in found[2].split("\n") if line.strip()]
+        error = next((line for line in lines if _ERROR.match(line)), lines[0] if lines else reason)
+        return f"the expression {found[1].strip()} fails: {error}"
+    return reason
 
 
 def _is_cancellation(record: logging.LogRecord) -> bool:

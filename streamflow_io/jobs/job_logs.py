@@ -61,11 +61,13 @@ class LastWords(Struct, frozen=True):
     :ivar code: its exit code; None: unknown
     :ivar lines: the last lines that it has written, safe for a terminal
     :ivar stream: as in :class:`CommandRecord`
+    :ivar printed: the text that StreamFlow shows for a failed command
     """
 
     code: int | None
     lines: list[str]
     stream: str
+    printed: str = ""
 
 
 class JobLogs:
@@ -109,6 +111,10 @@ class JobLogs:
         if isinstance(command, CWLCommand) and code in (command.failure_codes or ()):
             return False
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
+
+    def printed(self, job_name: str, text: str) -> None:
+        """Note the text that StreamFlow shows for the last command of a job, which has failed."""
+        self._last[job_name] = replace(self._last[job_name], printed=text)
 
     def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
         """Keep the output of the command of a job."""
@@ -215,8 +221,9 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         printed = "" if isinstance(stderr, str) and not isinstance(stdout, str) else said or ""
         output = bounded(printed.encode(errors="replace"))
         words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
-        if code is not None and not self._logs.is_success(self._job_name, code) and not (said or "").strip():
-            said = "\n\t".join(words.lines)
+        if code is not None and not self._logs.is_success(self._job_name, code):
+            said = "\n\t".join(last_lines(said or "") or words.lines)
+            self._logs.printed(self._job_name, said)
         return None if result is None else (said, cast(int, code))
 
     async def _ended(

@@ -7,7 +7,10 @@ about a stream if all of the following holds. Otherwise it counts.
   runs with the file differ there, too, so the program writes something else each time.
 - All three have the same lines but for moments: dates with a time, or seconds since the epoch, in a form that programs
   use. Around the moments, and in all other lines, each byte is the same.
-- Each moment lies within the run that has written it, from its start to its end, by the clock of its host.
+- Each moment lies within the run that has written it, from its start to its end, by the clock of its host. Its weekday
+  is that of its date.
+- What a moment has beside its date and time of day is the same in all three: zone and separators. Of parts of a second,
+  those that both runs with the file have alike are no clock's, so the stream has to have them, too.
 
 So a stream may have changed only one thing unseen: which moment of its own run the program has written. A moment cannot
 be data. Data was there before both runs with the file began, and so would be the same in both. This holds for the times
@@ -19,15 +22,17 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
+from time import gmtime
 
 from msgspec import Struct
 
 #: Seconds. A moment is written to the second, and so may seem to be before the start.
 _RESOLUTION = 1.0
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY = f"(?P<weekday>{'|'.join(_DAYS)})"
 _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
-_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,]\d{1,9})?"
+_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
 _ZONE = r"(?: ?(?P<zone>UTC|GMT|Z|[+-]\d\d:?\d\d))?"
 _FORMS = tuple(
     re.compile(rf"(?<![\w.:-]){form}(?![\w:]|[.,-]\d)", re.ASCII)
@@ -36,8 +41,8 @@ _FORMS = tuple(
         rf"{_DAY} {_MONTH} (?P<day>[ \d]\d) {_CLOCK}{_ZONE} (?P<year>\d{{4}})",
         rf"(?:{_DAY},? )?(?P<day>\d{{1,2}})[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_CLOCK}{_ZONE}",
         rf"(?P<year>\d{{4}})[-/]?(?P<digits>\d\d)[-/]?(?P<day>\d\d)[T ]{_CLOCK}{_ZONE}",
-        r"(?P<epoch>1\d{9})(?:\.\d{1,9})?",
-        r"(?P<epoch>1\d{9})(?:\d{3}|\d{6}|\d{9})",
+        r"(?P<epoch>1\d{9})(?:\.(?P<fraction>\d{1,9}))?",
+        r"(?P<epoch>1\d{9})(?P<fraction>\d{3}|\d{6}|\d{9})",
     )
 )
 
@@ -92,6 +97,9 @@ def _is_of_three(plain: str, its: str, control: str, streamed: Unlike, again: Un
         # Where the two runs with the file are the same, a stream has made the difference.
         if texts[0] == texts[2] or len({form for _, form in parts}) != 1 or parts[0][1] is None:
             return False
+        rests, fractions = zip(*map(_beside, texts), strict=True)
+        if len(set(rests)) != 1 or (fractions[0] == fractions[2] != fractions[1]):
+            return False
         if not all(_is_within(text, span, streamed.offsets) for text, span in zip(texts, spans, strict=True)):
             return False
     return True
@@ -113,6 +121,19 @@ def _next_moment(text: str, place: int) -> tuple[re.Match[str], int] | None:
     return min(found, key=lambda one: (one[0].start(), one[1]), default=None)
 
 
+def _beside(text: str) -> tuple[str, str | None]:
+    """What a moment has beside its date and time of day, and its parts of a second."""
+    match = _match(text)
+    fields = [match.span(name) for name, value in match.groupdict().items() if value is not None and name != "zone"]
+    inside = {place for begin, end in fields for place in range(begin, end)}
+    rest = "".join(letter for place, letter in enumerate(text) if place not in inside)
+    return rest, match.groupdict().get("fraction")
+
+
+def _match(text: str) -> re.Match[str]:
+    return next(match for form in _FORMS if (match := form.fullmatch(text)) is not None)
+
+
 def _is_within(text: str, span: Span, offsets: Sequence[int]) -> bool:
     """Whether a moment lies within a run, by a clock that shows one of these offsets, or the one that is written."""
     begin, end = span
@@ -120,8 +141,7 @@ def _is_within(text: str, span: Span, offsets: Sequence[int]) -> bool:
 
 
 def _moments(text: str, offsets: Sequence[int]) -> Iterator[float]:
-    match = next(match for form in _FORMS if (match := form.fullmatch(text)) is not None)
-    fields = match.groupdict()
+    fields = _match(text).groupdict()
     if (epoch := fields.get("epoch")) is not None:
         yield float(epoch)
         return
@@ -130,6 +150,8 @@ def _moments(text: str, offsets: Sequence[int]) -> Iterator[float]:
     year = int(fields["year"])
     if year > 0 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
         written = timegm((year, month, day, hour, minute, second))
+        if fields.get("weekday") not in (None, _DAYS[gmtime(written).tm_wday]):
+            return
         for offset in _offsets(fields.get("zone"), offsets):
             yield written - offset
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from lab import forked
+from streamflow_io.commands.doctor import _work_directory
 
 
 def doctor(workdir: Path, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:
@@ -97,3 +99,13 @@ def test_a_location_that_cannot_be_reached(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     (finding,) = json.loads(ended.stdout)["findings"]
     assert (finding["name"], finding["works"]) == ("connection", False)
+
+
+def test_a_work_directory_that_the_user_may_not_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first user of a machine has made it for herself."""
+    work = tmp_path / "streamflow"
+    work.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != work)
+    found = _work_directory(tmp_path)
+    assert (found.works, found.detail) == (False, f"you may not write to {work}")

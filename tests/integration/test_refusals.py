@@ -105,7 +105,8 @@ def test_a_workflow(tmp_path: Path, name: str) -> None:
             "scheduling: {scheduler: ...}",
         ),
         ({"workflows": {"main": {"type": "cwl"}}}, 4, "workflows.main", "'config' is a required property", "a valid"),
-        ({"version": 3}, 2, "version", "", ""),
+        ({"version": 3}, 2, "version", "3 is no version of StreamFlow files", "v1.0"),
+        ({"version": [3]}, 2, "version", "[3] is no version of StreamFlow files", "v1.0"),
         ({"deployments": []}, 11, "deployments", "[] is not of type 'object'", "object"),
     ],
 )

@@ -136,6 +136,38 @@ def test_a_failed_run_shows_the_standard_error_of_the_job_that_failed_first(benc
     assert "\x1b[2J" not in text
 
 
+def test_a_run_that_fails_before_any_job_says_why_and_is_listed(bench: Bench) -> None:
+    step = {
+        "run": tool("true", {"n": "int"}, {"out": "stdout"}),
+        "in": {"n": {"source": "n", "valueFrom": "$(self.a.b)"}},
+    }
+    document = workflow({"n": "int"}, {"a": step}, {"out": "a/out"})
+    document["requirements"] = {"StepInputExpressionRequirement": {}, "InlineJavascriptRequirement": {}}
+    run = bench.run(document, {"n": 2})
+    assert not run.ok
+    _, _, end = run.log.partition("FAILED Workflow execution: ")
+    assert end.splitlines()[0].endswith("(reading 'b'); not run: step /a")
+    assert logs(bench)["jobs"] == []
+    listed = forked.run("streamflow-io", "runs", "--json", environment={"XDG_DATA_HOME": str(bench.data)})
+    assert [each["state"] for each in json.loads(listed.stdout)["runs"]] == ["failed"]
+
+
+def test_a_failed_tool_without_files_for_its_streams(bench: Bench) -> None:
+    """The exit code is named, and nothing that it says reaches the terminal as a command."""
+    script = 'printf "out\\033[2J\\n"; printf "err\\033]0;title\\007\\n" >&2; exit 6'
+    run = bench.run(workflow({}, {"a": {"run": tool(script, {}, {}), "in": {}}}, {}), {})
+    assert not run.ok
+    _, _, end = run.log.partition("FAILED Workflow execution: ")
+    lines = end.splitlines()
+    assert lines[:4] == [
+        "job /a/0 of step /a has failed (exit code 6)",
+        "The last lines of its output:",
+        "\tout",
+        "\terr",
+    ]
+    assert "\x1b" not in run.log
+
+
 @pytest.mark.long
 def test_each_attempt_has_its_own(bench: Bench) -> None:
     script = 'echo "attempt" >&2; test -e $TRACE && { echo done; exit 0; }; note tried; exit 5'

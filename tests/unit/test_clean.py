@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 
 import pytest
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.commands.clean import why_all_stay
+from streamflow_io.commands.clean import _clear_deployment, why_all_stay
 from streamflow_io.records.jobs import DirectoriesRecord, EndedRecord, SubmittedRecord
-from streamflow_io.records.leftovers import RunLeftovers, leftovers
+from streamflow_io.records.leftovers import Leftover, RunLeftovers, leftovers
 from streamflow_io.records.records import ResultsRecord, RunRecord
 from streamflow_io.storage.intermediates.clearing import _CLEAR, clear_here, read_cleared
+from streamflow_io.storage.intermediates.directories import _LOOK, _REMOVE, _look_here, _read
+
+CLEARING = "streamflow_io.storage.intermediates.clearing"
+REMOVING = "streamflow_io.storage.intermediates.directories"
 
 BEGIN = RunRecord(time=0.0, name="r", workflow="w.cwl", host=socket.gethostname(), pid=2**22 + 1)
 
@@ -133,11 +139,88 @@ def test_directories_of_others_stay(tmp_path: Path, way: str) -> None:
     assert (tmp_path / "theirs").exists()
 
 
-def test_a_directory_that_others_can_replace_stays(tmp_path: Path) -> None:
-    (tmp_path / "open" / "job").mkdir(parents=True)
-    (tmp_path / "open").chmod(0o777)
-    (cleared,) = clear_here([str(tmp_path / "open" / "job")], removes=True)
-    assert cleared.state == "others"
+# The owner of the work directory and its mode, and whether its owner's group is one of the user's.
+REPLACEABLE = [
+    (0, 0o755, None),
+    (0, 0o1777, None),
+    (0, 0o777, "others"),
+    (12345, 0o755, "others"),
+    (12345, 0o1777, "others"),
+    (0, 0o775, None),
+]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+@pytest.mark.parametrize("way", [*WAYS, "look", "look elsewhere"])
+@pytest.mark.parametrize("at", ["work", "above", "behind a link"])
+@pytest.mark.parametrize(("owner", "mode", "state"), REPLACEABLE)
+def test_a_directory_that_others_can_replace_stays(
+    tmp_path: Path, way: str, at: str, owner: int, mode: int, state: str | None
+) -> None:
+    """Another user could put any directory of this user there, by renaming the other directory."""
+    work = tmp_path / "above" / "work"
+    job = work / str(uuid.UUID(int=7))
+    job.mkdir(parents=True)
+    tried = work.parent if at == "above" else work
+    os.chown(tried, owner, -1)
+    tried.chmod(mode)
+    if at == "behind a link":
+        (tmp_path / "link").symlink_to(work)
+        job = tmp_path / "link" / job.name
+    if way == "look":
+        assert (str(job) in _look_here([str(job)])) is (state is None)
+        return
+    if way == "look elsewhere":
+        said = subprocess.run(["sh", "-c", _LOOK, "sh", str(job)], check=True, capture_output=True)
+        assert (str(job) in dict(_read(said.stdout))) is (state is None)
+        return
+    assert cleared(way, job) == (state or "removed")
+    assert job.exists() is (state is not None)
+
+
+def cleared(way: str, job: Path) -> str:
+    if way == "here":
+        return clear_here([str(job)], removes=True)[0].state
+    said = subprocess.run([*way.split(), "-c", _CLEAR % "removed", "sh", str(job)], check=True, capture_output=True)
+    return next(iter(read_cleared(said.stdout))).state
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount in a directory")
+@pytest.mark.parametrize("way", [*WAYS, "intermediates", "intermediates elsewhere"])
+def test_a_file_system_in_a_directory_is_not_emptied(tmp_path: Path, way: str) -> None:
+    """A tool may have mounted a file system of another host in its directory, and have left it there."""
+    data, job = tmp_path / "data", tmp_path / str(uuid.uuid4())
+    (job / "mnt").mkdir(parents=True)
+    data.mkdir()
+    (data / "precious").write_text("x")
+    arguments = f"[{str(job)!r}]"
+    code = {
+        "here": f"from {CLEARING} import clear_here; print(clear_here({arguments}, removes=True)[0].state)",
+        "intermediates": f"from {REMOVING} import _look_here, remove_here; remove_here({arguments}, {{}}); "
+        f"print('mounted' if not _look_here({arguments}) else 'seen')",
+    }
+    if way in code:
+        command = shlex.join([sys.executable, "-c", code[way]])
+    else:
+        script = _CLEAR % "removed" if way in WAYS else _REMOVE
+        shell = way if way in WAYS else "sh"
+        command = f"{shell} -c {shlex.quote(script)} sh {job}"
+        command += "" if way in WAYS else "; echo mounted"
+    mounting = f"mount --bind {data} {job}/mnt && {command}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", mounting], capture_output=True, text=True, check=True)
+    assert "mounted" in done.stdout
+    assert (data / "precious").read_text() == "x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_streamflow_file_of_another_user_is_not_read(tmp_path: Path) -> None:
+    """The file may be another one than that of the run, and could name any host, and any file as a password."""
+    file = tmp_path / "streamflow.yml"
+    file.write_text("version: v1.0\ndeployments: {far: {type: ssh, config: {nodes: [far], username: me}}}\n")
+    os.chown(file, 12345, -1)
+    left = Leftover("far", "far", path(1))
+    (part,) = _clear_deployment(file, "far", {"r": [left]}, True)
+    assert part.told == f"kept: {file} cannot be trusted: {file} belongs to user 12345"
 
 
 def test_a_part_of_an_answer_is_no_answer() -> None:

@@ -18,6 +18,10 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.job_logs import LastWords
 
+JAVASCRIPT = (
+    "script was:\n01 var inputs = {};\n02 (f())()\nstdout was: ''\nstderr was: 'evalmachine.<anonymous>:2\n(f())()\n  ^\n\n"
+    "TypeError: no 'y'\n    at evalmachine.<anonymous>:2:31'"
+)
 IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 
 
@@ -61,7 +65,7 @@ def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failur
     assert fail(failure, "/b/0.0", "CANCELLED Job /b/0.0: job /a/0, from which it reads, has failed") is (
         Status.CANCELLED
     )
-    words = LastWords(3, ["no luck", "at all"], "stderr")
+    words = LastWords(3, ["no luck", "at all"], "stderr", "no luck\n\tat all")
     assert fail(failure, "/a/0", "FAILED Job /a/0 with error:\n\tno luck\n\tat all\n\t(exit code 3)", words) is (
         Status.FAILED
     )
@@ -86,9 +90,19 @@ def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failur
         ("FAILED Job /a/0 with error:\n\t", LastWords(137, [], "stderr"), ["exit code 137", "nothing"]),
         (
             "FAILED Job /a/0 with error:\n\tsaid",
-            LastWords(2, ["said"], "both"),
+            LastWords(2, ["said"], "both", "said"),
             ["exit code 2", "of its output", "said"],
         ),
+        # Words of the message itself, and a text on a standard output that no file gets.
+        ("FAILED Job /a/0 with error:\n\tout", LastWords(6, ["err"], "stderr", "out"), ["(exit code 6)", "\terr"]),
+        ("FAILED Job /a/0 with error:\n\te", LastWords(6, ["e"], "stderr", "e"), ["(exit code 6)", "\te"]),
+        (
+            "Tried A, but received error x\nTried B, but received error Expected o token of type File, got list.",
+            LastWords(0, [], "stderr"),
+            ["(the output `o` has to be one File, and the tool has made none, or several)"],
+        ),
+        (f"Expecting value: line 1\n{JAVASCRIPT}", None, ["(the expression (f())() fails: TypeError: no 'y')"]),
+        (f"{JAVASCRIPT.partition('evalmachine')[0]}boom'", None, ["(the expression (f())() fails: boom)"]),
         ("a container has ended", LastWords(None, ["a container has ended"], "stderr"), ["(a container has ended)"]),
         ("no output `x`", LastWords(0, ["hm"], "stderr"), ["(no output `x`)", "hm"]),
         ("the expression fails\x1b[2J", None, ["(the expression fails\N{REPLACEMENT CHARACTER}[2J)"]),
@@ -121,3 +135,14 @@ def test_all_is_said_with_debug(failure: Failure) -> None:
     failure.closing()
     logger.setLevel(logging.DEBUG)
     assert failure.filter(record("'NoneType' object has no attribute 'execute'"))
+
+
+def test_a_run_that_fails_before_any_job_names_its_first_error(failure: Failure) -> None:
+    failure.filter(record(JAVASCRIPT))
+    failure.filter(record("FAILED Step /a"))
+    failure.closing()
+    last = record("FAILED Workflow execution")
+    failure.filter(last)
+    told = "FAILED Workflow execution: the expression (f())() fails: TypeError: no 'y'; not run: steps /a, /b, /c"
+    assert last.getMessage().startswith(told.removesuffix("s /a, /b, /c"))
+    assert failure.status == "failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -78,7 +79,8 @@ def _failed(history: History) -> Iterator[Advice]:
     if history.status == "failed" and failed:
         first = min(failed, key=lambda job: job.ended or 0.0)
         yield Advice(
-            text=f"Mend {first.step}: the log has the command of {first.name} and what it has written",
+            text=f"Mend {first.step}: `streamflow-io logs {shlex.join([history.label, *posixpath.split(first.name)])}` "
+            "shows the command and its standard error",
             why=f"{counted(len(failed), 'job')} failed, first {first.name} after {first.ended or 0.0:,.1f} s"
             + _what_it_streamed(history, first),
         )

@@ -15,17 +15,19 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.files import stranger
 
-from .directories import REMOVE_ONE, ask, chunks, remove_here
+from .directories import CHECKS, REMOVE_ONE, ask, chunks, is_mounted_in, remove_here
 
 #: `there`: it was only looked at. `stays`: it cannot be removed. `link`: a symbolic link, which is left alone.
-#: `others`: it is another user's, or another user could replace it. `missing`: there is no such directory.
-ClearedState = Literal["there", "removed", "stays", "link", "others", "missing"]
+#: `others`: it is another user's, or another user could replace it. `mounted`: a file system
+#: is mounted in it. `missing`: there is no such directory.
+ClearedState = Literal["there", "removed", "stays", "link", "others", "mounted", "missing"]
 
 # With `%s` for the state of a directory that is to be removed, or only looked at.
-_CLEAR = f"""for d; do s=%s; k=0
+_CLEAR = f"""{CHECKS.replace("%", "%%")}for d; do s=%s; k=0
 if test -L "$d"; then s=link
 elif test ! -d "$d"; then s=missing
-elif test ! -O "$d"; then s=others
+elif test ! -O "$d" || ! safe "${{d%%/*}}"; then s=others
+elif mounted "$d"; then s=mounted
 else set -- $(du -sk "$d" 2>/dev/null); k="${{1:-0}}"
 if test $s = removed; then
 {REMOVE_ONE}
@@ -87,6 +89,8 @@ def _clear(path: str, removes: bool) -> Cleared:
             return Cleared(path, "missing")
         if status.st_uid != os.geteuid() or stranger(Path(path).parent, trusts_groups=True) is not None:
             return Cleared(path, "others")
+        if is_mounted_in(path):
+            return Cleared(path, "mounted")
     except OSError:
         return Cleared(path, "missing")
     size = _size(path)

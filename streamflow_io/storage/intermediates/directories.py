@@ -7,6 +7,7 @@ is removed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -20,19 +21,34 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io.files import stranger
+
 # A command line has at most some 128 kB.
 _MOST_CHARACTERS = 60_000
+#: `safe` tells whether no other user could replace entries of a directory; the rule is that of
+#: :func:`~streamflow_io.files.stranger`, with trust in groups. `mounted` tells whether a file system is mounted in the
+#: directory of a job: no other path has the random name of the directory.
+CHECKS = """safe() { test "$1" = "$seen" && return $was; seen=$1 was=0; (
+set -f; at=$(cd "$1/" 2>/dev/null && pwd -P && echo .) || exit 1; at=${at%??}; me=$(id -u); in=" $(id -G) "
+set -- $(ls -ldn /); root=$3
+while :; do set -- $(ls -ldn "$at/."); case $3 in 0|"$me"|"$root") ;; *) exit 1; esac
+case $1 in ?????????[tT]*) ;; ????????w*) exit 1;;
+?????w*) case "$me $in" in "$3 "*|*" $4 "*) ;; *) exit 1; esac; esac
+test -n "$at" || exit 0; at=${at%/*}; done ) || was=1; return $was; }
+mounted() { grep -qF "/${1##*/}" /proc/self/mounts 2>/dev/null; }
+"""
 # `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. The end of
 # the answer is marked: a link that is missed would cost the file behind the link.
-_LOOK = """for d; do
+_LOOK = f"""{CHECKS}for d; do
 if test -d "$d" && test ! -L "$d"; then
-set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${1:-0}"
-find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {} + 2>/dev/null
-printf '\\0%s\\0' $?
-elif ls "${d%/*}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
+if safe "${{d%/*}}" && ! mounted "$d"; then
+set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${{1:-0}}"
+find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {{}} + 2>/dev/null
+printf '\\0%s\\0' $?; fi
+elif ls "${{d%/*}}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
 #: Removes the directory `$d`, also one in which the user may not write.
 REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null'
-_REMOVE = f"""for d; do test -L "$d" && {{ rm -f "$d"; continue; }}
+_REMOVE = f"""{CHECKS}for d; do test -L "$d" && {{ rm -f "$d"; continue; }}; mounted "$d" && continue
 {REMOVE_ONE}; done"""
 
 
@@ -52,13 +68,13 @@ async def look(
 ) -> dict[str, DirectoryContents]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
-    A directory in which something cannot be read is left out, and so is one with a link whose target is not clear.
+    A directory is left out if something in it cannot be read, if the target of a link is not clear, if a file system is
+    mounted in it, or if another user could replace it.
 
     :raises WorkflowExecutionException: if the location cannot be asked
     """
     if location.local:
-        here = await asyncio.to_thread(lambda: [(path, _look(path)) for path in paths])
-        return {path: seen for path, seen in here if seen is not None}
+        return await asyncio.to_thread(_look_here, paths)
     found = dict[str, DirectoryContents]()
     for some in chunks(paths):
         found.update(_read(await ask(context, location, _LOOK, some)))
@@ -83,6 +99,25 @@ async def remove(
         await ask(context, location, _REMOVE, some)
     for directory, left in parts.items():
         await ask(context, location, _partly(directory, left), [])
+
+
+def _look_here(paths: Sequence[str]) -> dict[str, DirectoryContents]:
+    found, is_safe = dict[str, DirectoryContents](), dict[Path, bool]()
+    for path in paths:
+        if (parent := Path(path).parent) not in is_safe:
+            with contextlib.suppress(OSError):
+                is_safe[parent] = stranger(parent, trusts_groups=True) is None
+        if is_safe.get(parent, False) and not is_mounted_in(path) and (seen := _look(path)) is not None:
+            found[path] = seen
+    return found
+
+
+def is_mounted_in(directory: str) -> bool:
+    """Whether a file system is mounted in a directory of a job. No other path has the random name of the directory."""
+    try:
+        return f"/{os.path.basename(directory)}".encode() in Path("/proc/self/mounts").read_bytes()
+    except OSError:
+        return False
 
 
 def _look(directory: str) -> DirectoryContents | None:
@@ -111,15 +146,21 @@ def _is_clear(text: str) -> bool:
 
 def remove_here(whole: Sequence[str], parts: Mapping[str, frozenset[str]]) -> None:
     for directory in whole:
-        if os.path.islink(directory):
-            Path(directory).unlink(missing_ok=True)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-            if os.path.isdir(directory):
-                _allow(directory)
-                shutil.rmtree(directory, ignore_errors=True)
+        if not is_mounted_in(directory):
+            _remove_whole(directory)
     for directory, left in parts.items():
-        _remove_but(directory, left)
+        if not is_mounted_in(directory):
+            _remove_but(directory, left)
+
+
+def _remove_whole(directory: str) -> None:
+    if os.path.islink(directory):
+        Path(directory).unlink(missing_ok=True)
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    if os.path.isdir(directory):
+        _allow(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _allow(directory: str) -> None:
@@ -146,7 +187,7 @@ def _remove_but(directory: str, left: frozenset[str]) -> None:
         if below and not entry.is_symlink():
             _remove_but(entry.path, below)
         elif not below and entry.is_dir(follow_symlinks=False):
-            remove_here([entry.path], {})
+            _remove_whole(entry.path)
         elif not below:
             try:
                 os.unlink(entry.path)
@@ -164,8 +205,8 @@ def _partly(directory: str, left: frozenset[str]) -> str:
     choice = f"\\( {' -o '.join(kept)} \\) -prune"
     if passed:
         choice += f" -o \\( {' -o '.join(passed)} \\)"
-    place = shlex.quote(directory)
-    return f"test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
+    place, name = shlex.quote(directory), shlex.quote(os.path.basename(directory))
+    return f"grep -qF /{name} /proc/self/mounts 2>/dev/null || test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
 
 
 def _pattern(path: str) -> str:
