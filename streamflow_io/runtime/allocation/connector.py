@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import posixpath
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -25,19 +26,17 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
+from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 from .submission import Wanted
 
 logger = logging.getLogger("streamflow")
 
-_STAT = "%i %s %Y"
-
 
 class AllocationConnector(OwnHosts):
     """Runs commands on the nodes of an allocation. Each node is a location.
 
-    All nodes, and the driver's, share the work directory. What they share is not copied between them. Other files are
-    copied through the driver.
+    A file that two nodes see is not copied between them. Any other file goes from node to node by a link.
 
     :param submit: the allocation to ask for, as in the schema; None: the one that this process runs in is used
     """
@@ -59,6 +58,7 @@ class AllocationConnector(OwnHosts):
         self._answering: set[str] = set()
         self._processes: dict[str, set[Process]] = {}
         self._files = SharedFiles()
+        self._seen = SeenFiles(self._ran)
         self._closing = False
         self._told_of_copies = False
 
@@ -183,8 +183,7 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, locations: MutableSequence[ExecutionLocation], read_only: bool = False
     ) -> None:
         own = list({location.name: self.own(location) for location in locations}.values())
-        here = await asyncio.to_thread(_identity, src)
-        apart = [location for location in own if not await self._copied(src, dst, location, here, read_only)]
+        apart = [location for location in own if not await self._copied(src, dst, location, DRIVER, read_only)]
         if apart:
             await super().copy_local_to_remote(src, dst, apart, read_only)
 
@@ -192,8 +191,7 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
     ) -> None:
         location = self.own(location)
-        here = await asyncio.to_thread(_identity, src)
-        if here is not None and here == await self._identity_at(location, src):
+        if await self._is_same(src, location.name, DRIVER):
             await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
         else:
             await super().copy_remote_to_local(src, dst, location, read_only)
@@ -209,26 +207,20 @@ class AllocationConnector(OwnHosts):
     ) -> None:
         source = source_connector or self
         own = list({location.name: self.own(location) for location in locations}.values())
-        is_ours = source.deployment_name == self.deployment_name
-        if is_ours:
+        if source.deployment_name == self.deployment_name:
             source_location = self.own(source_location)
-            there = await self._identity_at(source_location, src)
-            own = [location for location in own if not await self._copied(src, dst, location, there, read_only)]
-            if own and not self._told_of_copies:
-                self._told_of_copies = True
-                shown = f"{src} of {source_location.name} is not seen on {own[0].name}"
-                logger.warning(
-                    f"Files go through the driver between nodes of {self.deployment_name}, because {shown}: a work "
-                    "directory of each node is not supported yet. Let `workdir` be a directory that all nodes share."
-                )
+            own = [
+                location
+                for location in own
+                if not await self._copied(src, dst, location, source_location.name, read_only)
+                and not await self._copied_by_link(src, dst, location, source_location)
+            ]
         if own:
             await super().copy_remote_to_remote(src, dst, own, source_location, source, read_only)
 
-    async def _copied(
-        self, src: str, dst: str, location: ExecutionLocation, identity: str | None, read_only: bool
-    ) -> bool:
-        """Copy on a node, if the node sees the file that has this identity elsewhere; else return False."""
-        if identity is None or identity != await self._identity_at(location, src):
+    async def _copied(self, src: str, dst: str, location: ExecutionLocation, source: str, read_only: bool) -> bool:
+        """Copy on a node, if the node sees the file of another node, or of the driver's; else return False."""
+        if not await self._is_same(src, source, location.name):
             return False
         if src != dst:
             copy = ["ln", "-snf"] if read_only else ["cp", "-rLf"]
@@ -237,16 +229,42 @@ class AllocationConnector(OwnHosts):
                 raise WorkflowExecutionException(f"{src} cannot be copied to {dst} on {location}: {said}")
         return True
 
-    async def _identity_at(self, location: ExecutionLocation, path: str) -> str | None:
-        if self._files.sees(location.name, path):
-            return _identity(path)
-        said, code = await self._said(location, f"{shlex.join(['stat', '-L', '-c', _STAT, '--', path])} 2>/dev/null")
-        return said if code == 0 else None
+    async def _is_same(self, path: str, one: str, other: str) -> bool:
+        """Whether two nodes see the same file at a path."""
+        if all(node == DRIVER or self._files.sees(node, path) for node in (one, other)):
+            return True
+        return await self._seen.is_same(path, one, other)
+
+    async def _copied_by_link(self, src: str, dst: str, location: ExecutionLocation, source: ExecutionLocation) -> bool:
+        """Copy from another node, without the driver. False: only the driver can copy, and one warning says why.
+
+        :raises WorkflowExecutionException: if the other node is lost, and the file with it
+        """
+        if self.copy_by_link is None:
+            why: str | None = "no node runtime runs there"
+        elif (why := await self.copy_by_link(source, src, location, unpacking(src, dst))) is None:
+            return True
+        try:
+            await self._said(source, "true")
+        except WorkflowExecutionException as error:
+            raise WorkflowExecutionException(
+                f"{src} cannot be copied to {location}. The file is on {source}: {error}"
+            ) from error
+        if not self._told_of_copies:
+            self._told_of_copies = True
+            logger.warning(
+                f"Files go through the driver between nodes of {self.deployment_name}: "
+                f"{location} cannot get {src} from {source}: {why}"
+            )
+        return False
 
     async def _said(self, location: ExecutionLocation, script: str) -> tuple[str, int]:
         said = await self.run(location, [script], capture_output=True)
         assert said is not None
         return said
+
+    async def _ran(self, node: str, script: str) -> tuple[str, int]:
+        return await self._said(ExecutionLocation(node, self.deployment_name), script)
 
     async def _hardware_of(self, name: str) -> Hardware | None:
         """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
@@ -301,13 +319,19 @@ def _storages(printed: str) -> dict[str, Storage]:
     return found
 
 
-def _identity(path: str) -> str | None:
-    """The text that :data:`_STAT` stands for, of a file on this node; None: no copy without a transfer is possible."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return f"{status.st_ino} {status.st_size} {int(status.st_mtime)}"
+def unpacking(source: str, target: str) -> str:
+    """The script that writes a file or directory from its archive; a file or directory that is there is replaced.
+
+    :param source: its path in the archive's node
+    :param target: a directory that exists gets the file or directory; any other path becomes its own
+    """
+    to, part = shlex.quote(target), shlex.quote(f"{target}.{os.urandom(4).hex()}.part")
+    name = shlex.quote(posixpath.basename(source))
+    # It appears as a whole.
+    return (
+        f"if test -d {to}; then exec tar xpf - -C {to}; fi; trap 'rm -rf '{shlex.quote(part)} EXIT; "
+        f"mkdir {part} && tar xpf - -C {part} && mv -fT {part}/{name} {to}"
+    )
 
 
 def _copy_here(source: Path, target: Path, read_only: bool) -> None:
