@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-
-
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.cwl import Document, found, streaming, tool, workflow
 from lab.node import wait_for
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, kill_serve, three_streams
-from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
+from tests.e2e.test_allocation import NODE, cores, lose_node, resume, three_streams
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 # A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
 BOTH = 'note began; i=0; until [ $(grep -c began "$TRACE") -ge 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
@@ -93,3 +93,41 @@ def test_committed_files_go_from_node_to_node(local: Site) -> None:
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
     check_gone(local)
+
+
+def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
+    """A job of the other node needs a file of a node that dies when the file is complete."""
+    first = tool(f"{NODE}seq 1 1000 > out.txt; note written", {}, {"out": found("out.txt")}, requirements=cores(2))
+    wait = tool(
+        'i=0; until [ -e "$TRACE.go" ] || [ $i = 600 ]; do i=$((i+1)); sleep 0.1; done; echo > go.txt',
+        {},
+        {"out": found("go.txt")},
+        requirements=cores(2),
+    )
+    read = tool('note read; cat "$file" > all.txt', {"file": "File", "go": "File"}, {"out": found("all.txt")})
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": wait, "in": {}},
+        "c": {"run": read, "in": {"file": "a/out", "go": "b/out"}},
+    }
+    path = local.write(workflow({}, steps, {"out": "c/out"}), {}, io=True)
+    process = local.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "written" in trace.read_text(), "the file", 60)
+    node = trace.read_text().split()[1]
+    wait_for(lambda: "COMPLETED Step /a" in (path.parent / "stderr").read_text(), "the end of its job", 60)
+    try:
+        lose_node(local, node)
+        wait_for(lambda: f"No more jobs start at hpc/{node}" in (path.parent / "stderr").read_text(), "the loss", 60)
+        Path(f"{trace.resolve()}.go").touch()
+        ours = local.finish(process, path)
+    finally:
+        resume(local, node)
+    assert ours.code == 1
+    assert ours.times("read") == []
+    job = local.environment["SLURM_JOB_ID"]
+    assert re.search(
+        rf"/out.txt cannot be copied: it is on hpc/{node}, and node {node} has failed: "
+        rf"it is no longer in allocation {job} of Slurm",
+        ours.log,
+    )

@@ -11,14 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags};
-use serde::{Deserialize, Serialize};
 
 use super::channel::{Channel, PIECE};
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
-use super::request::{decode_failure, encode_failure};
-use crate::protocol::json::{self, bytes};
+use super::request::{decode_failure, encode_archive, encode_failure};
 use crate::streams::origin::Failure;
 use crate::sys::pipe::widen;
 
@@ -31,28 +29,8 @@ const SILENCE: u16 = 5000;
 /// How long, and after which pauses, the connection is tried again.
 const TRIES: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most bytes of what `tar` says.
+/// The most bytes that are kept of the errors of `tar`.
 const SAID: u64 = 2000;
-
-/// The request for an archive.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tree {
-    #[serde(with = "bytes")]
-    path: PathBuf,
-}
-
-fn encode(path: &Path) -> Vec<u8> {
-    json::write(&Tree { path: path.to_owned() }).into_bytes()
-}
-
-/// # Errors
-/// When it is no request for an archive.
-pub fn decode(bytes: &[u8]) -> Result<PathBuf, LinkError> {
-    let tree: Tree = serde_json::from_slice(bytes)
-        .map_err(|error| LinkError::Broken(format!("a bad request for an archive: {error}")))?;
-    Ok(tree.path)
-}
 
 /// Why an archive was not sent to its end.
 enum Interruption {
@@ -133,7 +111,7 @@ fn tell(channel: &mut Channel, record: &[u8]) -> Result<(), Interruption> {
     channel.within(PATIENCE).write_all(record).map_err(|_| Interruption::Unread)
 }
 
-/// The last line of what a program has said before its end.
+/// The last line that a program has said before its end.
 fn said(stream: impl Read) -> String {
     let mut text = Vec::new();
     let _ = stream.take(SAID).read_to_end(&mut text);
@@ -160,7 +138,7 @@ pub fn receive(address: &str, certificate: &Path, tls: bool, path: &Path, comman
 fn fetch(address: &str, certificate: &Path, tls: bool, path: &Path, command: &[OsString]) -> Result<i32, LinkError> {
     let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
     let mut channel = connect(&address, certificate, tls)?;
-    channel.within(QUIET).write_all(&record(Kind::Archive, &encode(path)))?;
+    channel.within(QUIET).write_all(&record(Kind::Archive, &encode_archive(path)))?;
     // The first word tells whether there is an archive: without one, the command does not begin.
     let mut word = next(&mut channel)?;
     let Some((program, words)) = command.split_first() else { return Ok(0) };
@@ -211,10 +189,10 @@ fn connect(address: &SocketAddr, certificate: &Path, tls: bool) -> Result<Channe
     }
 }
 
-/// What the sender says.
+/// A word of the sender.
 enum Word {
     Data(Vec<u8>),
-    /// All has been sent: so many bytes.
+    /// All has been sent: the number of bytes.
     End(u64),
 }
 
@@ -320,16 +298,6 @@ mod tests {
                 fetch(&address, &certificate, false, Path::new("/a"), &["cat".into()])
             });
             assert!(matches!(got, Err(LinkError::Broken(_))), "{got:?}");
-        }
-    }
-
-    #[test]
-    fn requests_come_back() {
-        for path in ["/a/b c", "/\u{e4}\n\\"] {
-            assert_eq!(decode(&encode(Path::new(path))), Ok(path.into()));
-        }
-        for text in ["", "{}", "[]", r#"{"path":7}"#, r#"{"path":"/a","job":"j"}"#] {
-            assert!(decode(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

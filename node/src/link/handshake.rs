@@ -5,13 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::archive;
 use super::channel::Channel;
 use super::client_hello::Hello;
 use super::credit::Credit;
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
-use super::request::Request;
+use super::request::{decode_archive, Request};
 use super::tls::Identity;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
@@ -39,7 +38,7 @@ pub fn grant(channel: &mut Channel, credit: Credit) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Credit, &credit.encode()))?)
 }
 
-/// What a reader asks for.
+/// The request of a reader.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
     Stream(Request),
@@ -57,7 +56,7 @@ pub fn accept(socket: TcpStream, hello: Hello, certificate: &Path, tls: bool) ->
     // Nothing is allotted for a record of another kind.
     let asked = match header.kind {
         Kind::Request => Asked::Stream(Request::decode(&read_payload(&mut from, header)?)?),
-        Kind::Archive => Asked::Archive(archive::decode(&read_payload(&mut from, header)?)?),
+        Kind::Archive => Asked::Archive(decode_archive(&read_payload(&mut from, header)?)?),
         other => return Err(LinkError::Broken(format!("{other:?} came instead of a request"))),
     };
     Ok((channel, asked))

@@ -10,7 +10,7 @@ import posixpath
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -191,10 +191,11 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
     ) -> None:
         location = self.own(location)
-        if await self._is_same(src, location.name, DRIVER):
-            await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
-        else:
-            await super().copy_remote_to_local(src, dst, location, read_only)
+        with self._naming(src, location):
+            if await self._is_same(src, location.name, DRIVER):
+                await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
+            else:
+                await super().copy_remote_to_local(src, dst, location, read_only)
 
     async def copy_remote_to_remote(
         self,
@@ -209,12 +210,13 @@ class AllocationConnector(OwnHosts):
         own = list({location.name: self.own(location) for location in locations}.values())
         if source.deployment_name == self.deployment_name:
             source_location = self.own(source_location)
-            own = [
-                location
-                for location in own
-                if not await self._copied(src, dst, location, source_location.name, read_only)
-                and not await self._copied_by_link(src, dst, location, source_location)
-            ]
+            with self._naming(src, source_location):
+                own = [
+                    location
+                    for location in own
+                    if not await self._copied(src, dst, location, source_location.name, read_only)
+                    and not await self._copied_by_link(src, dst, location, source_location)
+                ]
         if own:
             await super().copy_remote_to_remote(src, dst, own, source_location, source, read_only)
 
@@ -238,18 +240,13 @@ class AllocationConnector(OwnHosts):
     async def _copied_by_link(self, src: str, dst: str, location: ExecutionLocation, source: ExecutionLocation) -> bool:
         """Copy from another node, without the driver. False: only the driver can copy, and one warning says why.
 
-        :raises WorkflowExecutionException: if the other node is lost, and the file with it
+        :raises WorkflowExecutionException: if the other node is lost
         """
         if self.copy_by_link is None:
             why: str | None = "no node runtime runs there"
         elif (why := await self.copy_by_link(source, src, location, unpacking(src, dst))) is None:
             return True
-        try:
-            await self._said(source, "true")
-        except WorkflowExecutionException as error:
-            raise WorkflowExecutionException(
-                f"{src} cannot be copied to {location}. The file is on {source}: {error}"
-            ) from error
+        await self._said(source, "true")
         if not self._told_of_copies:
             self._told_of_copies = True
             logger.warning(
@@ -257,6 +254,16 @@ class AllocationConnector(OwnHosts):
                 f"{location} cannot get {src} from {source}: {why}"
             )
         return False
+
+    @contextlib.contextmanager
+    def _naming(self, path: str, location: ExecutionLocation) -> Iterator[None]:
+        """Name the file in the error of a node that is lost."""
+        try:
+            yield
+        except WorkflowExecutionException as error:
+            if (why := self._lost.get(location.name)) is None:
+                raise
+            raise WorkflowExecutionException(f"{path} cannot be copied: it is on {location}, and {why}") from error
 
     async def _said(self, location: ExecutionLocation, script: str) -> tuple[str, int]:
         said = await self.run(location, [script], capture_output=True)
