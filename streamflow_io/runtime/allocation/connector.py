@@ -26,6 +26,7 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
+from .find_allocation import Choice, find_allocation
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 from .submission import Wanted
@@ -39,6 +40,8 @@ class AllocationConnector(OwnHosts):
     A file that two nodes see is not copied between them. Any other file goes from node to node by a link.
 
     :param submit: the allocation to ask for, as in the schema; None: the one that this process runs in is used
+    :param launcher: starts programs on nodes, as in the schema; None: the one of the queue manager
+    :param nodes: those of no known queue manager; None: the queue manager tells
     """
 
     def __init__(
@@ -46,10 +49,12 @@ class AllocationConnector(OwnHosts):
         deployment_name: str,
         config_dir: str,
         submit: Mapping[str, Any] | None = None,
+        launcher: str | None = None,
+        nodes: Sequence[str] | None = None,
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
-        self._wanted = None if submit is None else _wanted(submit)
+        self._choice = Choice(None if submit is None else _wanted(submit), launcher, nodes)
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
@@ -67,7 +72,7 @@ class AllocationConnector(OwnHosts):
         return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
 
     async def deploy(self, external: bool) -> None:
-        self._allocation = await Allocation.find(self.deployment_name, self._wanted)
+        self._allocation = await find_allocation(self.deployment_name, self._choice)
         logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:
@@ -85,10 +90,9 @@ class AllocationConnector(OwnHosts):
     @property
     def found(self) -> str:
         allocation = self._deployed()
-        each = (f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in allocation.nodes.values())
         left = allocation.seconds_left
         end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
-        return f"{allocation}: {', '.join(each)}{end}"
+        return f"{allocation}: {', '.join(map(str, allocation.nodes.values()))}{end}"
 
     @property
     def seconds_left(self) -> float | None:
@@ -291,7 +295,16 @@ class AllocationConnector(OwnHosts):
         if code != 0:
             raise WorkflowExecutionException(f"node {node.name} does not answer: {printed}")
         self._addresses[node.name] = await self._address(node)
-        return Hardware(float(node.cores), float(node.memory), _storages(printed))
+        cores, memory = node.cores, node.memory
+        if cores is None or memory is None:
+            said, _ = await self._said(location, "nproc && awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo")
+            try:
+                all_cores, all_memory = map(int, said.split())
+            except ValueError:
+                raise WorkflowExecutionException(f"node {node.name} does not tell its size: {said}") from None
+            cores = all_cores if cores is None else cores
+            memory = all_memory if memory is None else memory
+        return Hardware(float(cores), float(memory), _storages(printed))
 
     async def _address(self, node: Node) -> str:
         """The address of a node for other nodes; a name is looked up on another node.
