@@ -20,7 +20,7 @@ _SLURM = "SLURM_JOB_ID"
 class Choice(Struct, frozen=True):
     """The fields of a deployment that say which allocation it has.
 
-    :ivar wanted: the allocation to ask for; None: none is asked for
+    :ivar wanted: the allocation to ask for; None: the one that this process runs in is used
     :ivar launcher: None: the one of the queue manager
     :ivar nodes: those of no known queue manager; None: the queue manager tells
     """
