@@ -50,6 +50,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
+from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
@@ -435,9 +436,11 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     All that runs on a host is a local process of :meth:`start`, whose standard input and output are those there.
 
     :ivar copy_by_link: copies between hosts; None: no node runtime runs there yet
+    :ivar on_loss: called when a host is lost
     """
 
     copy_by_link: CopyByLink | None = None
+    on_loss: Callable[[], None] | None = None
 
     @abstractmethod
     async def start(
@@ -464,6 +467,16 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     @abstractmethod
     def seconds_left(self) -> float | None:
         """The time for which the hosts can be used; None: no limit is known."""
+
+    @property
+    @abstractmethod
+    def losses(self) -> Sequence[str]:
+        """The reasons why hosts are lost."""
+
+    @property
+    @abstractmethod
+    def left(self) -> MutableMapping[str, Hardware]:
+        """The hosts that are not lost, as far as their sizes are known."""
 
     @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
@@ -588,6 +601,22 @@ def offer_links(connector: Connector, copy: CopyByLink) -> bool:
         return False
     connector.copy_by_link = copy
     return True
+
+
+def hosts_left(
+    connector: Connector, on_loss: Callable[[], None]
+) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
+    """The hosts of a connector of the plugin that are left, and the reasons why others are lost.
+
+    :param on_loss: called from now on when a host is lost
+    :return: None: no host is lost, or another connector
+    """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if not isinstance(connector, OwnHosts):
+        return None
+    connector.on_loss = on_loss
+    return (connector.left, connector.losses) if connector.losses else None
 
 
 def seconds_left(connector: Connector) -> float | None:

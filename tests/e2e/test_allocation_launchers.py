@@ -5,9 +5,12 @@ SSH is real. `blaunch` and `flux exec` are stand-ins, which start programs by SS
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +18,12 @@ import pytest
 
 from lab.cwl import Document, found, tool, workflow
 from lab.machines.hosts import ADDRESSES
+from lab.node import wait_for
+from lab.processes import of_processes
 from lab.sites import Site
 from tests.e2e.test_allocation import cores
 from tests.e2e.test_allocation_local import BY_DRIVER
-from tests.e2e.test_streaming import check_nothing_fell_back, left_on_hosts
+from tests.e2e.test_streaming import RETRY, check_nothing_fell_back, left_on_hosts
 
 ONE, OTHER = ADDRESSES
 FLUX = {
@@ -87,3 +92,27 @@ def test_jobs_run_on_all_nodes(nodes: Site) -> None:
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
     assert left_on_hosts(replace(nodes, deployment={"type": "ssh"})) == []
+
+
+@pytest.mark.parametrize("nodes", ["PBS_JOBID"], ids=["pbs"], indirect=True)
+def test_a_job_that_fitted_only_a_lost_node_does_not_wait(nodes: Site) -> None:
+    """The first node has two cores, and the other one has one. A failure manager tries the job again."""
+    qstat = nodes.directory / "programs" / "qstat"
+    qstat.write_text(qstat.read_text().replace(f"{OTHER}/0*2", f"{OTHER}/0*1"))
+    large = tool("note large; sleep 600", {}, {}, requirements=cores(2))
+    path = nodes.write(workflow({}, {"a": {"run": large, "in": {}}}, {}), {}, io=True, **RETRY)
+    process = nodes.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "large" in trace.read_text(), "the job", 60)
+    for pid, (command,) in of_processes("cmdline"):
+        if command.startswith(b"/usr/bin/ssh") and ONE.encode() in command and b"serve" not in command:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    ours = nodes.finish(process, path)
+    assert ours.code == 1
+    assert len(ours.times("large")) == 1
+    assert re.search(
+        rf"Job /a/0 cannot start: it asks for 2 cores and 16 MiB of memory, and there are 1 cores and .* on {OTHER} "
+        rf"\(hpc\), because ssh to node {ONE} of allocation 7 of PBS was ended by signal 9",
+        ours.log,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.sites import Site
 from tests.e2e.test_allocation import NODE, cores, lose_node, resume, three_streams
@@ -131,3 +132,25 @@ def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
         rf"it is no longer in allocation {job} of Slurm",
         ours.log,
     )
+
+
+def test_a_job_that_takes_both_nodes(local: Site) -> None:
+    """The job knows the addresses of both. Its outputs come from the first, and it does not stream."""
+    streams = [streaming({"port": "out", "mode": "no_update"})]
+    first = tool(
+        "echo $STREAMFLOW_HOSTS | tr , '\\n' | wc -l > out.txt", {}, {"out": found("out.txt")}, streams,
+        requirements=cores(2),
+    )  # fmt: skip
+    read = tool('cat "$file" > all.txt', {"file": streamable()}, {"out": found("all.txt")}, requirements=cores(2))
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    path = local.write(workflow({}, steps, {"out": "b/out"}), {}, io=True)
+    streamflow = json.loads(path.read_text())
+    target = {"deployment": "hpc", "locations": 2}
+    streamflow["workflows"]["main"]["bindings"].append({"step": "/a", "target": target})
+    path.write_text(json.dumps(streamflow))
+    ours = local.finish(local.start(path), path)
+    assert ours.ok, ours.errors
+    assert ours.files["all.txt"].split() == [b"2"]
+    plan = json.dumps(local.streamflow_io("plan", str(path)))
+    assert "/a takes 2 locations of hpc for each job: only jobs on one location stream yet" in plan
+    check_gone(local)

@@ -99,6 +99,15 @@ class AllocationConnector(OwnHosts):
         """The time until the allocation ends; None: no limit is known."""
         return None if self._allocation is None else self._allocation.seconds_left
 
+    @property
+    def losses(self) -> Sequence[str]:
+        return [*self._lost.values()]
+
+    @property
+    def left(self) -> MutableMapping[str, Hardware]:
+        known = {name: task for name, task in self._hardware.items() if task.done() and not task.cancelled()}
+        return {name: task.result() for name, task in known.items() if name not in self._lost}
+
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
         allocation = self._deployed()
         if (over := allocation.over) is not None:
@@ -172,6 +181,8 @@ class AllocationConnector(OwnHosts):
             if (loss := await self._deployed().why(name, code)) is None:
                 return
             self._lost[name] = loss.reason
+            if self.on_loss is not None:
+                self.on_loss()
             logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
             await self._deployed().clear(name)
             if loss.answers:

@@ -1,7 +1,7 @@
 """Queue managers other than Slurm, each as a table of commands, and what these commands print.
 
 StreamFlow runs in a job of the queue manager. The sources are qstat(1B) and pbs_job_attributes(7B) of OpenPBS, and
-`blaunch` in the command reference of IBM Spectrum LSF 10.1. For Flux they are flux-exec(1), flux-resource(1) and RFC 20.
+`blaunch` in the command reference of IBM Spectrum LSF 10.1. For Flux they are flux-exec(1) and its RFC 20.
 `pbsdsh` of PBS hands on no standard input. So SSH starts programs there.
 """
 
