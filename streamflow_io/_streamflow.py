@@ -51,6 +51,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
+from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
@@ -447,11 +448,22 @@ async def remove_jobs(connector: Connector) -> None:
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
 
+#: Lets a script at a location read the archive of a file or directory of another location, as `tar` makes it: source,
+#: path, target, script. Returns why it has failed; None: success.
+CopyByLink = Callable[[ExecutionLocation, str, ExecutionLocation, str], Awaitable[str | None]]
+
+
 class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     """A connector of the plugin whose locations are hosts, as those of SSH.
 
     All that runs on a host is a local process of :meth:`start`, whose standard input and output are those there.
+
+    :ivar copy_by_link: copies between hosts; None: no node runtime runs there yet
+    :ivar on_loss: called when a host is lost
     """
+
+    copy_by_link: CopyByLink | None = None
+    on_loss: Callable[[], None] | None = None
 
     @abstractmethod
     async def start(
@@ -479,6 +491,16 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     def seconds_left(self) -> float | None:
         """The time for which the hosts can be used; None: no limit is known."""
 
+    @property
+    @abstractmethod
+    def losses(self) -> Sequence[str]:
+        """The reasons why hosts are lost."""
+
+    @property
+    @abstractmethod
+    def left(self) -> MutableMapping[str, Hardware]:
+        """The hosts that are not lost, as far as their sizes are known."""
+
     @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
         """End all processes of a host that does not answer."""
@@ -492,19 +514,35 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         self, command: MutableSequence[str], location: ExecutionLocation
     ) -> SubprocessStreamReaderWrapperContextManager:
         null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-        words = shlex.split(" ".join(command))
+        words = ["sh", "-c", " ".join(command)]
         return SubprocessStreamReaderWrapperContextManager(self.start(location, words, null, pipe, null))
 
     async def get_stream_writer(
         self, command: MutableSequence[str], location: ExecutionLocation
     ) -> SubprocessStreamWriterWrapperContextManager:
         null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-        words = shlex.split(" ".join(command))
-        return SubprocessStreamWriterWrapperContextManager(self.start(location, words, pipe, null, null))
+        words = ["sh", "-c", " ".join(command)]
+        return _HostInput(self.start(location, words, pipe, null, null), f"{words[2]!r} on {location}")
 
     def own(self, location: ExecutionLocation) -> ExecutionLocation:
         """The host of a location: StreamFlow may hand the location of a container on it to this connector."""
         return _own_location(self, location)
+
+
+class _HostInput(SubprocessStreamWriterWrapperContextManager):  # type: ignore[misc]
+    """The input of a program on a host. StreamFlow would not notice that the program fails.
+
+    :param name: of the program in messages
+    """
+
+    def __init__(self, coro: Awaitable[Process], name: str) -> None:
+        super().__init__(coro)
+        self._name = name
+
+    async def __aexit__(self, *error: Any) -> None:
+        await super().__aexit__(*error)
+        if error[0] is None and self.proc is not None and self.proc.returncode != 0:
+            raise WorkflowExecutionException(f"{self._name} has failed: exit code {self.proc.returncode}")
 
 
 #: What has hosts as locations: a node runtime runs on each of them, and streams go between them by the network.
@@ -576,6 +614,32 @@ def found_hosts(connector: Connector | None) -> str | None:
     if isinstance(connector, FutureConnector):
         connector = connector._connector
     return connector.found if isinstance(connector, OwnHosts) else None
+
+
+def offer_links(connector: Connector, copy: CopyByLink) -> bool:
+    """Let a connector of the plugin copy between its hosts by links. False: another connector."""
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if not isinstance(connector, OwnHosts):
+        return False
+    connector.copy_by_link = copy
+    return True
+
+
+def hosts_left(
+    connector: Connector, on_loss: Callable[[], None]
+) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
+    """The hosts of a connector of the plugin that are left, and the reasons why others are lost.
+
+    :param on_loss: called from now on when a host is lost
+    :return: None: no host is lost, or another connector
+    """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if not isinstance(connector, OwnHosts):
+        return None
+    connector.on_loss = on_loss
+    return (connector.left, connector.losses) if connector.losses else None
 
 
 def seconds_left(connector: Connector) -> float | None:

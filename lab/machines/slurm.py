@@ -3,7 +3,7 @@
     python -S -E -m lab.machines.slurm DIRECTORY
 
 The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in as root at LOGIN, with the key
-DIRECTORY/key.
+DIRECTORY/key. Each node has a file system of its own at DIRECTORY/local, and shares all others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ cp {directory}/host.key /run/sshd/host_key
 cp /etc/shadow /run/shadow
 sed -i s/^root:[^:]*/root:*/ /run/shadow
 mount --bind /run/shadow /etc/shadow
+mkdir -m 755 {directory}/local
 """
+# slurmd and its jobs see the mount, and nothing else does.
+OWN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o mode=755 "$0" "$1"/local && shift && exec "$@"')
 CONFIGURATION = """\
 ClusterName=laboratory
 SlurmctldHost=laboratory(127.0.0.1)
@@ -78,7 +81,7 @@ def main(directory: Path) -> None:
     daemons = [start(directory, "slurmctld", "-D"), start_login(directory)]
     for number in range(1, NODES + 1):
         (directory / f"spool-n{number}").mkdir()
-        daemons.append(start(directory, "slurmd", "-D", "-N", f"n{number}"))
+        daemons.append(start(directory, *OWN, f"n{number}", str(directory), "slurmd", "-D", "-N", f"n{number}"))
     while idle_nodes() < NODES:
         if any(daemon.poll() is not None for daemon in daemons):
             sys.exit("a daemon has ended")

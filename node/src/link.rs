@@ -3,6 +3,7 @@
 //! A connection tells when a stream has ended, and how. The end of the connection only tells that another one is
 //! needed.
 
+mod archive;
 mod channel;
 mod client_hello;
 mod credit;
@@ -23,6 +24,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use self::archive::receive;
 use self::error::LinkError;
 pub use self::listener::listen;
 pub use self::reader::Reader;

@@ -30,7 +30,7 @@ use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
 /// number, here and in `streamflow_io/runtime/build.py`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 10");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 11");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -50,6 +50,9 @@ enum Command {
         /// Encrypt streams to other machines
         #[arg(long, requires = "listen")]
         tls: bool,
+        /// A directory whose files other machines of the run may have
+        #[arg(long, value_name = "PATH", requires = "listen")]
+        hand_out: Vec<PathBuf>,
         /// How long the driver may say nothing before this is the end [default: until the standard input ends]
         #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
         patience: Option<u64>,
@@ -82,6 +85,24 @@ enum Command {
         /// The run directory of a serve on this kernel, as it is seen from here
         #[arg(long, value_name = "PATH", conflicts_with = "address")]
         run: Option<PathBuf>,
+    },
+    /// Have a command read a file or directory of another machine, as an archive of tar: exit code 1 if the archive has
+    /// not come to its end
+    Receive {
+        /// The address of the serve there
+        #[arg(value_name = "IP:PORT")]
+        address: String,
+        /// The file with the certificate of the run, next to its private key
+        #[arg(long, value_name = "PATH")]
+        certificate: PathBuf,
+        /// Encrypt the archive, as that serve wants it
+        #[arg(long)]
+        tls: bool,
+        /// The file or directory there
+        #[arg(long, value_name = "PATH")]
+        of: PathBuf,
+        #[arg(last = true, required = true, value_name = "command")]
+        command: Vec<OsString>,
     },
     /// Check whether a file begins with the bytes that a job has read of it: exit code 0, or 1 if not
     Compare {
@@ -221,15 +242,22 @@ fn main() -> ExitCode {
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
     raw::shield(tells);
     let code = match command {
-        Command::Serve { directory, shared, listen, tls, patience, readable, trust, within } => {
+        Command::Serve { directory, shared, listen, tls, hand_out, patience, readable, trust, within } => {
             let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
             let patience = patience.map(Duration::from_secs);
-            serve::run(&directory, serve::Options { shared, listen, tls, patience, readable, trusted, within })
+            let hand_out = hand_out.as_slice();
+            serve::run(
+                &directory,
+                serve::Options { shared, listen, tls, hand_out, patience, readable, trusted, within },
+            )
         }
         Command::Clear { directory } => serve::clear(&directory),
         Command::Reach { run: Some(run), .. } => liveness::reach(&run),
         Command::Reach { address, certificate, .. } => {
             link::reach(&address.unwrap_or_default(), &certificate.unwrap_or_default())
+        }
+        Command::Receive { address, certificate, tls, of, command } => {
+            link::receive(&address, &certificate, tls, &of, &command)
         }
         Command::Compare { file, first } => verify::compare(&file, &first),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),

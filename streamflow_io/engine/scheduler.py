@@ -26,10 +26,12 @@ from typing_extensions import Self
 
 from streamflow_io._streamflow import (
     end_with_the_last_step,
+    hosts_left,
     mend_containers_on_ssh_hosts,
     mend_queued_streams,
     seconds_left,
 )
+from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
 from .locked_database import explain_locked_database
@@ -81,6 +83,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._told_of_memory: set[str] = set()
         # By job and deployment: when an allocation ends that is too short for the job.
         self._ends: dict[str, dict[str, float]] = {}
+        # By job and deployment: why no host that is left is large enough.
+        self._too_large: dict[str, dict[str, str]] = {}
         self._disk_waits = DiskWaits(self.job_allocations)
 
     @cached_property
@@ -235,6 +239,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if job is not None and self._ends_too_soon(connector, job):
             return "place"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+        if self._is_too_large_now(connector, asked, job_name, job):
+            return "place"
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
         if not free and location.hardware is not None:
@@ -268,6 +274,27 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         later = (f"{name} ends in {max(end - time.monotonic(), 0):.0f} s" for name, end in sorted(ends.items()))
         why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {', and that of '.join(later)}"
         raise WorkflowExecutionException(coded(f"Job {job.name} cannot start: {why}", Code.NEVER_STARTS))
+
+    def _is_too_large_now(self, connector: Connector, asked: Hardware, job_name: str, job: JobState | None) -> bool:
+        """Whether no host of a deployment that has lost some is large enough for a job.
+
+        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
+        """
+        if (found := hosts_left(connector, self.wake)) is None:
+            return False
+        hosts, losses = found
+        there = {name: Room(float(has.cores), float(has.memory)) for name, has in hosts.items()}
+        target = _target.get()
+        why = too_large(Room(float(asked.cores), float(asked.memory)), there, target.locations)
+        reasons = self._too_large.setdefault(job_name, {})
+        if why is None:
+            reasons.pop(connector.deployment_name, None)
+            return False
+        reasons[connector.deployment_name] = f"{why} ({connector.deployment_name}), because {'; '.join(losses)}"
+        if not reasons.keys() >= {each.deployment.name for each in (job.targets if job is not None else [target])}:
+            return True
+        message = f"Job {job_name} cannot start: {'; '.join(reasons.values())}"
+        raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
 
     def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
         if location.hardware is None:

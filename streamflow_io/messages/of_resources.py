@@ -63,6 +63,10 @@ RESOURCES = {
                 "Ask for a longer allocation, or lower the ToolTimeLimit. A failure manager does not help.",
             ),
             Case(
+                "Job J cannot start: it asks for ..., because node N ... has failed",
+                "Start the run again with other nodes.",
+            ),
+            Case(
                 "No job of S can start: ...",
                 "Lower `coresMin` or `ramMin` in the ResourceRequirement, or bind the step to a larger location.",
             ),

@@ -16,7 +16,7 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 
-from streamflow_io._streamflow import HOSTS, OwnHosts, pod_location, remove_jobs
+from streamflow_io._streamflow import HOSTS, CopyByLink, OwnHosts, offer_links, pod_location, remove_jobs
 from streamflow_io.graph.pods import binds_of_container
 from streamflow_io.graph.volumes import Bind, binds_of
 
@@ -137,6 +137,12 @@ class Deployments:
     def starts_commands(self, location: ExecutionLocation) -> bool:
         """Whether the node runtime of a location starts commands much faster than its connector."""
         return isinstance(self._manager.get_connector(location.deployment), OwnHosts)
+
+    def offer_links(self, location: ExecutionLocation, copy: CopyByLink) -> bool:
+        """Let the connector of a location copy files between its hosts by links. False: the connector has no use for
+        them.
+        """
+        return offer_links(self._connector(location), copy)
 
     async def owner(self, location: ExecutionLocation) -> int:
         """Return the user that containers of a location run for. The user may own directories above volumes, as root.

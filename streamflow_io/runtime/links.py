@@ -20,15 +20,18 @@ class Links(Struct, frozen=True):
     :ivar certificate: the certificate of the run, which both sides of a link show, and accept
     :ivar address: the address to listen at; empty: the one by which SSH has reached the host
     :ivar tls: whether streams are encrypted
+    :ivar hand_out: a directory whose files go to other node runtimes as a whole, too; None: no files do
     """
 
     certificate: Certificate
     address: str = ""
     tls: bool = False
+    hand_out: str | None = None
 
     @property
     def serve_options(self) -> list[str]:
-        return ["--listen", *([self.address] if self.address else []), *(["--tls"] if self.tls else [])]
+        listen = ["--listen", *([self.address] if self.address else []), *(["--tls"] if self.tls else [])]
+        return listen if self.hand_out is None else [*listen, "--hand-out", self.hand_out]
 
 
 class LinkedRuntime(NodeRuntime):

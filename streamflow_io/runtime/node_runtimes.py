@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
 
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 
@@ -17,7 +18,7 @@ from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .links import Links
 from .locations import location_node
-from .node_runtime import NodeRuntime
+from .node_runtime import NodeRuntime, NodeRuntimeError
 from .place import Place
 from .remote import RemoteRuntime
 
@@ -77,6 +78,18 @@ class NodeRuntimes:
         await asyncio.shield(self._checks[key])
         return runtime
 
+    async def copy(self, source: ExecutionLocation, path: str, target: ExecutionLocation, script: str) -> str | None:
+        """Let a script at a location read the archive of a file or directory of another one; see
+        :meth:`RemoteRuntime.fetch`.
+        """
+        try:
+            sender, receiver = await asyncio.gather(self.at(source), self.at(target))
+        except NodeRuntimeError as error:
+            return str(error)
+        if not isinstance(receiver, RemoteRuntime):
+            return f"{receiver.location} receives no files"
+        return await receiver.fetch(sender, path, script)
+
     async def close(self) -> None:
         """End all node runtimes; nothing of them is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))
@@ -94,6 +107,8 @@ class NodeRuntimes:
         self.deployments.hold(location)
         access, directory = self.deployments.access(location), self.deployments.workdir(location)
         links = Links(self._certificate, manner.address, self._tls) if manner.listen else None
+        if links is not None and manner.starts_commands and self.deployments.offer_links(location, self.copy):
+            links = replace(links, hand_out=workdir or directory)
         if (place := await self.deployments.place(location)) is not None:
             owner = await self.deployments.owner(location)
             return await ContainerRuntime.start(access, directory, binary, place, links, owner)

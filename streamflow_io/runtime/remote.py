@@ -13,7 +13,7 @@ from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, begin, serve
 from .links import Links
-from .node_runtime import NodeRuntimeError
+from .node_runtime import NodeRuntime, NodeRuntimeError
 from .place import Place
 from .session_job import RemoteSessionJob
 
@@ -101,6 +101,40 @@ class RemoteRuntime(ConversingRuntime):
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, lambda identifier: RemoteSessionJob(self, identifier, self._access))
+
+    async def fetch(self, other: NodeRuntime, path: str, script: str) -> str | None:
+        """Let a script read the archive of a file or directory of another node, as `tar` makes it, by a link.
+
+        :param path: there, in the directory that the links of the other runtime hand out
+        :param script: for the POSIX shell
+        :return: why it has failed; None: success. What the script has written until then is left
+        """
+        try:
+            if (obstacle := await self.no_link(other)) is not None:
+                return obstacle
+            job = await self.create_job("archive")
+            try:
+                await self.write_spec(job, "{}")
+                certificate = ["--certificate", str(self.certificate_path), *(["--tls"] if other.tls else [])]
+                words = [
+                    self.binary,
+                    "receive",
+                    str(other.address),
+                    *certificate,
+                    "--of",
+                    path,
+                    "--",
+                    "sh",
+                    "-c",
+                    script,
+                ]
+                remove = f"rm -rf {shlex.quote(str(job.directory))}"
+                said, code = await self.run_command(job, f"{remove}; exec {shlex.join(words)}")
+            finally:
+                self._jobs.pop(job.identifier, None)
+        except NodeRuntimeError as error:
+            return str(error)
+        return None if code == 0 else said or f"exit code {code}"
 
     async def _remove(self, ended: bool) -> None:
         """End a `serve` that has not ended with its input, and remove what is left of it.

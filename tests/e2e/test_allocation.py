@@ -216,6 +216,12 @@ def lose_node(site: Site, node: str) -> None:
     site.control("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
 
+def resume(site: Site, node: str) -> None:
+    """Let Slurm use a lost node again, which may have come back by itself."""
+    with contextlib.suppress(subprocess.CalledProcessError):
+        site.control("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+
 LOSSES = {
     "srun": (kill_launchers, "srun to node {} of allocation {} of Slurm was ended by signal 9"),
     "serve": (kill_serve, "the program on node {} of allocation {} of Slurm was ended by signal 9"),
@@ -239,9 +245,7 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
         ours = allocation.finish(process, path)
     finally:
         if what == "node":
-            # The node may have come back by itself.
-            with contextlib.suppress(subprocess.CalledProcessError):
-                allocation.control("scontrol", "update", f"NodeName={first}", "State=RESUME")
+            resume(allocation, first)
     assert ours.ok, ours.errors
     assert {node for _, node in ours.trace} == {"n1", "n2"}
     why = cause.format(first, allocation.environment["SLURM_JOB_ID"])

@@ -18,6 +18,7 @@ from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
+from streamflow_io.runtime.allocation.managers import MANAGERS
 
 JOB = (
     "JobId=7 JobName=a b JobState=RUNNING Reason=None EndTime=2026-11-28T02:13:57 NodeList=n[1-3] NumNodes=3 "
@@ -93,6 +94,8 @@ def test_the_schema_describes_each_field() -> None:
     [
         ({}, None),
         ({"submit": {"nodes": 4, "time": "04:00:00", "partition": "main", "options": ["--exclusive"]}}, None),
+        ({"launcher": "ssh {node}", "nodes": ["a", "b"]}, None),
+        ({"launcher": "ssh"}, "'ssh' does not match"),
         ({"workdir": "/local"}, "'workdir' was unexpected"),
         ({"submit": {"nodes": 4, "time": "1", "manager": "lsf"}}, "'lsf' is not one of ['slurm']"),
         ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
@@ -128,9 +131,10 @@ async def deploy_error(**config: object) -> str:
 
 
 async def test_outside_of_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    for variable in ("SLURM_JOB_ID", *(manager.variable for manager in MANAGERS)):
+        monkeypatch.delenv(variable, raising=False)
     said = await deploy_error()
-    assert said.startswith("nodes has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm")
+    assert said.startswith("nodes has the type sfio.allocation, and StreamFlow runs in no allocation: none of SLURM_")
     assert "sbatch" in said
 
 

@@ -42,6 +42,8 @@ pub struct Options<'a> {
     pub tls: bool,
     /// The longest time without a word of the driver. None: `serve` waits for the end of the input.
     pub patience: Option<Duration>,
+    /// The directories whose files other machines may have.
+    pub hand_out: &'a [PathBuf],
     /// Other users may read the events of jobs, if they know where these are.
     pub readable: bool,
     /// Users that may own a directory above the run directory.
@@ -81,7 +83,8 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
     let directory = path.canonicalize()?;
     let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
     let mut jobs = Jobs::new(&directory, options.readable, lifeline, Output::new())?;
-    let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
+    let listening =
+        options.listen.map(|address| link::listen(address, &directory, options.tls, options.hand_out.to_vec()));
     jobs.output.print(&ready(listening));
     sweep::start(&directory);
     Conversation::new(&directory, options.readable, options.shared, options.patience, inherited)?.serve(jobs, signals)

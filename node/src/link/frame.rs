@@ -31,10 +31,12 @@ pub enum Kind {
     Part,
     /// The word of the reader how far the sender may go, and how fast.
     Credit,
+    /// The file or directory that the reader asks for, in JSON.
+    Archive,
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 8] = [
+const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
     (Kind::Request, 2..=LARGEST_TEXT),
     (Kind::Data, 1..=LARGEST_DATA),
     (Kind::Committed, 8..=8),
@@ -43,6 +45,7 @@ const KINDS: [(Kind, RangeInclusive<u32>); 8] = [
     (Kind::Done, 0..=0),
     (Kind::Part, 2..=LARGEST_TEXT),
     (Kind::Credit, credit::SIZE as u32..=credit::SIZE as u32),
+    (Kind::Archive, 2..=LARGEST_TEXT),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,16 +97,6 @@ pub fn take_record(heard: &mut Vec<u8>) -> Result<Option<(Kind, Vec<u8>)>, LinkE
     let Header { kind, length } = Header::parse(*header)?;
     let end = HEADER + length as usize;
     Ok((heard.len() >= end).then(|| (kind, heard.drain(..end).skip(HEADER).collect())))
-}
-
-/// Reads a record that has to be of this kind: nothing is allotted for another one.
-pub fn expect(from: &mut impl Read, kind: Kind) -> Result<Vec<u8>, LinkError> {
-    let header = read_header(from)?;
-    if header.kind == kind {
-        read_payload(from, header)
-    } else {
-        Err(LinkError::Broken(format!("{:?} came instead of {kind:?}", header.kind)))
-    }
 }
 
 /// A connection that has to be done with something before `deadline`.
@@ -166,7 +159,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 9, 255, b'G'] {
+        for kind in [0, 10, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }
@@ -192,10 +185,13 @@ mod tests {
         let mut bytes = record(Kind::Failed, b"{}");
         bytes.extend(record(Kind::Keepalive, b""));
         let mut from = bytes.as_slice();
-        assert_eq!(expect(&mut from, Kind::Failed).unwrap(), b"{}");
-        assert!(expect(&mut from, Kind::Data).is_err());
+        let header = read_header(&mut from).unwrap();
+        assert_eq!((header.kind, read_payload(&mut from, header).unwrap()), (Kind::Failed, b"{}".to_vec()));
+        assert_eq!(read_header(&mut from).unwrap().kind, Kind::Keepalive);
         for length in 0..HEADER + 2 {
-            assert!(expect(&mut &bytes[..length], Kind::Failed).is_err(), "torn after {length} bytes");
+            let mut torn = &bytes[..length];
+            let read = read_header(&mut torn).and_then(|header| read_payload(&mut torn, header));
+            assert!(read.is_err(), "torn after {length} bytes");
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::channel::Channel;
 use super::client_hello::Hello;
 use super::credit::Credit;
 use super::error::LinkError;
-use super::frame::{expect, record, Kind};
-use super::request::Request;
+use super::frame::{read_header, read_payload, record, Kind};
+use super::request::{decode_archive, Request};
 use super::tls::Identity;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
@@ -38,18 +38,33 @@ pub fn grant(channel: &mut Channel, credit: Credit) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Credit, &credit.encode()))?)
 }
 
+/// The request of a reader.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    Stream(Request),
+    /// The archive of the file or directory at a path.
+    Archive(PathBuf),
+}
+
 /// Answers a reader that has said `hello`, and takes its request. The other arguments are as for `connect`.
-pub fn accept(socket: TcpStream, hello: Hello, certificate: &Path, tls: bool) -> Result<(Channel, Request), LinkError> {
+pub fn accept(socket: TcpStream, hello: Hello, certificate: &Path, tls: bool) -> Result<(Channel, Asked), LinkError> {
     let connection = Identity::load(certificate).map_err(LinkError::Broken)?.sender(hello.accepted());
     let connection = connection.map_err(|error| LinkError::Broken(format!("TLS: {error}")))?;
     let mut channel = Channel::new(socket, connection, tls, LIMIT)?;
-    let request = Request::decode(&expect(&mut channel.within(LIMIT), Kind::Request)?)?;
-    Ok((channel, request))
+    let mut from = channel.within(LIMIT);
+    let header = read_header(&mut from)?;
+    // Nothing is allotted for a record of another kind.
+    let asked = match header.kind {
+        Kind::Request => Asked::Stream(Request::decode(&read_payload(&mut from, header)?)?),
+        Kind::Archive => Asked::Archive(decode_archive(&read_payload(&mut from, header)?)?),
+        other => return Err(LinkError::Broken(format!("{other:?} came instead of a request"))),
+    };
+    Ok((channel, asked))
 }
 
 /// Accepts one reader, as the listener does.
 #[cfg(test)]
-pub fn receive(socket: TcpStream, certificate: &Path, tls: bool) -> Result<(Channel, Request), LinkError> {
+pub fn receive(socket: TcpStream, certificate: &Path, tls: bool) -> Result<(Channel, Asked), LinkError> {
     use super::client_hello::{Doorkeeper, HelloReader};
     let mut reader = HelloReader::new();
     let hello = loop {
@@ -60,6 +75,15 @@ pub fn receive(socket: TcpStream, certificate: &Path, tls: bool) -> Result<(Chan
     };
     Doorkeeper::new(certificate).admit(&socket, &hello)?;
     accept(socket, hello, certificate, tls)
+}
+
+/// The same for a reader of a stream.
+#[cfg(test)]
+pub fn receive_stream(socket: TcpStream, certificate: &Path, tls: bool) -> Result<(Channel, Request), LinkError> {
+    match receive(socket, certificate, tls)? {
+        (channel, Asked::Stream(request)) => Ok((channel, request)),
+        (_, asked) => Err(LinkError::Broken(format!("{asked:?}"))),
+    }
 }
 
 #[cfg(test)]
@@ -81,7 +105,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let admitted = receive(listener.accept().unwrap().0, ours, tls[0]);
+                let admitted = receive_stream(listener.accept().unwrap().0, ours, tls[0]);
                 admitted.map(|(_channel, request)| request)
             });
             let client = connect(&address, theirs, tls[1]).and_then(|mut channel| ask(&mut channel, &request()));

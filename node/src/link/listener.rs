@@ -12,8 +12,9 @@ use nix::libc::linger;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
+use super::archive;
 use super::client_hello::{Doorkeeper, Hello};
-use super::handshake;
+use super::handshake::{self, Asked};
 use super::pending::{origin, PendingConnections};
 use super::sender::{self, Shared};
 use crate::sys::raw::defer_accept;
@@ -37,6 +38,8 @@ const DEFERRED: i32 = 1;
 struct Listener {
     certificate: PathBuf,
     tls: bool,
+    /// The directories whose files other machines may have.
+    directories: Vec<PathBuf>,
     shared: Shared,
     most: usize,
     connections: AtomicUsize,
@@ -46,11 +49,11 @@ struct Listener {
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
 /// process ends. Admits readers with the certificate that lies in the run directory then; with `tls` all that they are
-/// told is inside TLS, else the handshake only.
+/// told is inside TLS, else the handshake only. Files in `directories` may be had as archives.
 ///
 /// # Errors
 /// A message that says why not.
-pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAddr, String> {
+pub fn listen(address: &str, run_directory: &Path, tls: bool, directories: Vec<PathBuf>) -> Result<SocketAddr, String> {
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let address = own_address(address, &connection)?;
     let cannot = |error: std::io::Error| format!("cannot listen at {address}: {error}");
@@ -67,6 +70,7 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     let listener = Arc::new(Listener {
         certificate: run_directory.join("certificate.pem"),
         tls,
+        directories,
         shared: Shared::new(run_directory.join("jobs")),
         most,
         connections: AtomicUsize::new(0),
@@ -126,8 +130,10 @@ impl Listener {
         let _ = spawn("link", move || {
             let accepted = handshake::accept(socket, hello, &listener.certificate, listener.tls);
             drop(handshake);
-            if let Ok((channel, request)) = accepted {
-                sender::serve(&listener.shared, channel, request);
+            match accepted {
+                Ok((channel, Asked::Stream(request))) => sender::serve(&listener.shared, channel, request),
+                Ok((channel, Asked::Archive(path))) => archive::serve(&listener.directories, channel, &path),
+                Err(_) => {}
             }
             drop(slot);
         });
@@ -187,6 +193,7 @@ mod tests {
         let listener = Arc::new(Listener {
             certificate: PathBuf::new(),
             tls: false,
+            directories: Vec::new(),
             shared: Shared::new(PathBuf::new()),
             most: MOST,
             connections: AtomicUsize::new(0),

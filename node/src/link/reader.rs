@@ -273,7 +273,7 @@ mod tests {
             let (listener, run) = (self.listener.try_clone().unwrap(), self.certificate.clone());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
-                let (mut channel, request) = handshake::receive(stream, &run, false).unwrap();
+                let (mut channel, request) = handshake::receive_stream(stream, &run, false).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
@@ -350,7 +350,7 @@ mod tests {
         let begun = Instant::now();
         let (listener, run) = (setting.listener.try_clone().unwrap(), setting.certificate.clone());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| handshake::receive(stream.unwrap(), &run, false));
+            let silent = listener.incoming().map(|stream| handshake::receive_stream(stream.unwrap(), &run, false));
             silent.collect::<Vec<_>>()
         });
         let (_, Err(Failure::Producer(message))) = read(&mut setting.reader()) else { panic!("it did not fail") };

@@ -1,7 +1,7 @@
 //! The records in JSON: the request of a reader, and the failure that a sender reports.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -84,6 +84,24 @@ impl Request {
     }
 }
 
+/// The request for an archive of a file or directory.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Archive {
+    #[serde(with = "bytes")]
+    path: PathBuf,
+}
+
+pub fn encode_archive(path: &Path) -> Vec<u8> {
+    json::write(&Archive { path: path.to_owned() }).into_bytes()
+}
+
+/// # Errors
+/// When it is no such request.
+pub fn decode_archive(bytes: &[u8]) -> Result<PathBuf, LinkError> {
+    decode("request for an archive", bytes).map(|Archive { path }| path)
+}
+
 pub fn encode_part(part: Option<&FirstBytes>) -> Vec<u8> {
     part.map_or("{}".into(), json::write).into_bytes()
 }
@@ -148,6 +166,17 @@ mod tests {
         assert!(Request::decode(&long.encode()).is_err());
         for text in ["", "{}", "[]", r#"{"stream":"s","job":"j","port":"p","path":"/a","offset":-1}"#] {
             assert!(Request::decode(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_for_archives_come_back() {
+        for path in [&b"/a/b c"[..], b"/\xfe/\n\\"] {
+            let path = Path::new(OsStr::from_bytes(path));
+            assert_eq!(decode_archive(&encode_archive(path)), Ok(path.into()));
+        }
+        for text in ["", "{}", "[]", r#"{"path":7}"#, r#"{"path":"/a","job":"j"}"#] {
+            assert!(decode_archive(text.as_bytes()).is_err(), "{text}");
         }
     }
 

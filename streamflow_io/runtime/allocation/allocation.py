@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ipaddress
-import os
-import shutil
-import time
+from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from streamflow.core.exception import WorkflowExecutionException
-
-from . import slurm
-from .commands import begin, said
-from .submission import Submission, Wanted
-
-# How an allocation has ended is known when its processes have.
-_LOOKS, _PAUSE_SECONDS = 20, 0.25
 
 
 class Node(Struct, frozen=True):
     """A node of an allocation.
 
     :ivar address: a name or an address, by which the queue manager reaches it
-    :ivar cores: those that the allocation has there
-    :ivar memory: the memory that the allocation has there, in MiB
+    :ivar cores: those that the allocation has there; None: all that the node has
+    :ivar memory: the memory that the allocation has there, in MiB; None: all that the node has
     """
 
     name: str
     address: str
-    cores: int
-    memory: int
+    cores: int | None
+    memory: int | None
 
     @property
     def has_address(self) -> bool:
@@ -43,6 +31,12 @@ class Node(Struct, frozen=True):
         except ValueError:
             return False
         return True
+
+    def __str__(self) -> str:
+        cores = "" if self.cores is None else f"{self.cores} cores"
+        memory = "" if self.memory is None else f"{self.memory:,} MiB"
+        size = ", ".join(filter(None, (cores, memory)))
+        return f"{self.name} ({size})" if size else self.name
 
 
 class Loss(Struct, frozen=True):
@@ -56,129 +50,43 @@ class Loss(Struct, frozen=True):
     answers: bool = False
 
 
-class Allocation:
-    """An allocation of Slurm that runs.
+class Allocation(ABC):
+    """An allocation that runs.
 
     :ivar over: why none of its nodes can be used any more; None: jobs may start
     :ivar nodes: by name
-
-    :param end: the time when it ends, in seconds since 1970; None: no limit
-    :param asked: None: :meth:`close` does nothing
     """
 
-    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None, asked: Submission | None = None) -> None:
-        self.over: str | None = None
-        self.nodes = nodes
-        self._job = job
-        self._end = end
-        self._asked = asked
-        self._name = f"sfio-{os.urandom(4).hex()}"  # of its steps
+    over: str | None = None
+    nodes: Mapping[str, Node]
 
-    @classmethod
-    async def find(cls, deployment: str, wanted: Wanted | None) -> Allocation:
-        """Return an allocation that runs.
-
-        :param deployment: its name in messages
-        :param wanted: the allocation to ask for; None: the one that this process runs in is used
-        :raises WorkflowExecutionException: if there is none, with the reason
-        """
-        programs = slurm.PROGRAMS if wanted is None else (*slurm.PROGRAMS, "salloc")
-        job = os.environ.get("SLURM_JOB_ID")
-        if wanted is None and job is None:
-            raise WorkflowExecutionException(
-                f"{deployment} has the type sfio.allocation, and StreamFlow runs in no allocation of Slurm: "
-                "SLURM_JOB_ID is not set. Start `streamflow run` in a batch job, with `sbatch`, or ask for an "
-                "allocation with `submit` in the `config` of the deployment."
-            )
-        if missing := [name for name in programs if shutil.which(name) is None]:
-            raise WorkflowExecutionException(
-                f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
-                "add the directory of the programs to PATH"
-            )
-        if wanted is None:
-            assert job is not None
-            return await cls._of(job, None)
-        asked = await Submission.ask(deployment, wanted)
-        try:
-            found = await cls._of(asked.job, asked)
-            node = next(iter(found.nodes.values()))
-            asked.guard(node.name, node.cores)
-            return found
-        except BaseException:
-            await asyncio.shield(asked.close())
-            raise
-
-    @classmethod
-    async def _of(cls, job: str, asked: Submission | None) -> Allocation:
-        try:
-            held = slurm.allocation_of(await said(slurm.show_allocation(job)))
-            nodes = dict[str, Node]()
-            for group in held.groups:
-                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
-                    memory = group.memory or known.memory
-                    nodes[known.name] = Node(known.name, known.address, group.cores, memory)
-        except slurm.AllocationError as error:
-            raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
-        if not held.runs or not nodes:
-            raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
-        return cls(job, nodes, held.end, asked)
-
+    @abstractmethod
     def __str__(self) -> str:
-        return f"allocation {self._job} of Slurm"
+        """The allocation, for people."""
 
     @property
+    @abstractmethod
     def seconds_left(self) -> float | None:
-        """The time until it ends; None: no limit."""
-        return None if self._end is None else self._end - time.time()
+        """The time until it ends; None: no limit is known."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Give the allocation back, if it was asked for."""
-        if self._asked is not None:
-            await self._asked.close()
 
+    @abstractmethod
     async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
         """Start a program on a node. The program ends with the local process, and the reverse.
 
         :raises WorkflowExecutionException: if the program cannot be started
         """
-        launch = slurm.on_node(self._job, node, self.nodes[node].cores, words, self._name)
-        return await begin(launch, stdin, stdout, stderr)
 
+    @abstractmethod
     async def clear(self, node: str) -> None:
         """End all programs on a node, also those whose local process was killed, as far as possible."""
-        with contextlib.suppress(WorkflowExecutionException):
-            if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
-                await said(slurm.end_steps(steps))
 
+    @abstractmethod
     async def why(self, node: str, code: int) -> Loss | None:
         """The reason why a program on a node has ended that was to go on. None: the program has ended by itself.
 
         :param code: the exit code of its local process
         """
-        try:
-            for _ in range(_LOOKS):
-                held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
-                if not held.ends:
-                    break
-                await asyncio.sleep(_PAUSE_SECONDS)
-            if not held.runs:
-                is_late = self._end is not None and self._end <= time.time() + 1
-                self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
-                return Loss(self.over)
-            (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
-            has_node = node in [name for group in held.groups for name in await _names(group)]
-        except (WorkflowExecutionException, ValueError) as error:
-            return Loss(f"nothing is known of node {node} of {self}: {error}")
-        if known.gone is not None:
-            return Loss(f"node {node} of {self} is {known.gone}")
-        if not has_node:
-            return Loss(f"node {node} has failed: it is no longer in {self}")
-        if code < 0:
-            return Loss(f"srun to node {node} of {self} was ended by signal {-code}", answers=True)
-        if code > 128:
-            return Loss(f"the program on node {node} of {self} was ended by signal {code - 128}", answers=True)
-        return None
-
-
-async def _names(group: slurm.NodeGroup) -> list[str]:
-    return (await said(slurm.show_names(group.nodes))).split()

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
+import posixpath
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -25,21 +26,22 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
+from .find_allocation import Choice, find_allocation
+from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 from .submission import Wanted
 
 logger = logging.getLogger("streamflow")
 
-_STAT = "%i %s %Y"
-
 
 class AllocationConnector(OwnHosts):
     """Runs commands on the nodes of an allocation. Each node is a location.
 
-    All nodes, and the driver's, share the work directory. What they share is not copied between them. Other files are
-    copied through the driver.
+    A file that two nodes see is not copied between them. Any other file goes from node to node by a link.
 
     :param submit: the allocation to ask for, as in the schema; None: the one that this process runs in is used
+    :param launcher: starts programs on nodes, as in the schema; None: the one of the queue manager
+    :param nodes: those of no known queue manager; None: the queue manager tells
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class AllocationConnector(OwnHosts):
         deployment_name: str,
         config_dir: str,
         submit: Mapping[str, Any] | None = None,
+        launcher: str | None = None,
+        nodes: Sequence[str] | None = None,
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
-        self._wanted = None if submit is None else _wanted(submit)
+        self._choice = Choice(None if submit is None else _wanted(submit), launcher, nodes)
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
@@ -59,6 +63,7 @@ class AllocationConnector(OwnHosts):
         self._answering: set[str] = set()
         self._processes: dict[str, set[Process]] = {}
         self._files = SharedFiles()
+        self._seen = SeenFiles(self._ran)
         self._closing = False
         self._told_of_copies = False
 
@@ -67,7 +72,7 @@ class AllocationConnector(OwnHosts):
         return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
 
     async def deploy(self, external: bool) -> None:
-        self._allocation = await Allocation.find(self.deployment_name, self._wanted)
+        self._allocation = await find_allocation(self.deployment_name, self._choice)
         logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:
@@ -85,15 +90,23 @@ class AllocationConnector(OwnHosts):
     @property
     def found(self) -> str:
         allocation = self._deployed()
-        each = (f"{node.name} ({node.cores} cores, {node.memory:,} MiB)" for node in allocation.nodes.values())
         left = allocation.seconds_left
         end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
-        return f"{allocation}: {', '.join(each)}{end}"
+        return f"{allocation}: {', '.join(map(str, allocation.nodes.values()))}{end}"
 
     @property
     def seconds_left(self) -> float | None:
         """The time until the allocation ends; None: no limit is known."""
         return None if self._allocation is None else self._allocation.seconds_left
+
+    @property
+    def losses(self) -> Sequence[str]:
+        return [*self._lost.values()]
+
+    @property
+    def left(self) -> MutableMapping[str, Hardware]:
+        known = {name: task for name, task in self._hardware.items() if task.done() and not task.cancelled()}
+        return {name: task.result() for name, task in known.items() if name not in self._lost}
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
         allocation = self._deployed()
@@ -168,6 +181,8 @@ class AllocationConnector(OwnHosts):
             if (loss := await self._deployed().why(name, code)) is None:
                 return
             self._lost[name] = loss.reason
+            if self.on_loss is not None:
+                self.on_loss()
             logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
             await self._deployed().clear(name)
             if loss.answers:
@@ -183,8 +198,7 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, locations: MutableSequence[ExecutionLocation], read_only: bool = False
     ) -> None:
         own = list({location.name: self.own(location) for location in locations}.values())
-        here = await asyncio.to_thread(_identity, src)
-        apart = [location for location in own if not await self._copied(src, dst, location, here, read_only)]
+        apart = [location for location in own if not await self._copied(src, dst, location, DRIVER, read_only)]
         if apart:
             await super().copy_local_to_remote(src, dst, apart, read_only)
 
@@ -192,11 +206,11 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
     ) -> None:
         location = self.own(location)
-        here = await asyncio.to_thread(_identity, src)
-        if here is not None and here == await self._identity_at(location, src):
-            await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
-        else:
-            await super().copy_remote_to_local(src, dst, location, read_only)
+        with self._naming(src, location):
+            if await self._is_same(src, location.name, DRIVER):
+                await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
+            else:
+                await super().copy_remote_to_local(src, dst, location, read_only)
 
     async def copy_remote_to_remote(
         self,
@@ -209,26 +223,21 @@ class AllocationConnector(OwnHosts):
     ) -> None:
         source = source_connector or self
         own = list({location.name: self.own(location) for location in locations}.values())
-        is_ours = source.deployment_name == self.deployment_name
-        if is_ours:
+        if source.deployment_name == self.deployment_name:
             source_location = self.own(source_location)
-            there = await self._identity_at(source_location, src)
-            own = [location for location in own if not await self._copied(src, dst, location, there, read_only)]
-            if own and not self._told_of_copies:
-                self._told_of_copies = True
-                shown = f"{src} of {source_location.name} is not seen on {own[0].name}"
-                logger.warning(
-                    f"Files go through the driver between nodes of {self.deployment_name}, because {shown}: a work "
-                    "directory of each node is not supported yet. Let `workdir` be a directory that all nodes share."
-                )
+            with self._naming(src, source_location):
+                own = [
+                    location
+                    for location in own
+                    if not await self._copied(src, dst, location, source_location.name, read_only)
+                    and not await self._copied_by_link(src, dst, location, source_location)
+                ]
         if own:
             await super().copy_remote_to_remote(src, dst, own, source_location, source, read_only)
 
-    async def _copied(
-        self, src: str, dst: str, location: ExecutionLocation, identity: str | None, read_only: bool
-    ) -> bool:
-        """Copy on a node, if the node sees the file that has this identity elsewhere; else return False."""
-        if identity is None or identity != await self._identity_at(location, src):
+    async def _copied(self, src: str, dst: str, location: ExecutionLocation, source: str, read_only: bool) -> bool:
+        """Copy on a node, if the node sees the file of another node, or of the driver's; else return False."""
+        if not await self._is_same(src, source, location.name):
             return False
         if src != dst:
             copy = ["ln", "-snf"] if read_only else ["cp", "-rLf"]
@@ -237,16 +246,47 @@ class AllocationConnector(OwnHosts):
                 raise WorkflowExecutionException(f"{src} cannot be copied to {dst} on {location}: {said}")
         return True
 
-    async def _identity_at(self, location: ExecutionLocation, path: str) -> str | None:
-        if self._files.sees(location.name, path):
-            return _identity(path)
-        said, code = await self._said(location, f"{shlex.join(['stat', '-L', '-c', _STAT, '--', path])} 2>/dev/null")
-        return said if code == 0 else None
+    async def _is_same(self, path: str, one: str, other: str) -> bool:
+        """Whether two nodes see the same file at a path."""
+        if all(node == DRIVER or self._files.sees(node, path) for node in (one, other)):
+            return True
+        return await self._seen.is_same(path, one, other)
+
+    async def _copied_by_link(self, src: str, dst: str, location: ExecutionLocation, source: ExecutionLocation) -> bool:
+        """Copy from another node, without the driver. False: only the driver can copy, and one warning says why.
+
+        :raises WorkflowExecutionException: if the other node is lost
+        """
+        if self.copy_by_link is None:
+            why: str | None = "no node runtime runs there"
+        elif (why := await self.copy_by_link(source, src, location, unpacking(src, dst))) is None:
+            return True
+        await self._said(source, "true")
+        if not self._told_of_copies:
+            self._told_of_copies = True
+            logger.warning(
+                f"Files go through the driver between nodes of {self.deployment_name}: "
+                f"{location} cannot get {src} from {source}: {why}"
+            )
+        return False
+
+    @contextlib.contextmanager
+    def _naming(self, path: str, location: ExecutionLocation) -> Iterator[None]:
+        """Name the file in the error of a node that is lost."""
+        try:
+            yield
+        except WorkflowExecutionException as error:
+            if (why := self._lost.get(location.name)) is None:
+                raise
+            raise WorkflowExecutionException(f"{path} cannot be copied: it is on {location}, and {why}") from error
 
     async def _said(self, location: ExecutionLocation, script: str) -> tuple[str, int]:
         said = await self.run(location, [script], capture_output=True)
         assert said is not None
         return said
+
+    async def _ran(self, node: str, script: str) -> tuple[str, int]:
+        return await self._said(ExecutionLocation(node, self.deployment_name), script)
 
     async def _hardware_of(self, name: str) -> Hardware | None:
         """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
@@ -266,7 +306,16 @@ class AllocationConnector(OwnHosts):
         if code != 0:
             raise WorkflowExecutionException(f"node {node.name} does not answer: {printed}")
         self._addresses[node.name] = await self._address(node)
-        return Hardware(float(node.cores), float(node.memory), _storages(printed))
+        cores, memory = node.cores, node.memory
+        if cores is None or memory is None:
+            said, _ = await self._said(location, "nproc && awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo")
+            try:
+                all_cores, all_memory = map(int, said.split())
+            except ValueError:
+                raise WorkflowExecutionException(f"node {node.name} does not tell its size: {said}") from None
+            cores = all_cores if cores is None else cores
+            memory = all_memory if memory is None else memory
+        return Hardware(float(cores), float(memory), _storages(printed))
 
     async def _address(self, node: Node) -> str:
         """The address of a node for other nodes; a name is looked up on another node.
@@ -301,13 +350,19 @@ def _storages(printed: str) -> dict[str, Storage]:
     return found
 
 
-def _identity(path: str) -> str | None:
-    """The text that :data:`_STAT` stands for, of a file on this node; None: no copy without a transfer is possible."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return f"{status.st_ino} {status.st_size} {int(status.st_mtime)}"
+def unpacking(source: str, target: str) -> str:
+    """The script that writes a file or directory from its archive; a file or directory that is there is replaced.
+
+    :param source: its path in the archive's node
+    :param target: a directory that exists gets the file or directory; any other path becomes its own
+    """
+    to, part = shlex.quote(target), shlex.quote(f"{target}.{os.urandom(4).hex()}.part")
+    name = shlex.quote(posixpath.basename(source))
+    # It appears as a whole.
+    return (
+        f"if test -d {to}; then exec tar xpf - -C {to}; fi; trap 'rm -rf '{shlex.quote(part)} EXIT; "
+        f"mkdir {part} && tar xpf - -C {part} && mv -fT {part}/{name} {to}"
+    )
 
 
 def _copy_here(source: Path, target: Path, read_only: bool) -> None:

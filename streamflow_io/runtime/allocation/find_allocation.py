@@ -1,0 +1,57 @@
+"""Finds the allocation that a deployment is to use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from .allocation import Allocation
+from .launched_allocation import LaunchedAllocation, current_manager
+from .managers import MANAGERS, SSH
+from .slurm_allocation import SlurmAllocation
+from .submission import Wanted
+
+_SLURM = "SLURM_JOB_ID"
+
+
+class Choice(Struct, frozen=True):
+    """The fields of a deployment that say which allocation it has.
+
+    :ivar wanted: the allocation to ask for; None: the one that this process runs in is used
+    :ivar launcher: None: the one of the queue manager
+    :ivar nodes: those of no known queue manager; None: the queue manager tells
+    """
+
+    wanted: Wanted | None = None
+    launcher: str | None = None
+    nodes: Sequence[str] | None = None
+
+
+async def find_allocation(deployment: str, choice: Choice) -> Allocation:
+    """Return an allocation that runs.
+
+    :param deployment: its name in messages
+    :raises WorkflowExecutionException: if there is none, with the reason
+    """
+    if choice.nodes is not None:
+        return await LaunchedAllocation.of_nodes(choice.nodes, choice.launcher or SSH)
+    if choice.wanted is not None:
+        return await SlurmAllocation.find(deployment, choice.wanted, None)
+    if (job := os.environ.get(_SLURM)) is not None:
+        if choice.launcher is not None:
+            raise WorkflowExecutionException(
+                f"{deployment} has a `launcher`, and StreamFlow runs in an allocation of Slurm, where srun is the "
+                "launcher: remove `launcher`, or list the `nodes` beside it"
+            )
+        return await SlurmAllocation.find(deployment, None, job)
+    if (manager := current_manager(MANAGERS)) is not None:
+        return await LaunchedAllocation.of_manager(manager, os.environ[manager.variable], choice.launcher)
+    known = ", ".join([_SLURM, *(manager.variable for manager in MANAGERS)])
+    raise WorkflowExecutionException(
+        f"{deployment} has the type sfio.allocation, and StreamFlow runs in no allocation: none of {known} is set. "
+        "Start `streamflow run` in a batch job, as with `sbatch`, or write `submit` or `nodes` in the `config` of the "
+        "deployment"
+    )

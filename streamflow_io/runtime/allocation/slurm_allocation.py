@@ -1,0 +1,127 @@
+"""An allocation of Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+
+from streamflow.core.exception import WorkflowExecutionException
+
+from . import slurm
+from .allocation import Allocation, Loss, Node
+from .commands import begin, said
+from .submission import Submission, Wanted
+
+# How an allocation has ended is known when its processes have.
+_LOOKS, _PAUSE_SECONDS = 20, 0.25
+
+
+class SlurmAllocation(Allocation):
+    """An allocation of Slurm that runs.
+
+    :param end: the time when it ends, in seconds since 1970; None: no limit
+    :param asked: None: :meth:`close` does nothing
+    """
+
+    def __init__(self, job: str, nodes: Mapping[str, Node], end: float | None, asked: Submission | None = None) -> None:
+        self.nodes = nodes
+        self._job = job
+        self._end = end
+        self._asked = asked
+        self._name = f"sfio-{os.urandom(4).hex()}"  # of its steps
+
+    @classmethod
+    async def find(cls, deployment: str, wanted: Wanted | None, job: str | None) -> SlurmAllocation:
+        """Return an allocation that runs.
+
+        :param deployment: its name in messages
+        :param wanted: the allocation to ask for; None: the one of `job` is used
+        :raises WorkflowExecutionException: if there is none, with the reason
+        """
+        programs = slurm.PROGRAMS if wanted is None else (*slurm.PROGRAMS, "salloc")
+        if missing := [name for name in programs if shutil.which(name) is None]:
+            raise WorkflowExecutionException(
+                f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
+                "add the directory of the programs to PATH"
+            )
+        if wanted is None:
+            assert job is not None
+            return await cls._of(job, None)
+        asked = await Submission.ask(deployment, wanted)
+        try:
+            found = await cls._of(asked.job, asked)
+            node = next(iter(found.nodes.values()))
+            asked.guard(node.name, node.cores or 1)
+            return found
+        except BaseException:
+            await asyncio.shield(asked.close())
+            raise
+
+    @classmethod
+    async def _of(cls, job: str, asked: Submission | None) -> SlurmAllocation:
+        try:
+            held = slurm.allocation_of(await said(slurm.show_allocation(job)))
+            nodes = dict[str, Node]()
+            for group in held.groups:
+                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
+                    memory = group.memory or known.memory
+                    nodes[known.name] = Node(known.name, known.address, group.cores, memory)
+        except slurm.AllocationError as error:
+            raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
+        if not held.runs or not nodes:
+            raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
+        return cls(job, nodes, held.end, asked)
+
+    def __str__(self) -> str:
+        return f"allocation {self._job} of Slurm"
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._end is None else self._end - time.time()
+
+    async def close(self) -> None:
+        if self._asked is not None:
+            await self._asked.close()
+
+    async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
+        launch = slurm.on_node(self._job, node, self.nodes[node].cores or 1, words, self._name)
+        return await begin(launch, stdin, stdout, stderr)
+
+    async def clear(self, node: str) -> None:
+        with contextlib.suppress(WorkflowExecutionException):
+            if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
+                await said(slurm.end_steps(steps))
+
+    async def why(self, node: str, code: int) -> Loss | None:
+        try:
+            for _ in range(_LOOKS):
+                held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+                if not held.ends:
+                    break
+                await asyncio.sleep(_PAUSE_SECONDS)
+            if not held.runs:
+                is_late = self._end is not None and self._end <= time.time() + 1
+                self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
+                return Loss(self.over)
+            (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
+            has_node = node in [name for group in held.groups for name in await _names(group)]
+        except (WorkflowExecutionException, ValueError) as error:
+            return Loss(f"nothing is known of node {node} of {self}: {error}")
+        if known.gone is not None:
+            return Loss(f"node {node} of {self} is {known.gone}")
+        if not has_node:
+            return Loss(f"node {node} has failed: it is no longer in {self}")
+        if code < 0:
+            return Loss(f"srun to node {node} of {self} was ended by signal {-code}", answers=True)
+        if code > 128:
+            return Loss(f"the program on node {node} of {self} was ended by signal {code - 128}", answers=True)
+        return None
+
+
+async def _names(group: slurm.NodeGroup) -> list[str]:
+    return (await said(slurm.show_names(group.nodes))).split()

@@ -1,0 +1,156 @@
+"""Work directories that each node of an allocation has for itself: files go from node to node by links."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
+from lab.sites import Site
+from tests.e2e.test_allocation import NODE, cores, lose_node, resume, three_streams
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
+
+# A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
+BOTH = 'note began; i=0; until [ $(grep -c began "$TRACE") -ge 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
+BY_DRIVER = "Files go through the driver between nodes of hpc"
+
+
+@pytest.fixture
+def local(allocation: Site) -> Site:
+    """Two nodes that share no work directory, with each other or with the driver."""
+    workdir = allocation.laboratory.directory / "local" / allocation.directory.name
+    return replace(allocation, deployment={**allocation.deployment, "workdir": str(workdir)})
+
+
+def check_own(site: Site) -> None:
+    """Check that the driver, and with it the shared file system, has nothing of the work directory."""
+    assert not os.listdir(site.laboratory.directory / "local")
+
+
+def files_for_both_nodes() -> Document:
+    """A job writes a program, and a directory in which a link is. Two jobs of different nodes read them."""
+    first = tool(
+        f"{NODE}mkdir 'd'; seq 1 300000 > d/large.txt; mkdir d/e; ln -s ../large.txt d/e/link; "
+        "printf '#!/bin/sh\\necho run\\n' > run.sh; chmod +x run.sh",
+        {},
+        {"directory": found("d", "Directory"), "program": found("run.sh")},
+        requirements=cores(2),
+    )
+    each = tool(
+        f'{NODE}{BOTH}"$program" > out$number.txt; (cd "$directory"; find . -type f | sort; cat e/link) | cksum >> '
+        "out$number.txt",
+        {"directory": "Directory", "program": "File", "number": "int"},
+        {"out": found("out*.txt")},
+        requirements=cores(2),
+    )
+    sources = {"directory": "a/directory", "program": "a/program", "number": "numbers"}
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
+    outputs = {"out": "b/out", "directory": "a/directory", "program": "a/program"}
+    return workflow({"numbers": "int[]"}, steps, outputs)
+
+
+def test_files_go_from_node_to_node(local: Site) -> None:
+    """The results are those of StreamFlow without the plugin's scheduler, where files go through the driver."""
+    plain, ours = local.run_both(files_for_both_nodes(), {"numbers": [1, 2]}, seconds=120)
+    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert BY_DRIVER in plain.log
+    assert BY_DRIVER not in ours.log
+    check_nothing_fell_back(ours.log)
+    check_gone(local)
+    check_own(local)
+
+
+def test_streams_go_from_node_to_node(local: Site) -> None:
+    ours = local.run(three_streams(), config={"oversubscribe": "never"})
+    assert ours.ok, ours.errors
+    assert ours.time("begun") < ours.time("written") < ours.time("all")
+    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
+    check_nothing_fell_back(ours.log)
+    check_gone(local)
+    check_own(local)
+
+
+def test_committed_files_go_from_node_to_node(local: Site) -> None:
+    first = tool(
+        "mkdir d; for i in 1 2 3 4 5 6; do seq $i 1000 > d/$i.txt; sleep 0.1; done",
+        {},
+        {"out": found("d/*.txt", "File[]")},
+        [streaming({"port": "out", "committed": "on_close"})],
+        requirements=cores(1),
+    )
+    each = tool(
+        f'{NODE}wc < "$file"; sort "$file"', {"file": "File"}, {"out": "stdout"}, stdout="s.txt", requirements=cores(1)
+    )
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": {"file": "a/out"}, "scatter": "file"}}
+    _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120)
+    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert BY_DRIVER not in ours.log
+    check_nothing_fell_back(ours.log)
+    check_gone(local)
+
+
+def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
+    """A job of the other node needs a file of a node that dies when the file is complete."""
+    first = tool(f"{NODE}seq 1 1000 > out.txt; note written", {}, {"out": found("out.txt")}, requirements=cores(2))
+    wait = tool(
+        'i=0; until [ -e "$TRACE.go" ] || [ $i = 600 ]; do i=$((i+1)); sleep 0.1; done; echo > go.txt',
+        {},
+        {"out": found("go.txt")},
+        requirements=cores(2),
+    )
+    read = tool('note read; cat "$file" > all.txt', {"file": "File", "go": "File"}, {"out": found("all.txt")})
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": wait, "in": {}},
+        "c": {"run": read, "in": {"file": "a/out", "go": "b/out"}},
+    }
+    path = local.write(workflow({}, steps, {"out": "c/out"}), {}, io=True)
+    process = local.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "written" in trace.read_text(), "the file", 60)
+    node = trace.read_text().split()[1]
+    wait_for(lambda: "COMPLETED Step /a" in (path.parent / "stderr").read_text(), "the end of its job", 60)
+    try:
+        lose_node(local, node)
+        wait_for(lambda: f"No more jobs start at hpc/{node}" in (path.parent / "stderr").read_text(), "the loss", 60)
+        Path(f"{trace.resolve()}.go").touch()
+        ours = local.finish(process, path)
+    finally:
+        resume(local, node)
+    assert ours.code == 1
+    assert ours.times("read") == []
+    job = local.environment["SLURM_JOB_ID"]
+    assert re.search(
+        rf"/out.txt cannot be copied: it is on hpc/{node}, and node {node} has failed: "
+        rf"it is no longer in allocation {job} of Slurm",
+        ours.log,
+    )
+
+
+def test_a_job_that_takes_both_nodes(local: Site) -> None:
+    """The job knows the addresses of both. Its outputs come from the first, and it does not stream."""
+    streams = [streaming({"port": "out", "mode": "no_update"})]
+    first = tool(
+        "echo $STREAMFLOW_HOSTS | tr , '\\n' | wc -l > out.txt", {}, {"out": found("out.txt")}, streams,
+        requirements=cores(2),
+    )  # fmt: skip
+    read = tool('cat "$file" > all.txt', {"file": streamable()}, {"out": found("all.txt")}, requirements=cores(2))
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    path = local.write(workflow({}, steps, {"out": "b/out"}), {}, io=True)
+    streamflow = json.loads(path.read_text())
+    target = {"deployment": "hpc", "locations": 2}
+    streamflow["workflows"]["main"]["bindings"].append({"step": "/a", "target": target})
+    path.write_text(json.dumps(streamflow))
+    ours = local.finish(local.start(path), path)
+    assert ours.ok, ours.errors
+    assert ours.files["all.txt"].split() == [b"2"]
+    plan = json.dumps(local.streamflow_io("plan", str(path)))
+    assert "/a takes 2 locations of hpc for each job: only jobs on one location stream yet" in plan
+    check_gone(local)
