@@ -93,8 +93,8 @@ RESOURCES = {
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user. `streamflow-io storage status DIR` shows the bandwidth. A run with very long jobs does "
-                "nothing wrong.",
+                "Ask the user that the message names. `streamflow-io storage status DIR` shows the bandwidth. A run "
+                "with very long jobs does nothing wrong.",
             ),
         ),
         "sharing.md#several-users",

@@ -42,7 +42,7 @@ RUNS = {
         (
             Case(
                 "X reads files of Y when they are complete, ...",
-                "Check the firewall, the routes, and the address under which Y is known.",
+                "Check the firewall, the routes, and the address of the producer's host.",
             ),
         ),
         "operating-on-a-cluster.md",
@@ -246,7 +246,7 @@ RUNS = {
             Case(
                 "The rule of `sfio:ReadSession` for A is refuted, ...",
                 "Correct the rule: the message has the first difference. After a change of the program, run "
-                "`streamflow-io learned forget --step S`.",
+                "`streamflow-io learned forget --step STEP`.",
             ),
         ),
         "declared-cuts.md",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .codes import Code
 from .explanation import Case, Explanation
 
-_MESSAGE_SAYS = "The message says what to do."
+_MESSAGE_SAYS = "See the message."
 _NOT_YET = "Nothing to do: this version does not support streams there."
 _ONE_KIND = "Bind both steps to one of these kinds of places."
 _NOTHING = "Nothing to do."
@@ -18,8 +18,8 @@ STREAMS = {
         (
             Case(
                 "the input X is not `streamable`",
-                "Write `streamable: true` on X if its tool reads the input once, front to back. If not, write `start:"
-                " producer` without `mode: no_update`, or nothing.",
+                "Write `streamable: true` on the input if its tool reads the input once, front to back. If not, write"
+                " `start: producer` without `mode: no_update`, or nothing.",
             ),
         ),
         "guide.md#2-annotate",
