@@ -82,6 +82,20 @@ def test_versions_are_the_same() -> None:
     assert [codemeta["version"]] == project == citation == crate
 
 
+def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:
+    directory = REPOSITORY / "workflows" / "variant-calling"
+    crate = json.loads((directory / "ro-crate-metadata.json").read_text())
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    root = entities["./"]
+    parts = {part["@id"] for part in root["hasPart"]}
+    main = root["mainEntity"]["@id"]
+    runs = set(re.findall(r"run: (\S+\.cwl)", (directory / main).read_text()))
+    assert {part["@id"] for part in entities[main]["hasPart"]} == runs
+    assert runs < parts
+    assert {name for name, entity in entities.items() if "File" in entity["@type"]} == parts
+    assert all((directory / part).is_file() for part in parts)
+
+
 def test_pictures_have_words() -> None:
     without = [page.name for page in PAGES if re.search(r"!\[\s*\]\(", page.read_text())]
     assert not without
