@@ -21,10 +21,11 @@ _HEADERS = {
 def as_multiqc(runs: Sequence[RunResult]) -> str:
     """Return a file for MultiQC's custom content.
 
-    MultiQC takes texts for HTML, so names of steps and runs are escaped.
+    MultiQC takes texts for HTML, so names of steps and runs are escaped. MultiQC takes a name with slashes for a path,
+    and keeps its last part, so the slashes of steps become dots.
     """
     rows = {
-        escape(step.step if len(runs) == 1 else f"{run.run} {step.step}"): _row(run, step)
+        escape(_name(step) if len(runs) == 1 else f"{run.run}: {_name(step)}"): _row(run, step)
         for run in runs
         for step in run.steps
     }
@@ -38,6 +39,10 @@ def as_multiqc(runs: Sequence[RunResult]) -> str:
         "data": rows,
     }
     return json.dumps(section, indent=2) + "\n"
+
+
+def _name(step: StepResult) -> str:
+    return step.step.strip("/").replace("/", ".") or "main"
 
 
 def _row(run: RunResult, step: StepResult) -> dict[str, float]:

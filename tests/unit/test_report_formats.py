@@ -86,16 +86,16 @@ def test_a_table_of_all_that_took_time() -> None:
 
 def test_a_section_for_multiqc_has_a_row_for_each_step() -> None:
     section = json.loads(as_multiqc([fast()]))
-    assert section["data"]["/a"] == {"jobs": 1, "failed": 0, "seconds": 8.0, "wait": 0.0, "streamed": 0.0}
-    assert section["data"]["/b"] == {"jobs": 1, "failed": 0, "seconds": 8.5, "wait": 0.5, "streamed": 0.001}
+    assert section["data"]["a"] == {"jobs": 1, "failed": 0, "seconds": 8.0, "wait": 0.0, "streamed": 0.0}
+    assert section["data"]["b"] == {"jobs": 1, "failed": 0, "seconds": 8.5, "wait": 0.5, "streamed": 0.001}
     assert {name for row in section["data"].values() for name in row} <= section["headers"].keys()
-    assert [*json.loads(as_multiqc([plain(), fast()]))["data"]] == ["plain /a", "plain /b", "fast /a", "fast /b"]
+    assert [*json.loads(as_multiqc([plain(), fast()]))["data"]] == ["plain: a", "plain: b", "fast: a", "fast: b"]
 
 
 def test_multiqc_gets_no_markup_of_others() -> None:
-    text = as_multiqc([run("<b>x", *job("/<i>/0", 0, 0, 2), end=2)])
+    text = as_multiqc([run("<b>x", *job("/c/<i>/0", 0, 0, 2), end=2)])
     assert "<b>" not in text
-    assert "/&lt;i&gt;" in text
+    assert [*json.loads(text)["data"]] == ["c.&lt;i&gt;"]
 
 
 @pytest.mark.parametrize("runs", [[plain(), fast()], run_results([read_history("auto", learning_run())])])
