@@ -84,7 +84,7 @@ def test_versions_are_the_same() -> None:
 
 
 def conda_recipe() -> dict[str, Any]:
-    recipe: dict[str, Any] = YAML(typ="safe").load(REPOSITORY / "packaging" / "conda" / "recipe.yaml")
+    recipe: dict[str, Any] = YAML(typ="safe").load(REPOSITORY / "recipes" / "conda" / "recipe.yaml")
     return recipe
 
 
