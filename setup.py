@@ -43,6 +43,8 @@ def readme() -> str:
     return re.sub(r"(?<!\!)(\[[^\[\]]*\]\()(?![a-z]+:|#)", rf"\1{REPOSITORY}/blob/main/", pictures)
 
 
+# Link-time optimization takes most of a build. Only the static program of a wheel is worth the wait.
+os.environ.setdefault("SETUPTOOLS_RUST_CARGO_PROFILE", "release" if os.environ.get("CARGO_BUILD_TARGET") else "quick")
 urls = {name: f"{REPOSITORY}/blob/main/{page}" for name, page in PAGES.items()} | {"Repository": REPOSITORY}
 setup(
     distclass=NoticedDistribution,

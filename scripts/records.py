@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 from streamflow_io.records.schema import record_schema
@@ -26,7 +27,7 @@ not know, and a last line without an end. A repeated job has all its records aga
 [schema](../streamflow_io/records/telemetry.schema.json) of a line has the types. Schema and page are generated from the
 code.
 """
-#: What the head says, and the tables need not repeat.
+#: What the head says, and the lists need not repeat.
 _PLAIN = ("string", "integer", "number", "boolean")
 _SAID = re.compile(r"^as /step/port(; |$)|(^|; )none: not known$")
 
@@ -51,11 +52,17 @@ def _section(title: str, definition: Schema, definitions: Mapping[str, Schema]) 
         name: _meaning(field, definitions) for name, field in definition["properties"].items() if name not in _COMMON
     }
     if bare := [f"`{name}`" for name, meaning in meanings.items() if not meaning]:
-        yield f"Fields: {', '.join(bare)}" + ("." if len(bare) == len(meanings) else ", and")
+        yield f"Fields: {', '.join(bare)}" + ("." if len(bare) == len(meanings) else ", and:")
     if len(bare) < len(meanings):
-        yield from ("", "| field | meaning |", "|---|---|")
-        yield from (f"| `{name}` | {meaning} |" for name, meaning in meanings.items() if meaning)
+        yield ""
+        yield from items((f"`{name}`", meaning) for name, meaning in meanings.items() if meaning)
     yield ""
+
+
+def items(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The lines of a list of names and their meanings."""
+    for name, meaning in rows:
+        yield from wrap(f"- {name}: {meaning}", 120, subsequent_indent="  ", break_long_words=False)
 
 
 def _meaning(field: Schema, definitions: Mapping[str, Schema]) -> str:

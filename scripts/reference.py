@@ -7,7 +7,7 @@ records, the commands that were tried.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def command_line() -> str:
         "the shell completes commands, options, runs and codes.",
         "",
         "These arguments mean the same everywhere:",
-        *_table(("argument", "meaning"), [*_COMMON.items()]),
+        *_list(_COMMON.items()),
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
@@ -60,7 +60,7 @@ def command_line() -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The arguments of a parser as a table, and those of the commands in it."""
+    """The arguments of a parser as a list, and those of the commands in it."""
     shown = [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
     rows = [
         (_written(action), (action.help or "") % {"default": action.default})
@@ -70,7 +70,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
     if common := [written for written, meaning in rows if _COMMON.get(written) == meaning]:
         yield from ("", f"Arguments: {', '.join(common)}.")
     if own := [row for row in rows if _COMMON.get(row[0]) != row[1]]:
-        yield from _table(("argument", "meaning"), own)
+        yield from _list(own)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             texts = {choice.dest: choice.help for choice in action._choices_actions}
@@ -118,13 +118,12 @@ def _fields(model: type[BaseModel]) -> Iterator[str]:
         for name, field in model.model_fields.items()
         if name != "class_"
     ]
-    yield from _table(("field", "meaning"), rows)
+    yield from _list(rows)
 
 
-def _table(columns: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
-    yield from ("", f"| {' | '.join(columns)} |", "|---|---|")
-    for row in rows:
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield ""
+    yield from records.items(rows)
 
 
 def _sentence(text: str) -> str:

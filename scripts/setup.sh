@@ -91,7 +91,7 @@ esac
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing StreamFlow and StreamFlow-IO into $venv (about a minute; it builds sfio-node)"
 # Built while pip downloads: pip then finds it done, or waits for it. What is wrong is told by pip.
-cargo build --profile "${SETUPTOOLS_RUST_CARGO_PROFILE:-release}" --quiet --manifest-path node/Cargo.toml 2>/dev/null &
+cargo build --profile quick --quiet --manifest-path node/Cargo.toml 2>/dev/null &
 building=$!
 trap 'kill "$building" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM

@@ -21,6 +21,7 @@ from streamflow_io.report.analysis.results import RunResult, StepResult, run_res
 from streamflow_io.report.analysis.session_results import SessionResult
 from streamflow_io.report.analysis.verdict import path_text
 from streamflow_io.report.figures import draw
+from streamflow_io.report.multiqc import as_multiqc
 from streamflow_io.report.page import edge_row, notes, number, remarks, render, session_row, waits
 from streamflow_io.report.suggestions.advice import advice
 from streamflow_io.report.table_export import as_csv
@@ -36,6 +37,7 @@ FORMATS = {
     "csv": "io-report.csv",
     "json": "io-report.json",
     "perfetto": "io-report.trace.json",
+    "multiqc": "io-report_mqc.json",
 }
 _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
@@ -162,7 +164,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=list(FORMATS),
         default="html",
-        help="a page (default), tables for a spreadsheet, all numbers, or a trace for Perfetto and speedscope",
+        help="a page (default), a table for a spreadsheet, all numbers, a trace for Perfetto and speedscope, or a "
+        "section for MultiQC",
     )
     parser.add_argument(
         "-o",
@@ -198,6 +201,7 @@ _CONTENT: dict[str, Callable[[Report], str]] = {
     "csv": lambda report: as_csv(report.runs),
     "json": lambda report: json.dumps(report.to_json(), indent=2) + "\n",
     "perfetto": lambda report: as_trace(report.runs),
+    "multiqc": lambda report: as_multiqc(report.runs),
 }
 
 

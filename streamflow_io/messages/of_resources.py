@@ -10,8 +10,7 @@ _WHICH = "`streamflow-io learned list` says which file is the store."
 RESOURCES = {
     Code.NO_STORAGE: Explanation(
         "No storage of the StreamFlow file is where the step writes",
-        "A storageBW counts against a storage of the scheduler's config: the one that the hint names, or the nearest "
-        "above the output directory. Without a storage, the storageBW has no effect.",
+        "The storageBW has no effect without a storage in the scheduler's config.",
         (
             Case(
                 "The storageBW of S is not applied on D: no storage of the scheduler's config holds PATH there",
@@ -27,8 +26,7 @@ RESOURCES = {
     ),
     Code.NOT_HELD: Explanation(
         "A job is not held to its storageBW",
-        "`limited`, `required` and `streamBW` pause a job that moves data too fast. Pauses need a node runtime that "
-        "sees the processes. Here the job runs without pauses.",
+        "Pauses need a node runtime that sees the processes. The job runs without pauses.",
         (
             Case("S is not held to its storageBW on D: ...", "`streamflow-io doctor` says what is missing there."),
             Case(
@@ -40,8 +38,7 @@ RESOURCES = {
     ),
     Code.NOT_SHARED: Explanation(
         "A storage is not shared with other runs",
-        "Runs share a storage by files and locks in a directory, which does not work here. Each run uses all of the "
-        "bandwidth, and together they may overload the storage.",
+        "Each run uses all of the bandwidth, and together the runs may overload the storage.",
         (
             Case(
                 "Storage NAME is not shared with other runs: ...",
@@ -74,8 +71,8 @@ RESOURCES = {
     ),
     Code.NO_SPACE: Explanation(
         "A job waits for free space on a disk",
-        "The job asks for more space than the disk had when the run began. The default is 1,024 MiB each for output "
-        "and temporary files.",
+        "The job asks for more space than there was when the run began, by default 1,024 MiB each for output and "
+        "temporary files.",
         (
             Case(
                 "Job J waits for free space on L: ...",
@@ -85,7 +82,7 @@ RESOURCES = {
     ),
     Code.NO_MEMORY: Explanation(
         "A job that needs no free core waits for memory",
-        "Steps of a gang run at the same time, also beyond the number of cores. Memory is never given twice.",
+        "Steps of a gang may share cores. Memory is never given twice.",
         (
             Case(
                 "Job J needs no free core, and waits for memory on L: ...",
@@ -96,20 +93,19 @@ RESOURCES = {
     ),
     Code.OVERSTAYS: Explanation(
         "The run of another user uses more than its share of a storage",
-        "A run has kept this one from its fair share for longer than bursts take. From now on the other run counts "
-        "only with its user's share, so the storage may be overloaded. Results are the same.",
+        "From now on the other run counts only with its user's share, so the storage may be overloaded.",
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user. `streamflow-io storage status DIR` shows the bandwidth. A run with very long jobs does "
-                "nothing wrong.",
+                "Ask the user that the message names. `streamflow-io storage status DIR` shows the bandwidth. A run "
+                "with very long jobs does nothing wrong.",
             ),
         ),
         "sharing.md#several-users",
     ),
     Code.NOT_REMOVED: Explanation(
         "Intermediate files are kept",
-        "The files could not be removed, so they stay. The results of the run are the same.",
+        "The results of the run are the same.",
         (
             Case(
                 "Intermediate files on L are kept, because it does not answer: ...",
@@ -122,8 +118,8 @@ RESOURCES = {
     ),
     Code.LITTLE_SPACE: Explanation(
         "The run may not fit on the disk",
-        "The last run of this workflow with `intermediates: remove` held more bytes at once than are free now. The run "
-        "goes on: with smaller inputs it may need less.",
+        "The last run of this workflow held more bytes at once than are free now. The run goes on: with smaller "
+        "inputs it may need less.",
         (
             Case(
                 "The directories of jobs held at most X in the last run of this workflow, and Y are free at P ...",
@@ -136,7 +132,7 @@ RESOURCES = {
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",
         "The store cannot be read or written: another user could replace the file, the disk is full, or another "
-        "version wrote it. The run goes on without the store. `learned` in the scheduler's config names another file.",
+        "version wrote it. The run goes on without the store.",
         (
             Case("Learned limits are not remembered in this run: ...", _WHICH),
             Case("Verified splits are not remembered in this run: ...", _WHICH),
@@ -149,13 +145,13 @@ RESOURCES = {
     ),
     Code.NOT_PROVEN: Explanation(
         "No trial has proven that the tool gives the same outputs with a stream",
-        "`streaming: auto` streams only proven inputs. For the proof, a job runs once more with a stream, and its "
-        "outputs must be the same, but for dates. Without a proof, the tool reads the file.",
+        "The tool reads the file. For a proof, a job runs once more with a stream, and its outputs must be the same, "
+        "but for dates.",
         (
             Case(
                 "the outputs differ from run to run: FILE",
-                "The tool writes something else each time: a random number, a duration, a date in a gzip file. "
-                "Declare the input `streamable` if the tool reads it front to back.",
+                "Declare the input `streamable` if the tool reads it front to back: the tool writes something else "
+                "each time.",
             ),
             Case(
                 "the outputs differ with a stream: FILE",

@@ -42,7 +42,7 @@ RUNS = {
         (
             Case(
                 "X reads files of Y when they are complete, ...",
-                "Check the firewall, the routes, and the address under which Y is known.",
+                "Check the firewall, the routes, and the address of the producer's host.",
             ),
         ),
         "operating-on-a-cluster.md",
@@ -78,7 +78,7 @@ RUNS = {
             Case(
                 "... was committed by ..., but was written again afterwards",
                 "Use a later commit rule: `on_close:N`, `on_file` or `on_termination`. A repeated job that writes "
-                "something else is the other cause.",
+                "something else is another cause.",
             ),
             Case(
                 "... was committed by ..., but is not there at the end",
@@ -124,7 +124,7 @@ RUNS = {
         (
             Case(
                 "A is declared `streamable`, but the tool fails with a stream, and not with the file: ...",
-                "Remove `streamable` from that input. The results of this run are those of the file.",
+                "Remove `streamable` from that input. This run has used the file.",
             ),
             Case(
                 "A is declared `streamable`, but the output `O` differs ...",
@@ -132,17 +132,16 @@ RUNS = {
             ),
             Case(
                 "A is declared `streamable`, but an earlier run has found: ...",
-                "Remove `streamable` from that input. This run reads the input as a file.",
+                "Remove `streamable` from that input. This run uses the file.",
             ),
         ),
         "guide.md#wrong-declarations",
     ),
     Code.ASKS_BY_PATH: Explanation(
         "The command asks for more than the bytes of its stream",
-        "The command calls `stat` or a similar function with the path of its input, as `test -s`, `cp` and `sort` do. "
-        "A listing of the directory of its input does the same. "
-        "The call waits for the complete file. Results are right, but no time is saved. The warning comes once for a "
-        "step, with the number of jobs at the end.",
+        "The command calls `stat` or a similar function with the path of its input, as `test -s`, `cp` and `sort` do."
+        " A listing of the directory of its input does the same. The call waits for the complete file, so no time is"
+        " saved.",
         (
             Case(
                 "the command asks by path for more than the bytes of FILE ...",
@@ -153,7 +152,7 @@ RUNS = {
     ),
     Code.RULE_UNMET: Explanation(
         "A commit rule waits for an event that never comes",
-        "The data were committed when the job had ended. Results are right, but delivery is late.",
+        "The data were committed when the job had ended.",
         (
             Case(
                 "on_close:N never came, ...",
@@ -166,9 +165,8 @@ RUNS = {
     ),
     Code.UNSAFE_WORKDIR: Explanation(
         "Another user could replace files in a work directory",
-        "With write access to a directory above a stream, another user could put a file in its place. Each directory "
-        "and link on the path must belong to you or root. One that others may write to must be sticky. On the "
-        "driver's machine, a group may write to your directories.",
+        "Another user could put a file in the place of a stream. Each directory and link on the path must belong to "
+        "you or root. One that others may write to must be sticky.",
         (
             Case(
                 "Nothing streams on L, ...: the work directory W is not safe: ...",
@@ -180,8 +178,7 @@ RUNS = {
     ),
     Code.STREAM_REPLACED: Explanation(
         "Another file is in the place of a stream",
-        "The command has succeeded without opening its FIFO, and something else is in the place of the FIFO. The "
-        "command may have read wrong bytes. So the job fails.",
+        "The command has succeeded without opening its FIFO, and may have read wrong bytes. So the job fails.",
         (
             Case(
                 "no program has opened the stream FIFO, and something else is in its place",
@@ -190,8 +187,8 @@ RUNS = {
             ),
             Case(
                 "D: user N has put a directory there",
-                "StreamFlow made the directory writable for all users, and user N was faster than the job. Ask that "
-                "user, or choose a `workdir` that others cannot enter.",
+                "Ask that user, or choose a `workdir` that others cannot enter: StreamFlow made the directory "
+                "writable for all users.",
             ),
         ),
         "operating-on-a-cluster.md#the-work-directory",
@@ -210,8 +207,7 @@ RUNS = {
     ),
     Code.NO_INOTIFY: Explanation(
         "The kernel reports no changes of files",
-        "The user of the run has too many inotify instances, or the kernel has none. Outputs are committed when their "
-        "job has ended.",
+        "Outputs are committed when their job has ended.",
         (
             Case(
                 "no inotify (...): ...",
@@ -230,8 +226,7 @@ RUNS = {
     ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",
-        "Parts are read from the split file if the program reports its cuts, and the readers see or reach the file. "
-        "Here the program writes the parts. Results are the same.",
+        "The readers have to see or reach the split file, and the program has to say its cuts. Results are the same.",
         (
             Case("The rule of `sfio:ReadSession` for A does nothing: ...", _REASON),
             Case(
@@ -247,12 +242,12 @@ RUNS = {
     ),
     Code.REFUTED: Explanation(
         "The declared cuts are not those of the program",
-        "The rule differs from the files of the program. The rule has no effect any more, and jobs read the files.",
+        "The rule has no effect any more, and jobs read the files.",
         (
             Case(
                 "The rule of `sfio:ReadSession` for A is refuted, ...",
                 "Correct the rule: the message has the first difference. After a change of the program, run "
-                "`streamflow-io learned forget --step S`.",
+                "`streamflow-io learned forget --step STEP`.",
             ),
         ),
         "declared-cuts.md",
@@ -270,7 +265,7 @@ RUNS = {
     ),
     Code.NOT_READ_AHEAD: Explanation(
         "A file is not read ahead",
-        "The jobs read the file by themselves. The run may take longer.",
+        "The jobs read the file by themselves.",
         (
             Case(
                 "F is not read ahead any more, ...",
@@ -294,7 +289,7 @@ RUNS = {
     ),
     Code.CHANGED_SINCE_CUT: Explanation(
         "A file has changed while its parts were read",
-        "In a changed file, the places of parts hold other bytes. So the run fails.",
+        "The places of parts now hold other bytes. So the run fails.",
         (
             Case(
                 "its input I is a part of a file that has changed ...",

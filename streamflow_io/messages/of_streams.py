@@ -5,7 +5,7 @@ from __future__ import annotations
 from .codes import Code
 from .explanation import Case, Explanation
 
-_MESSAGE_SAYS = "The message says what to do."
+_MESSAGE_SAYS = "See the message."
 _NOT_YET = "Nothing to do: this version does not support streams there."
 _ONE_KIND = "Bind both steps to one of these kinds of places."
 _NOTHING = "Nothing to do."
@@ -14,13 +14,12 @@ _ONE_LIST = "Use `dotproduct`, or scatter over one list."
 STREAMS = {
     Code.NOT_STREAMABLE: Explanation(
         "The input is not declared to be read as a stream",
-        "Bytes flow during the write only if both ends allow streams. Only you know whether the tool reads its input "
-        "once, front to back.",
+        "Bytes flow during the write only if both ends allow streams.",
         (
             Case(
                 "the input X is not `streamable`",
-                "Write `streamable: true` on X if its tool reads the input once, front to back. If not, write `start: "
-                "producer` without `mode: no_update`, or leave the edge as it is.",
+                "Write `streamable: true` on the input if its tool reads the input once, front to back. If not, write"
+                " `start: producer` without `mode: no_update`, or nothing.",
             ),
         ),
         "guide.md#2-annotate",
@@ -45,8 +44,8 @@ STREAMS = {
     ),
     Code.EXPRESSION: Explanation(
         "An expression needs more of the file than its name",
-        "The name of a file is known early, its size and contents are not. An expression with `inputs` as a whole, or "
-        "with a function of `expressionLib`, counts as needing everything.",
+        "The name of a file is known early, its size and contents are not. An expression with `inputs` as a whole, or"
+        " with a function of `expressionLib`, needs everything.",
         (
             Case(
                 "X is used in the expression ..., which needs the whole file",
@@ -106,8 +105,8 @@ STREAMS = {
             ),
             Case(
                 "S runs in a container of A (docker), T on the driver's node: they share no directory; ...",
-                "Give the container the `workdir` of its host, as a volume at the same path. The StreamFlow file has "
-                "the `workdir` of the driver's node, else it is below `TMPDIR`.",
+                "Give the container the `workdir` of its host, as a volume at the same path. Without a `workdir` in "
+                "the StreamFlow file, the directory is below `TMPDIR`.",
             ),
             Case(
                 "S runs in a container of A (docker, on D), T in one of B (docker, on E): ...",
@@ -128,7 +127,7 @@ STREAMS = {
     ),
     Code.NOT_WATCHED: Explanation(
         "No node runtime can watch the jobs of the step",
-        "Early delivery needs `sfio-node` beside the job. Without it, the step runs as with plain StreamFlow.",
+        "The step runs as with plain StreamFlow.",
         (
             Case(
                 "T runs on D (TYPE): only jobs of ... stream yet",
@@ -144,16 +143,15 @@ STREAMS = {
             ),
             Case(
                 "S has a dockerOutputDirectory, which ...",
-                "Remove `dockerOutputDirectory`. With it, a second attempt of a job finds the files of the failed "
-                "attempt.",
+                "Remove `dockerOutputDirectory`.",
             ),
         ),
         "containers.md",
     ),
     Code.WHOLE_LIST: Explanation(
         "The list is delivered as a whole, not element by element",
-        "Elements are delivered one by one only if a step scatters directly over the list, and the place of each is "
-        "known at its commit.",
+        "Elements are delivered one by one if a step scatters directly over the list, and the place of each is known "
+        "at its commit.",
         (
             Case(
                 "only a File, a Directory, or a File[] into a scatter, ...",
@@ -211,8 +209,7 @@ STREAMS = {
     ),
     Code.UNKNOWN_WAY: Explanation(
         "The way of the file through the workflow is not known before the run",
-        "The number of iterations of a loop is known only at its end, and some steps of StreamFlow are not known. The "
-        "file is delivered when its job has ended.",
+        "The file is delivered when its job has ended.",
         (
             Case("it enters a loop (S)", _NOTHING),
             Case("it is not known what happens to it there (S)", _NOTHING),
@@ -237,7 +234,7 @@ STREAMS = {
     ),
     Code.DIRECTORY_NOT_CLOSED: Explanation(
         "A Directory is never closed",
-        "No event says that the last file of a Directory is there. The files are committed when the job has ended.",
+        "The files are committed when the job has ended.",
         (
             Case(
                 "a Directory is never closed: ...",
@@ -249,7 +246,7 @@ STREAMS = {
     ),
     Code.TIME_LIMIT: Explanation(
         "Waiting would use up the time of the job",
-        "A job that waits inside its node uses up its ToolTimeLimit. The reader starts when the file is complete.",
+        "The reader starts when the file is complete.",
         (
             Case(
                 "S has a ToolTimeLimit, and its queue manager counts the time ...",
@@ -259,12 +256,11 @@ STREAMS = {
     ),
     Code.ONE_END: Explanation(
         "Only one end of an edge is `streamable`",
-        "Bytes flow only if both tools allow streams: the writer never changes written bytes, and the reader reads "
-        "once, front to back.",
+        "Bytes flow only if the writer never changes written bytes, and the reader reads once, front to back.",
         (
             Case(
                 "A is `streamable`, and B is not: nothing streams from A to B",
-                "Write `streamable: true` on both ends if both tools allow streams. If not, ignore the warning.",
+                "Write `streamable: true` on both ends if this is so. If not, ignore the warning.",
             ),
         ),
         "guide.md#2-annotate",

@@ -48,9 +48,12 @@ def reference_page() -> str:
 
 
 def _cases(found: Explanation) -> Iterator[str]:
+    """Yield what to do. The wordings tell the cases apart, so one case needs none."""
     yield ""
-    for to_do, cases in groupby(found.cases, key=lambda case: case.to_do):
-        yield f"- {', '.join(_quoted(case.message) for case in cases)}: {to_do}"
+    groups = [(to_do, [*cases]) for to_do, cases in groupby(found.cases, key=lambda case: case.to_do)]
+    for to_do, cases in groups:
+        wordings = ", ".join(_quoted(case.message) for case in cases)
+        yield f"- {wordings}: {to_do}" if len(groups) > 1 else to_do
 
 
 def _quoted(message: str) -> str:

@@ -126,6 +126,7 @@ class History(Struct):
     :ivar held: bursts that were held back until their slots, in order
     :ivar removed: removals of intermediate files, in order
     :ivar sessions: read sessions, by their numbers
+    :ivar tried_again: the names of jobs whose command ran again in place
     """
 
     label: str
@@ -150,6 +151,7 @@ class History(Struct):
     held: list[HeldRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
+    tried_again: set[str] = field(default_factory=set)
 
     def since_start(self, time: float) -> float:
         """Return the time of a record in seconds since the start of the run."""
@@ -248,7 +250,10 @@ class HistoryReader:
             _follow_session(history.sessions.get(record.session), record)
         elif isinstance(record, EndRecord):
             history.ended, history.status = True, record.status
-        elif isinstance(record, JobRecord) and not isinstance(record, CommandRecord):
+        elif isinstance(record, CommandRecord):
+            if record.attempt > 1:
+                history.tried_again.add(record.job)
+        elif isinstance(record, JobRecord):
             _follow(history, self._open_jobs, record, time)
 
     def _find_edge(self, record: Record) -> None:

@@ -74,6 +74,7 @@ def test_numbers_for_programs(runs: Path) -> None:
         ("csv", "io-report.csv", "run,kind,step,job"),
         ("json", "io-report.json", '{\n  "file"'),
         ("perfetto", "io-report.trace.json", '{"displayTimeUnit"'),
+        ("multiqc", "io-report_mqc.json", '{\n  "id": "streamflow_io"'),
     ],
 )
 def test_other_formats(runs: Path, name: str, file: str, begins: str) -> None:

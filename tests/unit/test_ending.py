@@ -15,7 +15,7 @@ from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
-from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.jobs import CommandRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
@@ -139,6 +139,23 @@ def test_who_had_to_start_again_has_saved_nothing() -> None:
     assert otherwise(*run, end=13).seconds == pytest.approx(13)
     # When its last try began was not measured.
     assert "repeated" in (otherwise(*run[:2], job("/b/0", 0.5, 0.5, 13), *run[3:], end=13).unknown or "")
+
+
+def test_a_reader_that_ran_again_with_the_file_has_saved_nothing() -> None:
+    """The second attempt reads no stream, so only its command tells of the attempt."""
+    records = job("/b/0", 0.5, 0.5, 8, cpu=1)
+    last = records[-1]
+    assert isinstance(last, EndedRecord)
+    assert last.usage is not None
+    again = replace(last, usage=replace(last.usage, started=BEGIN + 7))
+    commands = [
+        CommandRecord(
+            time=BEGIN, job="/b/0", step="/b", attempt=attempt, command="b", location="here", started=BEGIN + started
+        )
+        for attempt, started in ((1, 0.5), (2, 7.0))
+    ]
+    run = (edge("/a/out", "/b/in"), job("/a/0", 0, 0, 7), records[:-1], reading("/b/0", "/a/0"), commands, [again])
+    assert otherwise(*run, streamed("/b/0", waited=5), end=8).seconds == pytest.approx(8)
 
 
 def test_who_may_have_waited_at_the_gate_is_taken_to_have_waited() -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -79,7 +80,34 @@ def test_versions_are_the_same() -> None:
         for file, key in (("pyproject.toml", "version"), ("CITATION.cff", "version"), ("node/Cargo.toml", "version"))
     )
     codemeta = json.loads((REPOSITORY / "codemeta.json").read_text())
-    assert [codemeta["version"]] == project == citation == crate
+    assert [codemeta["version"]] == project == citation == crate == [conda_recipe()["context"]["version"]]
+
+
+def conda_recipe() -> dict[str, Any]:
+    recipe: dict[str, Any] = YAML(typ="safe").load(REPOSITORY / "recipes" / "conda" / "recipe.yaml")
+    return recipe
+
+
+def test_the_recipe_for_conda_needs_what_the_package_needs() -> None:
+    text = (REPOSITORY / "pyproject.toml").read_text()
+    (listed,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    (python,) = re.findall(r'^requires-python = "(.*)"', text, re.MULTILINE)
+    needed = [f"python{python}", *re.findall(r'"(.*)"', listed)]
+    assert [each.replace(" ", "") for each in conda_recipe()["requirements"]["run"]] == needed
+
+
+def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:
+    directory = REPOSITORY / "workflows" / "variant-calling"
+    crate = json.loads((directory / "ro-crate-metadata.json").read_text())
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    root = entities["./"]
+    parts = {part["@id"] for part in root["hasPart"]}
+    main = root["mainEntity"]["@id"]
+    runs = set(re.findall(r"run: (\S+\.cwl)", (directory / main).read_text()))
+    assert {part["@id"] for part in entities[main]["hasPart"]} == runs
+    assert runs < parts
+    assert {name for name, entity in entities.items() if "File" in entity["@type"]} == parts
+    assert all((directory / part).is_file() for part in parts)
 
 
 def test_pictures_have_words() -> None:

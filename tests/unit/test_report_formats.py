@@ -18,6 +18,7 @@ from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.analysis.comparison import compare
 from streamflow_io.report.analysis.results import RunResult, run_results
+from streamflow_io.report.multiqc import as_multiqc
 from streamflow_io.report.table_export import COLUMNS, as_csv
 from streamflow_io.report.trace_events import as_trace
 
@@ -81,6 +82,20 @@ def test_a_table_of_all_that_took_time() -> None:
     jobs = [(row["run"], row["job"], float(row["seconds"])) for row in rows if row["kind"] == "job"]
     assert jobs == [("plain", "/a/0", 8), ("plain", "/b/0", 5), ("fast", "/a/0", 8), ("fast", "/b/0", 8.5)]
     assert sum(float(row["seconds"]) for row in rows if (row["kind"], row["run"]) == ("path", "plain")) == 13
+
+
+def test_a_section_for_multiqc_has_a_row_for_each_step() -> None:
+    section = json.loads(as_multiqc([fast()]))
+    assert section["data"]["a"] == {"jobs": 1, "failed": 0, "seconds": 8.0, "wait": 0.0, "streamed": 0.0}
+    assert section["data"]["b"] == {"jobs": 1, "failed": 0, "seconds": 8.5, "wait": 0.5, "streamed": 0.001}
+    assert {name for row in section["data"].values() for name in row} <= section["headers"].keys()
+    assert [*json.loads(as_multiqc([plain(), fast()]))["data"]] == ["plain: a", "plain: b", "fast: a", "fast: b"]
+
+
+def test_multiqc_gets_no_markup_of_others() -> None:
+    text = as_multiqc([run("<b>x", *job("/c/<i>/0", 0, 0, 2), end=2)])
+    assert "<b>" not in text
+    assert [*json.loads(text)["data"]] == ["c.&lt;i&gt;"]
 
 
 @pytest.mark.parametrize("runs", [[plain(), fast()], run_results([read_history("auto", learning_run())])])

@@ -6,7 +6,7 @@ The run is taken as a network of activities (Kelley and Walker 1959): a job star
 - A job comes after the jobs of the steps before that have its tag, or a tag above or below it.
 - A job takes as long as it took, less its waits for bytes and at the gate. Jobs that shared too few cores may have
   taken longer than alone. Their time is bounded by their CPU time and their time in I/O.
-- A job that started again, because its input was rewritten, counts with its last try only.
+- A job that ran again, with a rewritten input or with a file instead of a stream, counts with its last try only.
 - No job starts earlier. A job that starts later waits for no core, no bandwidth of a storage and no queue.
 
 Each assumption makes the time shorter rather than longer: savings are not exaggerated, as far as that is known.
@@ -144,9 +144,9 @@ class _Rerun:
 
 
 def _started_again(history: History) -> set[str]:
-    """Return the jobs that began more than once to read the same input while it was written."""
+    """Return the jobs whose command ran more than once, or that began more than once to read the same input."""
     times = Counter((reading.job, reading.input, reading.output) for reading in history.readings)
-    return {job for (job, _, _), count in times.items() if count > 1}
+    return {job for (job, _, _), count in times.items() if count > 1} | history.tried_again
 
 
 def _crowded(jobs: Sequence[JobAttempt]) -> set[int]:
