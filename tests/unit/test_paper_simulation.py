@@ -192,9 +192,8 @@ def test_epochs_at_the_same_time_learn_the_same(disk: Disk, locations: int) -> N
         assert learned == pytest.approx(max(epoch.mean_seconds or 0 for epoch in together.epochs("/checkpoint")))
 
 
-@pytest.mark.parametrize("storage", [NFS])
-def test_many_locations_are_no_drift(storage: StorageConfig) -> None:
-    outcome = simulate(admission(4), tasks(checkpoint(UNBOUNDED, storage)), lambda disk, now: PAPER)
+def test_many_locations_are_no_drift() -> None:
+    outcome = simulate(admission(4), tasks(checkpoint(UNBOUNDED, NFS)), lambda disk, now: PAPER)
     assert outcome.chosen("/checkpoint", "learned") == [8]
     assert not outcome.chosen("/checkpoint", "drifted")
     assert len(outcome.ended) == TASKS

@@ -87,12 +87,11 @@ def test_a_wrong_declaration_is_refuted(bench: Bench, tmp_path: Path, monkeypatc
     assert str(partition.trial).endswith(why)
 
 
-@pytest.mark.parametrize("reader", [fifo()], ids=["fifo", "stdin"])
-def test_readers_of_fastq(bench: Bench, tmp_path: Path, reader: Document) -> None:
+def test_a_reader_of_fastq(bench: Bench, tmp_path: Path) -> None:
     rule = {**RULE, "records": "fastq", "every": 2}
     run = split("split -l 8 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-", rule)
     values = job(tmp_path, text="".join(f"@read {n}\n{'ACGT' * n}\n+\n{'IIII' * n}\n" for n in range(7)))
-    document = scattered(run, reader)
+    document = scattered(run, fifo())
     plain, first = bench.run_both(document, {"reads": values["reads"]})
     assert "is verified: 4 parts" in first.log, first.errors
     again(bench, document, {"reads": values["reads"]}, plain)
