@@ -12,35 +12,26 @@ from rich.console import Console
 from rich.table import Table
 
 from .allocation import ALLOCATION
-from .auto import AUTO, AUTO_LONG
+from .auto import AUTO
 from .auto_at_scale import AUTO_AT_SCALE
 from .capio_chain import CAPIO_CHAIN
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
-from .cluster import CLUSTER
 from .containers import CONTAINERS
-from .deadlines import DEADLINES, DEADLINES_RANDOM
+from .deadlines import DEADLINES
 from .demo import run_demo
 from .fanout import FANOUT
 from .features import workloads_of_features
-from .feeder import FEEDER
 from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
-from .ledger import LEDGER
-from .limiter import LIMITER
 from .many_jobs import JOBS, MANY_JOBS, many_jobs
-from .neighbour import NEIGHBOUR
 from .ordinary import BUSY_CORES, ORDINARY
 from .overhead import OVERHEAD
-from .patterns import PATTERNS
 from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
-from .read_sessions_hosts import READ_SESSIONS_HOSTS
-from .read_sessions_templates import READ_SESSIONS_TEMPLATES
-from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
-from .stream_link import STREAM_LINK
+from .shared_runs import SHARED_BURSTS, SHARED_RUNS
 from .table import render
 from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .watching import WATCHING
@@ -52,37 +43,25 @@ WORKLOADS = {
         CHAIN,
         CAPIO_CHAIN,
         AUTO,
-        AUTO_LONG,
         AUTO_AT_SCALE,
         WATCHING,
         FANOUT,
         OVERHEAD,
         MANY_JOBS,
-        FEEDER,
-        LIMITER,
-        PATTERNS,
         GATE,
         IO_TASKS,
         CHECKPOINTS,
-        NEIGHBOUR,
         DEADLINES,
-        DEADLINES_RANDOM,
-        LEDGER,
         SHARED_RUNS,
         SHARED_BURSTS,
-        SHARED_ALONE,
-        STREAM_LINK,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,
         ORDINARY,
         BUSY_CORES,
-        CLUSTER,
         ALLOCATION,
         CONTAINERS,
         READ_SESSIONS,
-        READ_SESSIONS_HOSTS,
-        READ_SESSIONS_TEMPLATES,
         *workloads_of_features(),
     )
 }

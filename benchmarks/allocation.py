@@ -7,20 +7,26 @@ jobs: the difference is what a job costs, without what a run needs once.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from lab.machines.laboratory import obstacle, slurm_obstacle
+from lab.machines.allocation import held_allocation
+from lab.machines.deployments import allocation_deployment, slurm_deployment, slurm_environment
+from lab.machines.laboratory import Laboratory, LaboratoryError, obstacle, slurm_obstacle, start_slurm
 
-from .cluster import SLURM_CHAIN, check_streamed
-from .cluster_sites import allocation_site, slurm_site
+from .chain import Chain, check_streamed
 from .model import Comparison
+from .processes import CommandError
+from .tools import MEBIBYTE, WAIT
 from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
 from .workload import Outcome, Variant, Workload
 
+# Work is waiting: nodes of a real cluster have cores of their own.
+_CHAIN_OF_STEPS = Chain(64, 4 * MEBIBYTE, f"{WAIT}0.1")
 _FEW, _MANY = 16, 96
 _MEASURE = "ms_per_job"
 _JOBS, _CHAIN = "jobs", "chain"
@@ -85,6 +91,42 @@ def _run_chain(workflow: Path, site: _SiteOf, scheduler: Mapping[str, JSON] | No
     )
 
 
+@contextmanager
+def _slurm() -> Iterator[Laboratory]:
+    """A Slurm for one run.
+
+    :raises CommandError: if it cannot be started
+    """
+    try:
+        with start_slurm() as laboratory:
+            yield laboratory
+    except (LaboratoryError, subprocess.SubprocessError) as error:
+        raise CommandError(str(error)) from None
+
+
+@contextmanager
+def _slurm_site(directory: Path) -> Iterator[Site]:
+    """All steps on Slurm, whose nodes share the directory with the driver.
+
+    :raises CommandError: if it cannot be started
+    """
+    with _slurm() as laboratory:
+        (workdir := directory / "work").mkdir()
+        deployment = slurm_deployment(workdir)
+        yield Site({"slurm": deployment}, {"/": "slurm"}, laboratory.prefix, slurm_environment(laboratory))
+
+
+@contextmanager
+def _allocation_site(directory: Path) -> Iterator[Site]:
+    """All steps on two nodes of an allocation of a Slurm. The nodes share the directory with the driver.
+
+    :raises CommandError: if it cannot be started
+    """
+    (workdir := directory / "work").mkdir()
+    with _slurm() as laboratory, held_allocation(laboratory, 2, "60") as environment:
+        yield Site({"nodes": allocation_deployment(workdir)}, {"/": "nodes"}, laboratory.prefix, environment)
+
+
 def _nowhere_else(_: Path) -> AbstractContextManager[None]:
     return nullcontext()
 
@@ -92,11 +134,11 @@ def _nowhere_else(_: Path) -> AbstractContextManager[None]:
 def _prepare(directory: Path) -> Sequence[Variant]:
     skipped = obstacle() or slurm_obstacle()
     few, many = (_short_jobs(directory / f"{number}.cwl", number) for number in (_FEW, _MANY))
-    chain = SLURM_CHAIN.write(directory / "chain.cwl")
+    chain = _CHAIN_OF_STEPS.write(directory / "chain.cwl")
     sites: dict[str, tuple[_SiteOf, Mapping[str, JSON] | None]] = {
         _LOCAL: (_nowhere_else, None),
-        _SLURM: (slurm_site, None),
-        _ALLOCATION: (allocation_site, {}),
+        _SLURM: (_slurm_site, None),
+        _ALLOCATION: (_allocation_site, {}),
     }
     jobs = [
         Variant(

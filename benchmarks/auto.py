@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,6 @@ from .workflows import RESULT, StreamFlowRun, tree_digest
 from .workload import Outcome, Variant, Workload
 
 RUNS = 3
-# Of `auto-long`, beside 50,000 and 250,000 of the demonstrations.
-_LONG_VARIANTS = 150_000
-_LONG_PAIRS = 750_000
 _OURS = ("sfio:", "urn:streamflow-io:")
 
 
@@ -85,10 +81,10 @@ def _variants(name: str, annotated: StreamFlowRun, directory: Path) -> list[Vari
     ]
 
 
-def _prepare(directory: Path, variants: int | None = None, pairs: int | None = None) -> Sequence[Variant]:
-    genotypes = prepare_genotypes(directory, variants)
+def _prepare(directory: Path) -> Sequence[Variant]:
+    genotypes = prepare_genotypes(directory)
     genomes = StreamFlowRun(GENOMES / "main.cwl", {}, ["stream"] * 5, genotypes, tree_digest)
-    calling, settings = prepare_variant_calling(directory, pairs)
+    calling, settings = prepare_variant_calling(directory)
     calls = StreamFlowRun(calling, {}, VARIANT_CALLING_DELIVERIES, settings, variants_digest)
     return [*_variants("1000genome", genomes, directory), *_variants("variant-calling", calls, directory)]
 
@@ -114,16 +110,9 @@ def _comparisons(name: str) -> list[Comparison]:
     ]
 
 
-_COMPARISONS = (*_comparisons("1000genome"), *_comparisons("variant-calling"))
 AUTO = Workload(
     "auto",
     "the templates 1000genome and variant-calling without a hint, three runs with `streaming: auto`",
     _prepare,
-    _COMPARISONS,
-)
-AUTO_LONG = Workload(
-    "auto-long",
-    "the same with three times the data",
-    partial(_prepare, variants=_LONG_VARIANTS, pairs=_LONG_PAIRS),
-    _COMPARISONS,
+    (*_comparisons("1000genome"), *_comparisons("variant-calling")),
 )

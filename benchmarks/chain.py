@@ -7,16 +7,19 @@ real programs do. On two cores the ideal is half of the time of one after the ot
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .model import Comparison
+from .processes import CommandError
 from .tools import MEBIBYTE
-from .workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
+from .workflows import JSON, TOOL, job_times, run_bash, streamflow, tool, write_workflow
 from .workload import Variant, Workload
 
+STEPS = ("/a", "/b", "/c")
 STDOUT_NAME = "data"
 FILE: JSON = {"type": "File", "streamable": True}
 STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": STDOUT_NAME}}
@@ -84,6 +87,23 @@ class Chain:
                 },
             },
         )
+
+
+def check_streamed(directory: Path, steps: Sequence[str] = STEPS) -> None:
+    """A planned stream may still fall back while it runs: then a step begins after the step from which it reads.
+
+    :param steps: each of them reads from the one before
+    :raises CommandError: if so, with the warnings of the run
+    """
+    jobs = {job.step: job for job in job_times(directory)}
+    for producer, consumer in itertools.pairwise(steps):
+        late = jobs[consumer].start - jobs[producer].end
+        if late >= 0:
+            log = (directory / "errors.0").read_text(encoding="utf-8", errors="replace")
+            warnings = "\n".join(dict.fromkeys(line for line in log.splitlines() if "WARNING" in line))
+            raise CommandError(
+                f"nothing streamed from {producer} to {consumer}, which started {late:.1f} s after its end:\n{warnings}"
+            )
 
 
 DATA = Chain(chunks=64, chunk_bytes=8 * MEBIBYTE, work="0.05")

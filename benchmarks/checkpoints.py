@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -42,14 +40,14 @@ _EXPLOITATION, _WAITS, _LIMITED, _OFF = "exploitation", "waits / run", "limited 
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
-    document, mount = write_loop(directory / "checkpoints.cwl", ITERATIONS, MEBIBYTES), directory / _STORAGE
+    document, mount = _write_loop(directory / "checkpoints.cwl"), directory / _STORAGE
     skipped = obstacle()
 
     def variant(name: str, storage_bw: float | str | None) -> Variant:
         bandwidth: Mapping[str, JSON] | None = None if storage_bw is None else {"storageBW": storage_bw}
 
         def run(run_directory: Path) -> Outcome:
-            return _run(document, mount, scheduler_config(run_directory, mount, bandwidth), run_directory)
+            return _run(document, mount, _scheduler_config(run_directory, mount, bandwidth), run_directory)
 
         return Variant(name, run, skipped=skipped)
 
@@ -61,7 +59,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     )
 
 
-def scheduler_config(directory: Path, mount: Path, bandwidth: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def _scheduler_config(directory: Path, mount: Path, bandwidth: Mapping[str, JSON] | None) -> dict[str, JSON]:
     """Write annotations for a run, where nothing is known of earlier ones, and return what the scheduler is to be told.
 
     :param bandwidth: fields of the hint StorageBandwidth of the I/O tasks; none: they have none
@@ -79,25 +77,17 @@ def scheduler_config(directory: Path, mount: Path, bandwidth: Mapping[str, JSON]
 
 
 def _run(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
-    with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES):
-        return run_loop(document, mount, scheduler, directory)
-
-
-def run_loop(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
-    """Run the workflow on a disk that is mounted.
-
-    :param scheduler: as in :class:`StreamFlowRun`
-    """
     here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
-    outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
+    with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES):
+        outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
     if scheduler is None:
         return outcome
     [telemetry] = directory.rglob(TELEMETRY_FILE)
-    further = {**outcome.sample.further, **measures(telemetry)}
+    further = {**outcome.sample.further, **_measures(telemetry)}
     return dataclasses.replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
 
 
-def measures(telemetry: Path) -> dict[str, float]:
+def _measures(telemetry: Path) -> dict[str, float]:
     """Return the measures of the I/O tasks of a run, as far as there are any."""
     history = read_history("run", read_records(telemetry))
     found = requirements(history)
@@ -119,12 +109,8 @@ def _tool(script: str, inputs: dict[str, JSON], outputs: dict[str, JSON], mebiby
     return tool(["sh", "-euc", script], inputs, outputs, requirements=needed)
 
 
-def write_loop(path: Path, iterations: int, mebibytes: int, begun: Path = Path(os.devnull)) -> Path:
-    """Write the workflow: the I/O tasks are those of the step `/iteration/save`.
-
-    :param mebibytes: of a checkpoint
-    :param begun: gets a line when a job begins to save a checkpoint: the time, in seconds since the epoch
-    """
+def _write_loop(path: Path) -> Path:
+    """Write the workflow: the I/O tasks are those of the step `/iteration/save`."""
     compute = _tool(
         f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt',
         {"number": {"type": "int", "inputBinding": {"position": 1}}},
@@ -135,12 +121,11 @@ def write_loop(path: Path, iterations: int, mebibytes: int, begun: Path = Path(o
         mebibytes=1,
     )
     save = _tool(
-        f'date +%s.%N >> {shlex.quote(str(begun))}; cat "$0" > checkpoint.bin; '
-        f"dd if=/dev/zero of=checkpoint.bin bs=1M count={mebibytes} oflag=append "
+        f'cat "$0" > checkpoint.bin; dd if=/dev/zero of=checkpoint.bin bs=1M count={MEBIBYTES} oflag=append '
         "iflag=fullblock conv=notrunc,fdatasync status=none",
         {"state": {"type": "File", "inputBinding": {"position": 1}}},
         {"checkpoint": {"type": "File", "outputBinding": {"glob": "checkpoint.bin"}}},
-        mebibytes=2 * mebibytes,
+        mebibytes=2 * MEBIBYTES,
     )
     inner = workflow(
         inputs={"number": "int"},
@@ -156,7 +141,7 @@ def write_loop(path: Path, iterations: int, mebibytes: int, begun: Path = Path(o
     loop: JSON = {
         "InlineJavascriptRequirement": {},
         "cwltool:Loop": {
-            "loopWhen": f"$(inputs.number < {iterations})",
+            "loopWhen": f"$(inputs.number < {ITERATIONS})",
             "loop": {"number": "next"},
             "outputMethod": "last",
         },

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from lab.machines.laboratory import containers_obstacle
 
-from . import containers_damage, containers_rate, containers_ready
-from .chain import FILE, STDOUT, Chain
-from .cluster import STEPS, check_streamed
+from . import containers_rate
+from .chain import FILE, STDOUT, STEPS, Chain, check_streamed
 from .containers_site import PROGRAM, in_containers, one_container_site, site, variant_calling_site
 from .model import Comparison
 from .overhead import commit_hints, tiny_jobs
@@ -33,7 +32,6 @@ WIDTH = 50
 # Of the template, those that read from one another.
 STAGES = ("/align", "/fixmate", "/sort", "/markdup", "/mpileup", "/call", "/filter")
 _CHAIN, _FANOUT, _BUSY, _TINY, _TEMPLATE = "chain", "fan-out", "busy chain", "tiny jobs", "variant calling"
-_READY, _KILLED = "node runtime", "docker kill"
 _FIFO, _VOLUME, _LINK, _JOB = "FIFO in one container", "stream on a volume", "stream by a bridge", "tiny job"
 _SAMPLES = f"{_VOLUME}, samples"
 
@@ -118,8 +116,6 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     return (
         *(variant for pair in pairs for variant in pair.variants(obstacle)),
         *_variant_calling(directory, obstacle),
-        Variant(_READY, containers_ready.ready, skipped=obstacle),
-        Variant(_KILLED, lambda run: containers_damage.killed(PACED, run), skipped=obstacle),
         Variant(_FIFO, containers_rate.fifo, skipped=obstacle),
         Variant(_VOLUME, containers_rate.volume, skipped=obstacle),
         Variant(_SAMPLES, lambda run: containers_rate.volume(run, "samples"), skipped=obstacle),
@@ -163,18 +159,6 @@ CONTAINERS = Workload(
         _goal(_BUSY, 1.03),
         _goal(_TINY, 1.05),
         _goal(_TEMPLATE, 0.999),
-        Comparison(
-            name=f"{_READY}: ready after `docker exec -i true`, ms",
-            measure=containers_ready.MEASURE,
-            variant=_READY,
-            at_most=60,
-        ),
-        Comparison(
-            name=f"{_KILLED}: to the end of the consumer, s",
-            measure=containers_damage.MEASURE,
-            variant=_KILLED,
-            at_most=1.0,
-        ),
         Comparison(
             name=f"2 GiB: rate of a {_VOLUME} / {_FIFO}",
             measure=containers_rate.RATE,

@@ -16,8 +16,8 @@ from lab.machines.laboratory import Laboratory, LaboratoryError, start_container
 from .processes import CommandError
 from .workflows import JSON, Site
 
-#: Has Python and our programs; two names, as those of public images, so that one sees whose container it is.
-IMAGE, OTHER_IMAGE = "quay.io/benchmark/tools:1.0", "quay.io/benchmark/tools:2.0"
+#: Has Python and our programs.
+IMAGE = "quay.io/benchmark/tools:1.0"
 PROGRAM = ("python3", "-S", "-E", "/tools.py")
 BOX = "box"
 _TOOLS = Path(__file__).with_name("tools.py")
@@ -25,7 +25,7 @@ _TOOLS = Path(__file__).with_name("tools.py")
 
 @contextmanager
 def engine() -> Iterator[Laboratory]:
-    """A dockerd that has our images.
+    """A dockerd that has our image.
 
     :raises CommandError: if it cannot be started
     """
@@ -38,15 +38,14 @@ def engine() -> Iterator[Laboratory]:
 
 
 def make_images(laboratory: Laboratory) -> None:
-    """Give a laboratory :data:`IMAGE` and :data:`OTHER_IMAGE`.
+    """Give a laboratory :data:`IMAGE`.
 
-    :raises subprocess.SubprocessError: if its dockerd does not make them
+    :raises subprocess.SubprocessError: if its dockerd does not make it
     """
     container = docker(laboratory, "create", "sfio-test").strip()
     docker(laboratory, "cp", str(_TOOLS), f"{container}:{PROGRAM[-1]}")
     docker(laboratory, "commit", container, IMAGE)
     docker(laboratory, "rm", container)
-    docker(laboratory, "tag", IMAGE, OTHER_IMAGE)
 
 
 @contextmanager
@@ -89,14 +88,11 @@ def deployment(directory: Path, shares: bool = True) -> JSON:
     return {"type": "docker", "config": {"image": IMAGE, "volume": [f"{volume}:/shared"]}, "workdir": "/shared"}
 
 
-def in_containers(workflow: Path, **images: str) -> Path:
-    """Let each step of a workflow have a container of its own.
-
-    :param images: of steps; others have :data:`IMAGE`
-    """
+def in_containers(workflow: Path) -> Path:
+    """Let each step of a workflow have a container of its own."""
     document = json.loads(workflow.read_text(encoding="utf-8"))
-    for name, step in document["steps"].items():
-        step["run"]["requirements"]["DockerRequirement"] = {"dockerPull": images.get(name, IMAGE)}
+    for step in document["steps"].values():
+        step["run"]["requirements"]["DockerRequirement"] = {"dockerPull": IMAGE}
     workflow.write_text(json.dumps(document, indent=2), encoding="utf-8")
     return workflow
 

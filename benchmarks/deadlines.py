@@ -4,7 +4,7 @@ Bursts come so often that they need 0.7 of the disk. Where all share it equally,
 little time come last, and are late because of the others. With `storageBW: required` the job with the earliest deadline
 gets the bandwidth that it needs. Compute waits instead of computing, so that the disk decides. All variants run the
 same commands. The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its
-own. In `deadlines-random` those of a burst come in random order.
+own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
@@ -38,7 +37,6 @@ IO_EXECUTORS = 16
 # The jobs of a burst come one after the other, with the most time first: an order by arrival is wrong.
 APART_SECONDS = 0.1
 
-_SEED = 1
 _LEAD_SECONDS = 25
 _DISK_BYTES = 8 * 2**30
 _STORAGE = "disk"
@@ -64,23 +62,19 @@ class Task:
     window: float
 
 
-def tasks(is_random: bool = False) -> dict[str, Task]:
-    """All I/O tasks, by number.
-
-    :param is_random: those of a burst come in random order, which is always the same; else those with most time first
-    """
-    found, random = list[Task](), Random(_SEED)
-    for burst in range(BURSTS):
-        of_burst = [*reversed([*zip(SIZES, WINDOWS, strict=True)])]
-        if is_random:
-            random.shuffle(of_burst)
-        for number, (megabytes, window) in enumerate(of_burst):
-            found.append(Task(BURST_SECONDS * burst + APART_SECONDS * number, megabytes, window))
+def tasks() -> dict[str, Task]:
+    """All I/O tasks, by number. Those of a burst come with most time first."""
+    of_burst = [*reversed([*zip(SIZES, WINDOWS, strict=True)])]
+    found = [
+        Task(BURST_SECONDS * burst + APART_SECONDS * number, megabytes, window)
+        for burst in range(BURSTS)
+        for number, (megabytes, window) in enumerate(of_burst)
+    ]
     return {f"{number:02}": task for number, task in enumerate(found)}
 
 
-def _prepare(directory: Path, is_random: bool) -> Sequence[Variant]:
-    found = tasks(is_random)
+def _prepare(directory: Path) -> Sequence[Variant]:
+    found = tasks()
     mount, beginning, skipped = directory / _STORAGE, directory / "beginning", obstacle()
     document = _write_workflow(directory / "deadlines.cwl", beginning, found)
     alike = _write_workflow(directory / "alike.cwl", beginning, found, alike=True)
@@ -210,10 +204,4 @@ _COMPARISONS = (
 )
 _SUMMARY = f"{len(tasks())} I/O tasks with 3 to 40 s until a job waits for them, which need 0.7 of a disk of 100 MB/s"
 
-DEADLINES = Workload("deadlines", _SUMMARY, lambda directory: _prepare(directory, is_random=False), _COMPARISONS)
-DEADLINES_RANDOM = Workload(
-    "deadlines-random",
-    f"{_SUMMARY}, in random order",
-    lambda directory: _prepare(directory, is_random=True),
-    _COMPARISONS,
-)
+DEADLINES = Workload("deadlines", _SUMMARY, _prepare, _COMPARISONS)

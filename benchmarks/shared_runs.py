@@ -156,7 +156,7 @@ def _save(disk: CongestedDisk) -> JSON:
     )
 
 
-# shared-runs, shared-alone
+# shared-runs
 
 
 def _tasks(path: Path, disk: CongestedDisk, count: int) -> Path:
@@ -183,32 +183,20 @@ def _tasks(path: Path, disk: CongestedDisk, count: int) -> Path:
     )
 
 
-_ONE = "one"
-
-
-def _tasks_of_runs(directory: Path) -> tuple[Several, Several]:
+def _prepare_runs(directory: Path) -> Sequence[Variant]:
     disk = _disk(directory, CURVE, "shared-runs")
     parts = {f"run{number}": _tasks(directory / f"run{number}.cwl", disk, TASKS) for number in range(RUNS)}
-    whole = {_ONE: _tasks(directory / "one.cwl", disk, RUNS * TASKS)}
+    one = {"one": _tasks(directory / "one.cwl", disk, RUNS * TASKS)}
     written = ["/task/save"]
-    return Several(disk, parts, dict.fromkeys(parts, written)), Several(disk, whole, {_ONE: written})
-
-
-def _prepare_runs(directory: Path) -> Sequence[Variant]:
-    parts, whole = _tasks_of_runs(directory)
+    apart, whole = (Several(disk, runs, dict.fromkeys(runs, written)) for runs in (parts, one))
     return (
-        parts.variant("plain", PLAIN),
-        parts.variant("no storageBW", UNLIMITED),
-        parts.variant("own ledgers", OWN),
-        parts.variant("divided by hand", BY_HAND),
+        apart.variant("plain", PLAIN),
+        apart.variant("no storageBW", UNLIMITED),
+        apart.variant("own ledgers", OWN),
+        apart.variant("divided by hand", BY_HAND),
         whole.variant("one run", OWN),
-        parts.variant("shared", SHARED),
+        apart.variant("shared", SHARED),
     )
-
-
-def _prepare_alone(directory: Path) -> Sequence[Variant]:
-    _, whole = _tasks_of_runs(directory)
-    return whole.variant("own ledger", OWN), whole.variant("shared", SHARED)
 
 
 # shared-bursts
@@ -328,16 +316,6 @@ SHARED_RUNS = Workload(
         _ratio("window", "shared", "divided by hand", 1.05),
         _ratio("window", "shared", "no storageBW"),
         _ratio("window", "shared", "plain"),
-    ),
-)
-
-SHARED_ALONE = Workload(
-    "shared-alone",
-    f"one run of {RUNS * TASKS} tasks that work 1 s and write 8 MB: what it costs to share with nobody",
-    _prepare_alone,
-    (
-        Comparison(name="shared / own ledger", variant="shared", baseline="own ledger", at_most=1.02),
-        Comparison(name="CPU time: shared / own ledger", measure="cpu_s", variant="shared", baseline="own ledger"),
     ),
 )
 

@@ -35,15 +35,13 @@ def _thousand_genomes_directories(directory: Path) -> Sequence[Variant]:
     return _variants(GENOMES / "directories.cwl", prepare_genotypes(directory), [*["stream"] * 2, *["gate"] * 3])
 
 
-def prepare_genotypes(directory: Path, variants: int | None = None) -> Path:
+def prepare_genotypes(directory: Path) -> Path:
     """Generate the input of the 1000 Genomes template, if it is not there; return its job file.
 
     :param directory: for what that prints
-    :param variants: how many, if not as many as in the demonstration
     """
-    name, how_many = ("demo", []) if variants is None else (f"{variants}", ["--records", f"{variants}"])
-    run([[sys.executable, str(GENOMES / "generate.py"), name, *how_many]], directory)
-    return GENOMES / "generated" / name / "job.yml"
+    run([[sys.executable, str(GENOMES / "generate.py"), "demo"]], directory)
+    return GENOMES / "generated" / "demo" / "job.yml"
 
 
 def _variant_calling(directory: Path) -> Sequence[Variant]:
@@ -51,24 +49,15 @@ def _variant_calling(directory: Path) -> Sequence[Variant]:
     return _variants(workflow, settings, VARIANT_CALLING_DELIVERIES, variants_digest)
 
 
-def prepare_variant_calling(directory: Path, pairs: int | None = None) -> tuple[Path, Path]:
+def prepare_variant_calling(directory: Path) -> tuple[Path, Path]:
     """Generate the input of the variant-calling template, if it is not there; return its workflow and its job file.
 
-    :param directory: for what that prints, and another job file
-    :param pairs: of reads, if not as many as in the demonstration
+    :param directory: for what that prints
     :raises CommandError: if it cannot be generated here
     """
     template = WORKFLOWS / "variant-calling"
-    prepare = [sys.executable, str(template / "prepare.py")]
-    demo = template / "job-demo.yml"
-    if pairs is None:
-        run([prepare], directory)
-        return template / "variant-calling.cwl", demo
-    place = template / "generated" / f"{pairs}"
-    run([[*prepare, "--reads", f"{pairs}", "--directory", str(place)]], directory)
-    job = directory / f"job-{pairs}.yml"
-    job.write_text(demo.read_text(encoding="utf-8").replace("path: generated/", f"path: {place}/"), encoding="utf-8")
-    return template / "variant-calling.cwl", job
+    run([[sys.executable, str(template / "prepare.py")]], directory)
+    return template / "variant-calling.cwl", template / "job-demo.yml"
 
 
 def variants_digest(directory: Path) -> str:

@@ -13,9 +13,7 @@ import socket
 import sys
 import time
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -50,13 +48,6 @@ def chain_sum(chunk_bytes: int, work: Callable[[], None]) -> None:
         digest.update(chunk)
         size += len(chunk)
     print(size, digest.hexdigest())
-
-
-def sum_blocks(block_bytes: int, work: Callable[[], None]) -> None:
-    """Print the SHA-256 of each block of standard input; some work for each."""
-    while block := sys.stdin.buffer.read(block_bytes):
-        work()
-        print(hashlib.sha256(block).hexdigest())
 
 
 def fanout_source(files: int, file_bytes: int, interval: float) -> None:
@@ -99,68 +90,6 @@ def checkpoint(address: str, size: int, path: str) -> None:
             # Not all at once in the end: writers at the same time get equal shares.
             os.fdatasync(file.fileno())
     print(hashlib.sha256(target.read_bytes()).hexdigest())
-
-
-def write_file(first: int, pieces: int, piece_bytes: int, path: str) -> None:
-    """Write pieces to a file or a pipe; they differ from each other, and with `first`, in their first 8 bytes."""
-    piece = bytearray(chunk(0, piece_bytes))
-    with open(path, "wb", buffering=0) as file:
-        for index in range(first, first + pieces):
-            piece[:8] = index.to_bytes(8, "big")
-            _write(piece, file.fileno())
-
-
-def sum_files(*paths: str) -> None:
-    """Print size and SHA-256 of each file, read one after the other."""
-    for path in paths:
-        digest, size = hashlib.sha256(), 0
-        with open(path, "rb", buffering=0) as file:
-            while piece := file.read(MEBIBYTE):
-                digest.update(piece)
-                size += len(piece)
-        print(size, digest.hexdigest())
-
-
-def write_files(first: int, files: int, file_bytes: int, work: float, directory: str) -> None:
-    """Make a directory of files `NNNNN`, which differ from each other and with `first`; `work` CPU seconds for each."""
-    os.mkdir(directory)
-    for index in range(files):
-        use_cpu(work)
-        with open(f"{directory}/{index:05}", "wb", buffering=0) as file:
-            _write(chunk(first + index, file_bytes), file.fileno())
-
-
-def sum_named(files: int, *directories: str) -> None:
-    """Print a line for each file of directories, sorted; the files are opened by name, in their order."""
-    _print_sums(f"{directory}/{index:05}" for directory in directories for index in range(files))
-
-
-def sum_listed(*directories: str) -> None:
-    """Print a line for each file of directories, sorted; the files are opened in the order in which they are listed."""
-    _print_sums(entry.path for directory in directories for entry in os.scandir(directory))
-
-
-def map_words(split: str, *parts: str) -> None:
-    """Distribute the words of a file over as many files as there are reducers, line by line."""
-    with ExitStack() as stack:
-        files = [stack.enter_context(open(part, "wb")) for part in parts]
-        for line in stack.enter_context(open(split, "rb")):
-            shares: list[list[bytes]] = [[] for _ in files]
-            for word in line.split():
-                shares[zlib.crc32(word) % len(files)].append(word)
-            for file, share in zip(files, shares, strict=True):
-                file.write(b" ".join(share) + b"\n")
-
-
-def reduce_words(*paths: str) -> None:
-    """Print how often each word is in the files, sorted by word."""
-    counts: Counter[bytes] = Counter()
-    for path in paths:
-        with open(path, "rb") as lines:
-            for line in lines:
-                counts.update(line.split())
-    for word, count in sorted(counts.items()):
-        print(word.decode(), count)
 
 
 def read_ranges(path: str, block: int, wait: float) -> None:
@@ -206,14 +135,6 @@ def _microseconds(call: Callable[[], None], times: int, at_a_time: int) -> float
             call()
         fastest = min(fastest, time.perf_counter() - start)
     return 1e6 * fastest / at_a_time
-
-
-def _print_sums(paths: Iterable[str]) -> None:
-    lines = []
-    for path in paths:
-        with open(path, "rb", buffering=0) as file:
-            lines.append(f"{os.path.basename(path)} {hashlib.sha256(file.read()).hexdigest()}")
-    print("\n".join(sorted(lines)))
 
 
 def socket_address(address: str) -> str:
@@ -278,8 +199,6 @@ def main(arguments: list[str]) -> None:
                 chain_transform(int(chunk_bytes), work_of(work), file.fileno())
         case ["chain-sum", chunk_bytes, work]:
             chain_sum(int(chunk_bytes), work_of(work))
-        case ["sum-blocks", block_bytes, work]:
-            sum_blocks(int(block_bytes), work_of(work))
         case ["fanout-source", files, file_bytes, interval]:
             fanout_source(int(files), int(file_bytes), float(interval))
         case ["fanout-sum", path, work]:
@@ -288,20 +207,6 @@ def main(arguments: list[str]) -> None:
             compute(int(number), float(work))
         case ["checkpoint", address, size, path]:
             checkpoint(address, int(size), path)
-        case ["write-file", first, pieces, piece_bytes, path]:
-            write_file(int(first), int(pieces), int(piece_bytes), path)
-        case ["sum-files", *paths]:
-            sum_files(*paths)
-        case ["write-files", first, files, file_bytes, work, directory]:
-            write_files(int(first), int(files), int(file_bytes), float(work), directory)
-        case ["sum-named", files, *directories]:
-            sum_named(int(files), *directories)
-        case ["sum-listed", *directories]:
-            sum_listed(*directories)
-        case ["map-words", split, *parts]:
-            map_words(split, *parts)
-        case ["reduce-words", *paths]:
-            reduce_words(*paths)
         case ["read-ranges", path, block, wait]:
             read_ranges(path, int(block), float(wait))
         case ["time-calls", calls, programs, path]:

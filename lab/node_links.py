@@ -11,12 +11,11 @@ import struct
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.node import TIMEOUT, Event, Job, Node, built, node, output, wait_for
+from lab.node import TIMEOUT, Event, Job, Node, built, node, output
 from lab.stream_programs import READER, WRITER
 from streamflow_io.runtime.certificate import Certificate
 
@@ -88,24 +87,6 @@ class Pair:
         assert self.two.shell("c", script, inputs=[self.link("p", fifo)]).wait() == 0
         assert seen.read_text() == "first\n"
         assert (self.two.base / "rest").read_text() == "last\n"
-
-    def hold_the_sender(self) -> None:
-        """Lets a consumer have a limit, that ends: until then no more is sent than it allows."""
-        assert self.write(20, 1_000_000, 0.0).wait() == 0
-        proxy, go = Proxy(self.one.address), self.two.base / "go"
-        stream = {**self.link("p", None, proxy.address), "limit": {"rate": 1_000_000}}
-        script = f"while [ ! -e {go} ]; do sleep 0.01; done; exec cat > {self.two.base}/read"
-        consumer = self.two.shell("c", script, inputs=[stream])
-        wait_for(lambda: proxy.told and len(proxy.told[0]) > 300_000, "data")
-        time.sleep(1)
-        # Half a second longer than the content of two pipes takes.
-        assert len(proxy.told[0]) < 4_000_000
-        consumer.limit(inputs={"in": None})
-        go.touch()
-        assert consumer.wait() == 0
-        assert len(proxy.told[0]) > 20_000_000
-        assert (self.two.base / "read").read_bytes() == self.path().read_bytes()
-        proxy.close()
 
     def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
         """Returns the input of a job on the second node."""

@@ -87,43 +87,11 @@ def test_containers_of_an_ssh_host_share_what_it_has(containers_host: Containers
     assert "not applied" not in ours.log
 
 
-@pytest.mark.long
-def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) -> None:
-    document = contained(scattered("a", "b", "c", hints=[bandwidth(60)]), c=None)
-    _, ours = docker.run_both(document, {"parts": [1, 2]}, config={"storages": [disk(docker, scope="node")]})
-    assert at_once(ours) == 1
-    check_admitted(docker, "disk", 6)
-
-
 def check_admitted(docker: Containers, storage: str | None, jobs: int, node: str = "the driver's node") -> None:
     """Check that this many jobs were admitted, all on one node."""
     admitted = records(docker, "admitted")
     assert [record.get("storage") for record in admitted] == [storage] * jobs
     assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {node}
-
-
-@pytest.mark.long
-def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
-    """Under a bandwidth of 8 and 4 executors: 4, then 2 at once; the next run knows it."""
-    script = "head -c 300000 /dev/zero > more.bin; sleep 1;"
-    document = contained(scattered("a", hints=[IO_TASK, bandwidth("auto(2,4,2)")], script=script))
-    config = {"storages": [disk(docker, write=8)], "ioExecutors": 4}
-    _, ours = docker.run_both(document, {"parts": list(range(8))}, config=config)
-    assert at_once(ours) <= 4
-    epochs = records(docker, "epoch")
-    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs] == [(2, True), (4, True)]
-    assert "learned" in [choice["reason"] for choice in records(docker, "choice")]
-    usages = [record["usage"] for record in records(docker, "ended")]
-    # What the engine has read and written to start the job is not the job's.
-    assert [300_000 <= usage["bytesWritten"] < 310_000 for usage in usages] == [True] * 8
-    assert all(usage["ioSeconds"] is not None and usage["ended"] > usage["started"] + 1 for usage in usages)
-    assert "not measured" not in ours.log
-    assert not UUID.search(str([record for record in docker.telemetry() if record["event"] != "run"]))
-
-    again = docker.run(document, {"parts": list(range(4))}, config=config)
-    assert again.ok, again.errors
-    assert records(docker, "epoch") == []
-    assert records(docker, "choice")[0]["reason"] == "remembered"
 
 
 @pytest.mark.long

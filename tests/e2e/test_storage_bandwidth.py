@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import time
-from typing import NamedTuple
-
 import pytest
 
 from lab.cwl import Document, found, tool, workflow
@@ -77,16 +73,6 @@ def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
 
 
 @pytest.mark.long
-def test_slurm_behind_a_login_node(login: Site) -> None:
-    config = {"storages": [login.storage(100)]}
-    ours = login.run(scattered([IO_TASK, bandwidth(40)], "sleep 0.5;"), {"parts": list(range(3))}, config=config)
-    assert ours.ok, ours.errors
-    assert sorted(ours.files.values()) == [b"0\n", b"1\n", b"2\n"]
-    assert at_once(ours) <= 2
-    check_telemetry(login, 3)
-
-
-@pytest.mark.long
 def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
     """Each host has a storage, or they have one together; I/O tasks and others."""
     parts = {"parts": list(range(6))}
@@ -103,43 +89,6 @@ def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
         check_telemetry(hosts, 6)
     assert hosts.leftovers() == []
     check_report(hosts, 6)
-
-
-@pytest.mark.long
-def test_bandwidth_is_returned_by_cancelled_runs_and_failed_jobs(site: Site) -> None:
-    config = {"storages": [site.storage(100)]}
-    cancel_a_run(site, config)
-    # Each job fails once; with StreamFlow's failure manager it is tried again.
-    script = 'test -e "$TRACE.$part" || { touch "$TRACE.$part"; note failed; exit 1; };'
-    ours = site.run(
-        scattered([IO_TASK, bandwidth(60)], script),
-        {"parts": [1, 2]},
-        config=config,
-        failureManager={"type": "default", "config": {"max_retries": 3, "retry_delay": 0}},
-    )
-    assert ours.ok, ours.errors
-    assert len(ours.times("failed")) == 2
-    assert sorted(record["status"] for record in site.records("ended")) == ["completed"] * 2 + ["failed"] * 2
-    assert {record["allocated"] for record in site.records("admitted")} == {60}
-    assert site.leftovers() == []
-
-
-def cancel_a_run(site: Site, config: Document) -> None:
-    """StreamFlow 0.2.0rc3 does not end jobs that run; those that wait for bandwidth were not even submitted."""
-    path = site.write(scattered([IO_TASK, bandwidth(60)], "sleep 6;"), {"parts": [1, 2, 3]}, True, config)
-    process = site.start(path)
-    trace = path.parent / "trace"
-    end = time.monotonic() + 30
-    while not (trace.exists() and "start" in trace.read_text()):
-        assert time.monotonic() < end, (path.parent / "stderr").read_text()
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    cancelled = site.finish(process, path)
-    assert not cancelled.ok
-    assert sum(what.startswith("start") for _, what in cancelled.trace) == 1
-    assert [record["status"] for record in site.records("ended")] == ["cancelled"] * len(site.records("submitted"))
-    if site.is_slurm:
-        assert len(site.cancel_jobs()) <= 1
 
 
 @pytest.mark.long
@@ -211,62 +160,6 @@ def test_a_limit_is_learned(site: Site) -> None:
     check_gone(site)
     (learned,) = site.streamflow_io("learned", "list")["learned"]
     assert learned["step"] == "/a"
-
-
-@pytest.mark.long
-def test_hosts_learn_different_constraints_at_the_same_time(hosts: Site) -> None:
-    """Each host has a bandwidth of 4: while four jobs are tried on one of them, two are tried on the other."""
-    parts = {"parts": list(range(24))}
-    plain = hosts.run(scattered([], ""), parts, io=False)
-    config = {"storages": [hosts.storage(4, path="/scratch", scope="node")], "ioExecutors": 4}
-    ours = hosts.run(scattered([IO_TASK, bandwidth("auto(1,4,2)")], "sleep 1;"), parts, config=config)
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-
-    epochs = hosts.records("epoch")
-    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs] == [(1, True), (2, True), (4, True)]
-    assert "learned" in [choice["reason"] for choice in hosts.records("choice")]
-    jobs = admitted_jobs(hosts)
-    spans = [span(epoch, jobs) for epoch in epochs]
-    assert epochs[0]["location"] != epochs[1]["location"]
-    assert max(begin for begin, _ in spans[:2]) < min(end for _, end in spans[:2])
-
-    # Nor is more admitted, then or later, than a host has.
-    for host in ("host1", "host2"):
-        assert at_once(ours, f"start {host}", f"end {host}") == 4
-    for location in (epochs[0]["location"], epochs[1]["location"]):
-        there = [job for job in jobs if job.location == location]
-        assert max(sum(one.constraint for one in there if one.begin <= job.begin < one.end) for job in there) == 4
-    assert hosts.leftovers() == []
-
-
-class Admitted(NamedTuple):
-    """A job, from when it was admitted to its end."""
-
-    location: str
-    constraint: float
-    begin: float
-    end: float
-
-
-def admitted_jobs(site: Site) -> list[Admitted]:
-    ended = {record["job"]: record["time"] for record in site.records("ended")}
-    return [
-        Admitted(record["location"], record["constraint"], record["time"], ended[record["job"]])
-        for record in site.records("admitted")
-    ]
-
-
-def span(epoch: Document, jobs: list[Admitted]) -> tuple[float, float]:
-    """The time in which the jobs of an epoch ran: as many as fit, and no other job meanwhile."""
-    where, since = epoch["location"], epoch["started"]
-    mine = [job for job in jobs if job.location == where and since <= job.begin and job.end <= epoch["time"]]
-    mine = mine[-epoch["concurrency"] :]
-    assert [job.constraint for job in mine] == [epoch["constraint"]] * epoch["jobs"], (epoch, jobs)
-    begin, end = min(job.begin for job in mine), max(job.end for job in mine)
-    there = [job for job in jobs if job.location == where and job.begin < end and job.end > begin]
-    assert there == mine
-    return begin, end
 
 
 def test_jobs_go_where_their_input_is(hosts: Site) -> None:

@@ -149,16 +149,6 @@ def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     assert proving.known() == [("/b", "file", None, 0)]
 
 
-@pytest.mark.long
-def test_a_reader_that_has_enough_starts_again_if_the_file_is_larger(proving: Proving) -> None:
-    begins = reader("note read line 1; head -c 2 $file")
-    for largest in (7, 10**6):
-        _, ours = proving.run_both(chain(producer(), begins), extents=(Extent(7, largest),))
-        assert ("reads the complete file" in ours.log) is (largest == 7)
-        assert " WARNING " not in ours.log
-    assert ours.time("read line 1") < ours.time("end")
-
-
 def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:
     _, ours = proving.run_both(chain(producer(), reader()), trace="elsewhere")
     assert ours.time("read") > ours.time("end")

@@ -20,7 +20,6 @@ from lab.node_remote import TREE
 
 #: The longest line that is taken, without its newline.
 LONGEST = 32 << 20
-STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
 
 
@@ -222,17 +221,6 @@ def test_requests_before_the_end_of_the_input_are_answered(tmp_path: Path) -> No
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, timeout=20, check=False)
     assert (done.returncode, done.stdout.count(b'"event":"ready"')) == (0, 301)
     assert not (tmp_path / "run").exists()
-
-
-def test_signals(node: ConversingNode) -> None:
-    job = node.shell("j", "sleep 60")
-    job.wait_for("started")
-    for number in (signal.SIGINT, signal.SIGHUP):
-        node.server.send_signal(number)
-    assert node.ask("k")["event"] == "ready"
-    node.server.terminate()
-    assert node.server.wait(10) == 0
-    assert job.wait() == -signal.SIGTERM
 
 
 def test_a_reader_who_takes_nothing_stops_the_printing_only(tmp_path: Path) -> None:

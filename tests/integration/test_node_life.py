@@ -301,20 +301,6 @@ def test_kill_of_serve(runtime: Node) -> None:
     assert not runtime.run.exists(), "the last job removes the run directory"
 
 
-def test_end_of_input_ends_the_jobs(runtime: Node) -> None:
-    ready = runtime.base / "ready"
-    jobs = [runtime.shell(f"j{i}", TREE.format(ready)) for i in range(3)]
-    stubborn = runtime.shell("t", "trap '' TERM; while :; do sleep 0.1; done")
-    for job in (*jobs, stubborn):
-        job.wait_for("started")
-    wait_for(ready.exists, "the tree")
-    time.sleep(0.1)
-    assert runtime.leave() == 0
-    assert all(job.wait() != 0 for job in (*jobs, stubborn))
-    wait_for(lambda: all(job.served()[-1].get("reason") == "driver" for job in jobs), "their ends")
-    assert runtime.left_behind() == []
-
-
 def test_term_ends_serve_and_ctrl_c_does_not(runtime: Node) -> None:
     job = runtime.shell("j", "sleep 60")
     job.wait_for("started")
@@ -401,16 +387,6 @@ def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
     ]
     assert sum(len(re.findall("^inotify wd", text, re.MULTILINE)) for text in inotify) == 1
     assert descriptors() == before
-
-
-def test_cancelled_before_it_starts(runtime: Node) -> None:
-    directory = runtime.run / "jobs" / "j"
-    directory.mkdir()
-    (directory / "cancel").touch()
-    job = runtime.shell("j", f"touch {runtime.base}/ran; sleep 60")
-    assert job.wait() == 75
-    assert job.exit()["reason"] == "cancelled"
-    assert not (runtime.base / "ran").exists()
 
 
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]

@@ -27,7 +27,6 @@ from lab.node_links import (
     parsed,
     request,
 )
-from lab.stream_programs import SPEEDS
 from streamflow_io.runtime.certificate import Certificate
 
 
@@ -42,36 +41,8 @@ def reach(address: str, certificate: Path) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
-@pytest.mark.long
-@SPEEDS
-def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
-    nodes.move(pieces, size, pause, reader_size, reader_pause)
-
-
 def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
     nodes.read_while_written()
-
-
-def test_a_limit_holds_the_sender(nodes: Pair) -> None:
-    nodes.hold_the_sender()
-
-
-def test_a_consumer_that_wants_no_more(nodes: Pair) -> None:
-    producer = nodes.write(30, 1_000_000, 0.0)
-    fifo = nodes.two.base / "in" / "f"
-    assert (
-        nodes.two.shell("c", f"head -c 10 {fifo} > {nodes.two.base}/head", inputs=[nodes.link("p", fifo)]).wait() == 0
-    )
-    assert producer.wait() == 0
-    assert (nodes.two.base / "head").read_bytes() == nodes.path().read_bytes()[:10]
-
-
-def test_a_failure_is_no_end(nodes: Pair) -> None:
-    producer = nodes.write(20, 10_000, 0.005, code=3)
-    consumer = nodes.read()
-    assert producer.wait() == 3
-    assert_failed(consumer, "producer", "")
-    assert not nodes.has_seen_an_end()
 
 
 def test_a_connection_that_is_cut_is_taken_up_where_it_was(nodes: Pair) -> None:

@@ -58,26 +58,6 @@ def test_streams_environment_and_directory_are_the_commands(shared: RemoteNode) 
     assert signals == plain.decode().splitlines()
 
 
-@pytest.mark.parametrize(("command", "code"), [("/no/such/command", 127), ("/etc/passwd", 126)])
-def test_a_command_that_cannot_run(shared: RemoteNode, command: str, code: int) -> None:
-    job = shared.start("j", [command], stderr=subprocess.PIPE)
-    assert job.process.stderr is not None
-    assert command.encode() in job.process.stderr.read()
-    assert job.wait() == code
-    assert (job.exit()["reason"], job.exit()["code"]) == ("error", code)
-
-
-def test_a_bad_job_is_one_clear_message(shared: RemoteNode) -> None:
-    job = shared.start("j", ["touch", shared.base / "ran"], job='{"nam": "n"}', stderr=subprocess.PIPE)
-    assert job.process.stderr is not None
-    message = job.process.stderr.read().decode()
-    assert job.wait() == 125
-    assert "nam" in message
-    assert message.count("\n") == 1
-    assert job.exit()["reason"] == "error"
-    assert not (shared.base / "ran").exists()
-
-
 def test_events_are_mirrored_in_order_and_once(shared: RemoteNode) -> None:
     out = shared.base / "out"
     (out / "d").mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import subprocess
@@ -11,39 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import (
-    driver_events,
-    ledger,
-    limiter,
-    session_alone,
-    slow_disks,
-    workflows,
-)
+from benchmarks import driver_events, session_alone, slow_disks, workflows
 from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE
 from benchmarks.workflows import StreamFlowRun, run_bash, tree_digest
 from lab import memory_limit
 from streamflow_io.runtime.embedded import find_sfio_node
-
-
-@pytest.mark.long
-def test_runs_that_are_killed_stay_within_the_bandwidth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "SECONDS", 6.0)
-    monkeypatch.setattr(ledger, "KILLS", 8)
-    (variant,) = ledger.LEDGER.prepare(tmp_path)
-    found = variant.run(tmp_path).sample.further
-    assert found["above_bandwidth"] == 0
-    assert found["grants_per_s"] > 10
-
-
-@pytest.mark.parametrize("tool", limiter.TOOLS)
-def test_what_is_held_to_a_rate_copies_every_byte(tool: str, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    limiter.write_source(source, 4)
-    (directory := tmp_path / "run").mkdir()
-    outcome = limiter.paused(limiter.Case(tool, 200), source, 4).run(directory)
-    assert outcome.outputs == {"copy": hashlib.sha256(source.read_bytes()).hexdigest()}
-    assert 0 < outcome.sample.further["mb_per_s"] < 2000
 
 
 def test_the_driver_needs_little_for_an_event() -> None:

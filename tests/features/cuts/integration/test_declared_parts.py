@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -88,68 +87,15 @@ def test_a_wrong_declaration_is_refuted(bench: Bench, tmp_path: Path, monkeypatc
     assert str(partition.trial).endswith(why)
 
 
-@pytest.mark.parametrize("reader", [fifo(), pytest.param(stdin(), marks=pytest.mark.long)], ids=["fifo", "stdin"])
-def test_readers_of_fastq(bench: Bench, tmp_path: Path, reader: Document) -> None:
+def test_a_reader_of_fastq(bench: Bench, tmp_path: Path) -> None:
     rule = {**RULE, "records": "fastq", "every": 2}
     run = split("split -l 8 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-", rule)
     values = job(tmp_path, text="".join(f"@read {n}\n{'ACGT' * n}\n+\n{'IIII' * n}\n" for n in range(7)))
-    document = scattered(run, reader)
+    document = scattered(run, fifo())
     plain, first = bench.run_both(document, {"reads": values["reads"]})
     assert "is verified: 4 parts" in first.log, first.errors
     again(bench, document, {"reads": values["reads"]}, plain)
     assert written(bench) == []
-
-
-@pytest.mark.long
-def test_another_file(bench: Bench, tmp_path: Path) -> None:
-    """The verification of one file holds for others, also for files that any rule would cut in the same way."""
-    document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
-    plain, first = bench.run_both(document, few)
-    assert "for /split/chunks is not verified: there is only one part" in first.log
-    again(bench, document, few, plain)
-    assert written(bench) == ["chunk-01.txt"]
-    assert "is verified" in bench.run(document, {"reads": job(tmp_path)["reads"]}).log
-    again(bench, document, {"reads": job(tmp_path, text="a\nb\n")["reads"]}, plain)
-    assert written(bench) == []
-    (tmp_path / "empty.txt").touch()
-    empty = {"reads": {"class": "File", "path": str(tmp_path / "empty.txt")}}
-    plain, ours = bench.run_both(document, empty)
-    assert " WARNING " not in ours.log, ours.errors
-
-
-@pytest.mark.long
-def test_a_tool_or_a_value_that_changes(bench: Bench, tmp_path: Path) -> None:
-    """Whatever the cuts can depend on."""
-    numbered = split("split -l $0 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-")
-    numbered["baseCommand"] = numbered["baseCommand"][:3]
-    numbered["inputs"]["each"] = {"type": "int", "inputBinding": {"position": 0}}
-    document, values = scattered(numbered, each="int"), job(tmp_path)
-    _, first = bench.run_both(document, values)
-    assert "is verified" in first.log, first.errors
-    _, other = bench.run_both(document, {**values, "each": 15})
-    assert "is refuted" in other.log
-    assert len(written(bench)) == 3
-    bench.run_both(document, values)
-    assert written(bench) == []
-    other_tool = json.loads(json.dumps(document).replace("split -l $0", "split -l $(($0 + 1))"))
-    bench.run_both(other_tool, values)
-    assert len(written(bench)) == 3
-
-
-@pytest.mark.long
-def test_parts_of_the_same_file_only(bench: Bench, tmp_path: Path) -> None:
-    """How many there are an input says, and where they begin each program says in its own way."""
-    rule = {"port": "chunks", "of": "reads", "records": "bytes", "parts": "n", "names": "chunk-%02d.txt", "first": 0}
-    run = split("split -n $0 -a 2 -d --additional-suffix=.txt $1 chunk-", rule)
-    run["baseCommand"] = run["baseCommand"][:3]
-    run["inputs"]["n"] = {"type": "int", "inputBinding": {"position": 0}}
-    document, values = scattered(run, n="int"), {"reads": job(tmp_path)["reads"], "n": 3}
-    plain, first = bench.run_both(document, values)
-    assert "is verified: 3 parts" in first.log, first.errors
-    again(bench, document, values, plain)
-    assert written(bench) == []
-    bench.run_both(document, {"reads": job(tmp_path, text="something else\n" * 9)["reads"], "n": 3})
-    assert len(written(bench)) == 3
 
 
 @pytest.mark.long
@@ -192,15 +138,6 @@ def test_a_glob_that_does_not_find_the_names(bench: Bench, tmp_path: Path) -> No
         scattered(split(rule={**RULE, "names": "part-%02d.txt"})), {"reads": job(tmp_path)["reads"]}
     )
     assert "does nothing: the glob of /split/chunks does not find part-01.txt, as `names` has it" in ours.log
-
-
-@pytest.mark.long
-def test_what_else_is_among_the_files(bench: Bench, tmp_path: Path) -> None:
-    script = "split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; cp $1 chunk-all.txt"
-    document, values = scattered(split(script)), {"reads": job(tmp_path)["reads"]}
-    plain, first = bench.run_both(document, values)
-    assert "is refuted, and does nothing: the output has 4 elements, the rule gives 3" in first.log, first.errors
-    again(bench, document, values, plain)
 
 
 def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
