@@ -6,12 +6,14 @@ import argparse
 import grp
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from rich.console import Console
 
+from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
@@ -45,6 +47,29 @@ class CreatedDirectory(Struct, frozen=True):
         say(console, f"\n  share: {self.path}")
 
 
+class ShareOptions:
+    """Options of `storage share` for the turns of bursts. A feature extends this class.
+
+    :cvar directories: further directories in the shared one, for files of the runs
+    """
+
+    directories: tuple[str, ...] = ()
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options to a parser. Without a feature `--holds` is known only for a message that says so."""
+        parser.add_argument("--holds", help=argparse.SUPPRESS)
+
+    def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
+        """Return the fields of `ledger.json` that the options ask for.
+
+        :param path: the path of the directory that is made
+        :raises HintErrors: if an option is wrong
+        """
+        if arguments.holds is not None:
+            raise HintErrors.one(path, "--holds", missing("schedules") or "it is not allowed", "no --holds")
+        return {}
+
+
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the arguments of `storage share`."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
@@ -60,6 +85,7 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="the read bandwidth (one of both alone holds for both)",
     )
     share.add_argument("--group", metavar="GROUP", help="the users that share the storage (default: your group)")
+    subclass_of(ShareOptions)().add_arguments(share)
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
@@ -79,14 +105,16 @@ def share(arguments: argparse.Namespace) -> CreatedDirectory:
     amounts = {
         way: None if getattr(arguments, way) is None else bytes_per_second(getattr(arguments, way)) for way in WAYS
     }
-    ledger = LedgerFile.model_validate({"path": arguments.path or str(path.parent), **amounts})
+    options = subclass_of(ShareOptions)()
+    fields = options.fields(path, arguments)
+    ledger = LedgerFile.model_validate({"path": arguments.path or str(path.parent), **amounts, **fields})
     try:
         group = grp.getgrgid(os.getegid()) if arguments.group is None else grp.getgrnam(arguments.group)
     except KeyError:
         name = os.getegid() if arguments.group is None else repr(arguments.group)
         raise HintErrors.one(path, "--group", f"there is no group {name}", "a group that you are in") from None
     try:
-        make_shared(path, ledger, group.gr_gid)
+        make_shared(path, ledger, group.gr_gid, options.directories)
     except SharingError as error:
         raise HintErrors.one(path, "DIR", str(error), "a directory that is not there yet") from None
     except OSError as error:

@@ -68,6 +68,8 @@ class Statuses(Struct, frozen=True):
             who = "your runs share it" if one.mine else f"shared by {one.directory}"
             say(console, f"{printable(one.storage)}: {shown(one.bandwidth)} MB/s; {who}", "bold")
             console.print(self._table(one))
+        if one.schedule is not None and one.sharers:
+            say(console, self._schedule(one))
         for user in one.unreadable:
             say(console, f"A run of {user} is of another version, or its entry is damaged.", "yellow")
         for run in one.sharers:
@@ -97,6 +99,11 @@ class Statuses(Struct, frozen=True):
         due = run.due - self.now
         when = f"in {_seconds(due)}" if due > 0 else f"{_seconds(-due)} ago"
         return f"{shown(run.wanted)} for {_seconds(self.now - run.asked)}, due {when}"
+
+    def _schedule(self, status: SharedStatus) -> str:
+        since = [run.follows for run in status.sharers if run.follows is not None]
+        text = f"Bursts: {printable(status.schedule or '')}"
+        return f"{text} (since {_time(max(since), self.now)})." if since else f"{text}."
 
 
 def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -144,6 +151,7 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
             {**to_builtins(run), "held": megabytes(run.held), "wanted": megabytes(run.wanted)} for run in status.sharers
         ],
         "unreadable": list(status.unreadable),
+        "schedule": status.schedule,
         "used": status.used,
         "problem": status.problem,
     }

@@ -35,7 +35,7 @@ from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.reader_tasks import ReaderTaskMaker
 from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.learned.database import learned_path
-from streamflow_io.records.records import Record
+from streamflow_io.records.records import Record, StepRecord
 from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
 from streamflow_io.storage.lent_cores import LentCores
@@ -246,4 +246,7 @@ class Run:
             self._has_begun = True
             for first in start_records(self._plan, self.config, self._file, time.time()):
                 self._telemetry.write(first)
+                if isinstance(first, StepRecord):
+                    self.bandwidth.admission.told(first)
         self._telemetry.write(record)
+        self.bandwidth.admission.told(record)

@@ -43,6 +43,7 @@ from .records import (
     ChoiceRecord,
     EndRecord,
     EpochRecord,
+    HeldRecord,
     LeaseRecord,
     RateRecord,
     Record,
@@ -147,6 +148,7 @@ class History(Struct):
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
+    held: list[HeldRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
     tried_again: set[str] = field(default_factory=set)
@@ -307,6 +309,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(RateRecord, lambda history: history.rates),
         _in(LeaseRecord, lambda history: history.leases),
         _in(LentRecord, lambda history: history.lent),
+        _in(HeldRecord, lambda history: history.held),
         _in(RemovedRecord, lambda history: history.removed),
     )
 )

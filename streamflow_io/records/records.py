@@ -97,6 +97,14 @@ class LeaseRecord(BaseRecord, frozen=True, tag="lease"):
     wanted: Annotated[float, Meta(description="MB/s more that the first waiting job needs")]
 
 
+class HeldRecord(BaseRecord, frozen=True, tag="held"):
+    """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
+
+    storage: str
+    slot: Annotated[float, Meta(description="when the burst is due by the schedule")]
+    until: Annotated[float, Meta(description="held until then at most")]
+
+
 class StreamProgress(Struct, frozen=True, rename="camel", kw_only=True):
     """The progress of a byte stream that goes on."""
 
@@ -218,6 +226,7 @@ Record = (
     | SubmittedRecord
     | AdmittedRecord
     | LeaseRecord
+    | HeldRecord
     | DirectoriesRecord
     | LentRecord
     | RehearsedRecord

@@ -84,6 +84,8 @@ def _lines(figure: Figure) -> str:
     parts = [legend, *_axes(figure, x, y, x_most, y_most, top, bottom)]
     for line in figure.lines:
         parts += _line(line, x, y)
+    for _, colour, spans in figure.bands:
+        parts += [_rule(x(begin), x(end), bottom, colour, 8) for begin, end in spans]
     for _, value in figure.limits:
         at = short(y(value))
         parts.append(
@@ -160,6 +162,7 @@ def _legend(figure: Figure) -> tuple[str, int]:
         for line in figure.lines
     ]
     entries += [(name, BAD, "7 4") for name, _ in figure.limits]
+    entries += [(name, colour, "") for name, colour, _ in figure.bands]
     at, row, parts = float(_LEFT), 0, []
     for name, colour, dash in entries:
         width = 34 + width_of(name) + 22
@@ -322,6 +325,7 @@ class Figure(Struct, frozen=True):
     :ivar y_title: with its unit; bars have none
     :ivar until: the least end of the x axis
     :ivar limits: values that are not to be exceeded, with their names
+    :ivar bands: above the x axis: a name, a colour, and spans
     :ivar kinds: the name and colour of each kind of bar
     :ivar whole: whether the x axis counts, and has whole numbers only
     """
@@ -334,6 +338,7 @@ class Figure(Struct, frozen=True):
     bars: Sequence[Bars] = ()
     until: float = 0.0
     limits: Sequence[tuple[str, float]] = ()
+    bands: Sequence[tuple[str, str, ChartPoints]] = ()
     kinds: Sequence[tuple[str, str]] = ()
     whole: bool = False
 

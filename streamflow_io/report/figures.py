@@ -177,6 +177,9 @@ def _admitted(run: RunResult, admitted: AdmittedBandwidth, of: str) -> Figure:
     )
 
 
+# Waiting for other runs has a colour, so held bursts have another.
+_HELD_COLOUR = COLOURS[3]
+_HELD = " A burst that could begin was held back until its slot in a schedule that runs follow."
 _Named = tuple[str, LeaseResult]
 
 
@@ -195,10 +198,11 @@ def _levels(run: RunResult, lease: LeaseResult, shared: int, of: str) -> Figure:
     own = [(time, used) for time, used, _ in lease.levels]
     # The amounts of other runs stand above those of this run: a second line would cross the first one everywhere.
     together = [(time, used + others) for time, used, others in lease.levels]
+    held = [(one.since, one.since + one.seconds) for one in lease.held]
     return Figure(
         f"Shared {lease.direction} bandwidth: {lease.storage}{of}",
         "What the jobs of this run have of the storage, and above it what other runs hold, as this run last knew: it is"
-        f" told when they begin and end to hold something."
+        f" told when they begin and end to hold something.{_HELD if lease.held else ''}"
         f"{how_many_are_shown(shared, 'storages')}",
         TIME,
         "bandwidth (MB/s)",
@@ -207,25 +211,29 @@ def _levels(run: RunResult, lease: LeaseResult, shared: int, of: str) -> Figure:
             levels_line("this run", 0, own, run.seconds, area=0.5),
         ],
         limits=() if lease.limit is None else [limit(lease.limit)],
+        bands=[("burst held for its slot", _HELD_COLOUR, held)] if held else (),
     )
 
 
 def _who(named: Sequence[_Named]) -> Figure:
     first = min(lease.begun for _, lease in named)
-    kinds = [("has some of it", COLOURS[0]), ("waits", "#777777")]
+    has_held = any(lease.held for _, lease in named)
+    kinds = [("has some of it", COLOURS[0]), ("waits", "#777777"), ("held for its slot", _HELD_COLOUR)]
     _, one = named[0]
     return Figure(
         f"Runs on {one.storage} ({one.direction})",
-        "When each run had some of the storage, and when a job of it waited for what others held.",
+        "When each run had some of the storage, and when a job of it waited for what others held."
+        + (_HELD if has_held else ""),
         "time since the start of the first run (s)",
         bars=[_row(run, lease, lease.begun - first) for run, lease in named],
-        kinds=kinds,
+        kinds=kinds if has_held else kinds[:2],
     )
 
 
 def _row(run: str, lease: LeaseResult, offset: float) -> Bars:
     found = [(*wait, 1, "waits") for wait in lease.waits]
     found += [(*use, 0, "has some of it") for use in _uses(lease)]
+    found += [(one.since, one.since + one.seconds, 2, "held for its slot") for one in lease.held]
     parts = [
         (begin + offset, end + offset, kind, f"{what}, {begin:.2f} to {end:.2f} s") for begin, end, kind, what in found
     ]

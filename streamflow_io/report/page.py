@@ -73,6 +73,9 @@ LEASE_HEADER = (
     "direction",
     "waited for other runs (s)",
     "slowed down, at most",
+    "bursts held for a slot",
+    "begun at it",
+    "held (s)",
 )
 PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
@@ -262,7 +265,10 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
 
 def lease_row(lease: LeaseResult) -> tuple[str, ...]:
     """Return a row of the table of shared storages."""
-    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times"
+    held = [one.seconds for one in lease.held]
+    at_slot = sum(one.is_at_slot for one in lease.held)
+    shown = (f"{len(held):,}", f"{at_slot:,}", number(sum(held))) if held else ("", "", "")
+    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *shown
 
 
 def session_row(session: SessionResult) -> tuple[str, ...]:

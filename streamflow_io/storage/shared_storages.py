@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from streamflow.log_handler import logger
 
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import LeaseRecord, Record
+from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 
 from .admission.demand import Grant, Queued
 from .admission.leases import Leases, Need
 from .admission.storages import Amounts, bytes_per_second
 from .sharing.lease import Lease
 from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
+from .sharing.turns import BurstDelay, TurnPolicy
 
 if TYPE_CHECKING:
     from .sharing.client import LeaseClient
@@ -119,6 +121,7 @@ class SharedStorages:
         self._queued = queued
         self._changed = changed
         self._record = record
+        self._policy = TurnPolicy() if meeting is None else subclass_of(TurnPolicy)()
         self._known: set[str] = set()
         self._shared: dict[str, _SharedStorage] = {}
 
@@ -159,7 +162,13 @@ class SharedStorages:
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
+            join=partial(self._policy.join, storage, directory.path, directory.mine),
+            held=lambda hold: call(partial(self._held, name, hold)),
         )
+
+    def told(self, record: Record) -> None:
+        """Pass a record of a step or a job of this run to the turn policy."""
+        self._policy.recorded(record)
 
     def started(self, grant: Grant, now: float) -> None:
         """Note that a job has been admitted."""
@@ -205,7 +214,7 @@ class SharedStorages:
         # With thousands of running jobs, most decisions leave no job waiting. Then nothing is summed up.
         queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
         if not queued and one.burst.is_idle:
-            one.burst.over()
+            self._burst_is_over(one)
         needed, useful = _amounts(needs, queued)
         seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
@@ -216,6 +225,13 @@ class SharedStorages:
             one.client.request(request)
         self._tell(one, needed, now)
         self._set_timers(one, needs)
+
+    def _burst_is_over(self, one: _SharedStorage) -> None:
+        had_jobs = one.burst.over()
+        if one.client.turns is not None:
+            one.holding.over()
+            if had_jobs:
+                one.client.turns.over()
 
     def _set_timers(self, one: _SharedStorage, needs: Sequence[Need]) -> None:
         loop = asyncio.get_running_loop()
@@ -247,6 +263,9 @@ class SharedStorages:
         self._leases.give(one.storage, one.holding.held, one.others)
         self._changed()
 
+    def _held(self, name: str, hold: BurstDelay) -> None:
+        self._record(HeldRecord(time=time.time(), storage=name, slot=hold.due, until=hold.until))
+
     def _failed(self, name: str, reason: str) -> None:
         one = self._shared.pop(name)
         one.cancel()
@@ -263,7 +282,9 @@ class SharedStorages:
             if one.told.get(way) != found:
                 one.told[way] = found
                 amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
-                self._record(LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts))
+                record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
+                self._record(record)
+                self._policy.recorded(record)
 
     def _tell_returned(self, one: _SharedStorage) -> None:
         """Record for telemetry that the run holds nothing any more."""

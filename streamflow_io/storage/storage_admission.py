@@ -261,6 +261,10 @@ class StorageAdmission(Listener):
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
 
+    def told(self, record: Record) -> None:
+        """Pass on a record of a job."""
+        self._shared.told(record)
+
     def share(self, storage: StorageConfig | None) -> None:
         """Begin to share a storage, because jobs or chunks of a read session are about to ask for its bandwidth."""
         if storage is not None:

@@ -30,6 +30,7 @@ from lab import cluster, forked
 from lab.cwl import found, tool, workflow
 from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -37,11 +38,11 @@ from streamflow_io.hints.models import Way
 from streamflow_io.storage.admission.demand import StoragePlace
 from streamflow_io.storage.admission.storages import Amounts
 from streamflow_io.storage.shared_storages import Meeting
-from streamflow_io.storage.sharing import allocation, other_entries
+from streamflow_io.storage.sharing import allocation, other_entries, status
 from streamflow_io.storage.sharing import directory as files
 from streamflow_io.storage.sharing import session as sessions
 from streamflow_io.storage.sharing.client import LeaseClient
-from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_own, make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
 from streamflow_io.storage.sharing.identity import shared_directories
 from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount
@@ -868,6 +869,21 @@ def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) ->
     assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
 
 
+def test_a_run_without_the_feature_of_turns_begins_at_once_and_says_so(
+    shared: SharedDirectory, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_own(shared)
+    (shared.path / "ledger.json").write_text(LedgerFile(path="/scratch", holds="auto").model_dump_json())
+    # As `LeaseClient` and `status` are where no feature extends `TurnPolicy`.
+    monkeypatch.setattr(status, "subclass_of", lambda core: core)
+    run = runs()
+    run.request(lacks=70)
+    run.wait_for(lambda run: run.given)
+    missing = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {shared.path}: {missing}"]
+    assert status.status_of(shared, time.time()).schedule == f"no turns: {missing}"
+
+
 def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:
     def shown(*words: str) -> str:
         return command("status", *words, data=tmp_path, columns=80).stdout
@@ -922,3 +938,26 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
     assert re.fullmatch(r"all your runs; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
+
+
+def test_a_ledger_that_asks_for_turns_without_their_feature(
+    shared: SharedDirectory,
+    runs: Callable[..., Run],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
+    group = shared.path.with_name("group")
+    group.parent.mkdir(parents=True)
+    assert main(["storage", "share", str(group), "--write", "9", "--holds", "auto"]) == 1
+    missing = "the feature 'schedules' is not in this installation: streamflow_io/features/schedules is missing"
+    assert f"--holds {missing} allowed: no --holds" in " ".join(capsys.readouterr().err.split())
+    assert not group.exists()
+    make_shared(group, LedgerFile(path="/scratch", write=100, holds="auto"), os.getegid())
+    run = runs(shared=replace(shared, path=group, mine=False))
+    run.request(lacks=60)
+    run.wait_for(lambda run: run.given == 60)
+    needs = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {group}: {needs}"]
+    assert main(["storage", "status", str(group)]) == 0
+    assert f"no turns: {needs}" in " ".join(capsys.readouterr().out.split())

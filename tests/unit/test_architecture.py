@@ -126,6 +126,9 @@ NOT_PURE = {
     "storage.sharing.status": "reads the files",
     "features.schedules.commands": "has commands",
     "features.schedules.files": "reads set files",
+    "features.schedules.plan_program": "is a program",
+    "features.schedules.plans": "has files, and starts a program",
+    "features.schedules.policy": "opens plans",
     "features.schedules.schedule_file": "reads schedule files",
 }
 # Where what a pure module must not import belongs.

@@ -187,7 +187,7 @@ class User:
         """Ended jobs return, startable jobs start, and the run looks."""
         self.running = [end for end in self.running if end > now]
         self._settle(now)
-        if (lease := self.participant.look(others, BANDWIDTH, now)) is not None:
+        if (lease := self.participant.look(others, BANDWIDTH, now, now)) is not None:
             self.holding.told(lease, now)
             self._settle(now)
 

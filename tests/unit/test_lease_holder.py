@@ -135,6 +135,18 @@ def test_what_nobody_uses_goes_back_after_a_while() -> None:
     assert holding.is_idle
 
 
+def test_what_nobody_uses_is_not_kept_for_a_burst_that_may_be_held_back() -> None:
+    holding = LeaseHolder()
+    holding.told(Lease(1, {"write": 8}, {}, {}), 0.0)
+    assert holding.settle({"write": 8}, {}, {}, False, 0.0, 0.0) is not None
+    holding.returned({})
+    holding.over()
+    request = holding.settle({}, {}, {}, False, 0.0, 0.1)
+    assert request is not None
+    assert request.is_empty
+    assert holding.is_idle
+
+
 def test_who_needs_more_than_is_free_waits_with_nothing() -> None:
     """Another run may wait for the same, and hold the rest."""
     holding = _holding(frozenset())

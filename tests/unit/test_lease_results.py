@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import read_history
-from streamflow_io.records.records import EndRecord, LeaseRecord, Record, RunRecord, RunStorage
+from streamflow_io.records.jobs import AdmittedRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, HeldRecord, LeaseRecord, Record, RunRecord, RunStorage
 from streamflow_io.report.analysis.lease_results import lease_results
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
@@ -42,7 +43,7 @@ def test_who_waits_while_others_hold_something_waits_for_them() -> None:
     assert result.waits == [(1.0, 5.0)]
     assert result.waited == 4.0
     assert result.slowdown == 10 / 6
-    assert lease_row(result) == ("disk", "write", "4", "1.67 times")
+    assert lease_row(result) == ("disk", "write", "4", "1.67 times", "", "", "")
 
 
 def test_a_run_that_is_killed_while_it_waits() -> None:
@@ -66,3 +67,35 @@ def test_figures_say_who_had_the_storage() -> None:
 def test_a_run_that_was_alone_has_no_figure_of_it() -> None:
     alone = read_history("one", run(lease(1, 50, 0, 50), lease(2, 0, 0, 0)))
     assert not [figure for figure in draw(run_results([alone])) if "hared" in figure.title]
+
+
+def test_bursts_that_were_held_for_their_slots() -> None:
+    def burst(number: int, since: float, slot: float, begun: float | None) -> list[Record]:
+        job, step = f"/save{number}/0", f"/save{number}"
+        admitted = AdmittedRecord(
+            time=BEGIN + (begun or 0.0), job=job, step=step, location="here", storage="disk", constraint=50.0,
+            allocated=50.0, running=1,
+        )  # fmt: skip
+        return [
+            SubmittedRecord(time=BEGIN + since, job=job, step=step),
+            HeldRecord(time=BEGIN + since, storage="disk", slot=BEGIN + slot, until=BEGIN + slot),
+            *([admitted] if begun is not None else ()),
+        ]
+
+    bursts = [*burst(0, 1.0, 2.5, 2.51), *burst(1, 4.0, 6.0, 4.5), *burst(2, 8.0, 9.0, None)]
+    records = run(lease(0.5, 0, 10, 50), lease(3, 50, 10, 0), *bursts)
+    history = read_history("one", records)
+    (result,) = lease_results(history)
+    assert [(held.since, held.seconds, held.is_at_slot) for held in result.held] == [
+        (1.0, 1.5, True),
+        (4.0, 0.5, False),
+        (8.0, 1.0, False),
+    ]
+    assert lease_row(result)[4:] == ("3", "1", "3")
+    assert result.waits == [(0.5, 1.0), (2.5, 3.0)]
+    (levels,) = draw(run_results([history]))[-1:]
+    ((_, _, spans),) = levels.bands
+    assert spans == [(1, 2.5), (4, 4.5), (8, 9)]
+    other = read_history("two", run(lease(2, 60, 0, 0), begin=2.0))
+    (who,) = draw(run_results([history, other]))[-1:]
+    assert [begin for begin, _, kind, _ in who.bars[0].parts if kind == 2] == [1, 4, 8]

@@ -1,4 +1,4 @@
-"""Periodic schedules: schedules of applications that compute and transfer by turns."""
+"""Periodic schedules: schedules of applications that compute and transfer by turns, and runs that follow them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from streamflow_io.features import Feature, Subcommand
 
 
 class Schedules(Feature):
-    """The command `schedule`."""
+    """The command `schedule`, and turns of the bursts of runs that share a storage."""
 
     def commands(self) -> Mapping[str, Subcommand]:
         examples = ("compute paper:1", "show schedule.json")
         text = "schedule applications that compute and transfer in turn"
         return {"schedule": Subcommand(text, examples, f"{__package__}.commands")}
+
+    def subclasses(self) -> Mapping[str, str]:
+        return {
+            "streamflow_io.storage.sharing.turns:TurnPolicy": f"{__package__}.policy:SchedulePolicy",
+            "streamflow_io.commands.storage_sharing:ShareOptions": f"{__package__}.commands.share:ScheduleOptions",
+        }
 
 
 FEATURE = Schedules()

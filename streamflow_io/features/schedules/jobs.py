@@ -20,13 +20,17 @@ from streamflow_io.storage.sharing.allocation import Tenant, decide, due
 from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_seconds
 
 from .curve import StorageCurve
+from .slots import Slots
 
 #: How runs share a storage.
 #:
 #: - `own`: each admits as if it were alone
 #: - `by hand`: each has an equal part of the bandwidth for itself
-#: - `due`: by a shared ledger, in which the first request that is due goes first
-Way = Literal["own", "by hand", "due"]
+#: - the others: by a shared ledger
+#:
+#: In a ledger the first request goes first (`turns`), or the first that is due (`due`, as in the plugin). With `burst`
+#: the burst that began first goes first, with `paced` the run that is most behind an equal slowdown of all.
+Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
@@ -107,6 +111,7 @@ def play(
     curve: StorageCurve,
     way: Way,
     noise: Noise | None = None,
+    slots: Sequence[Slots] = (),
 ) -> Outcome:
     """Let runs use a storage together.
 
@@ -114,8 +119,10 @@ def play(
 
     :param bandwidth: of the storage, as the ledger has it
     :param curve: what the storage can do
+    :param slots: of each run. No burst begins before its slot, or waits for longer than a period; late bursts go first.
+        Only for runs whose bursts do not overlap with compute, with the shared ledger. Empty: no burst is held back
     """
-    return _EvenStorage(runs, bandwidth, curve, way, noise).play()
+    return _EvenStorage(runs, bandwidth, curve, way, noise, slots).play()
 
 
 def alone(
@@ -158,12 +165,14 @@ class _EvenStorage:
         curve: StorageCurve,
         way: Way,
         noise: Noise | None,
+        slots: Sequence[Slots] = (),
     ) -> None:
         self._runs = [_RunState(one) for one in runs]
-        self._curve, self._noise = curve, noise
+        self._curve, self._way, self._noise, self._slots = curve, way, noise, slots
         self._bandwidth = round(bandwidth * 1e6)
         own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}
         self._each = own.get(way)
+        self._pace = alone(runs, bandwidth, curve) if way == "paced" else []
         self._computing: list[tuple[float, int]] = []
         self._starting: list[tuple[float, int]] = []
         self._moving: list[tuple[float, int, float]] = []
@@ -213,6 +222,9 @@ class _EvenStorage:
     def _compute(self, index: int, begin: float) -> None:
         """A run computes, and then has its next burst."""
         ready = begin + self._work(index, self._runs[index].begun)
+        if self._slots:
+            own = self._slots[index]
+            ready = max(ready, min(own.at(self._runs[index].begun), ready + own.period))
         heapq.heappush(self._computing, (ready, index))
 
     def _begin(self, index: int) -> None:
@@ -247,8 +259,16 @@ class _EvenStorage:
 
     def _due(self, index: int) -> float:
         run = self._runs[index]
-        expected = run.amount * run.in_burst * expected_seconds(run.took)
-        return due(run.asked, expected / self._bandwidth)
+        if self._slots:
+            return self._slots[index].at(run.begun - 1)
+        if self._way == "due":
+            expected = run.amount * run.in_burst * expected_seconds(run.took)
+            return due(run.asked, expected / self._bandwidth)
+        if self._way == "burst":
+            return run.asked
+        if self._way == "paced":
+            return run.facts.start + run.begun * self._pace[index] / run.facts.bursts
+        return 0.0
 
     def _ask(self, index: int) -> None:
         """Let a run ask for the bandwidth of its next job."""

@@ -11,10 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
-from .model import ApplicationSet, Instance, Pattern
+from .model import ApplicationSet, Pattern
 from .play import Policy, State
+from .slots import slots_of
 
 WHOLE = "whole"
 _FAST = 1e6
@@ -77,32 +76,6 @@ class Paced(Policy):
 
     def key(self, application: int, state: State) -> float:
         return (state.ended[application] + 1 + self._phases[application]) / self._rates[application]
-
-
-class Slots(Struct, frozen=True):
-    """The slots of one run, in seconds since the schedule began for the first time.
-
-    :ivar starts: in a period, in order; at least one
-    """
-
-    period: float
-    starts: tuple[float, ...]
-
-    def at(self, number: int) -> float:
-        """The slot of the burst with a number, from 0."""
-        cycles, index = divmod(number, len(self.starts))
-        return cycles * self.period + self.starts[index]
-
-
-def slots_of(pattern: Pattern) -> list[Slots]:
-    """The slots of each application."""
-    return [Slots(pattern.period, tuple(_starts(pattern.period, own))) for own in pattern.instances]
-
-
-def _starts(period: float, instances: Sequence[Instance]) -> list[float]:
-    """When the transfers begin of those instances that begin to compute in the first period."""
-    ordered = sorted((one.work[0] % period, one.work[0], one.transfers[0].start) for one in instances)
-    return [first + start - work for first, work, start in ordered]
 
 
 class SlotPolicy(Policy):

@@ -11,10 +11,12 @@ from streamflow_io.hints.models import WAYS
 from streamflow_io.storage.admission.storages import Amounts
 
 from .directory import OpenDirectory, SharedDirectory, make_own
-from .entries import Entry
+from .entries import Entry, LedgerFile
 from .lease import Lease, LeaseRequest, amount
 from .locking import SharingError
+from .participant import Participant
 from .session import LeaseSession, who
+from .turns import NO_TURNS, BurstDelay, Turns
 
 # How long a run that has ended waits for a file system that does not answer.
 _CLOSE_SECONDS = 2.0
@@ -34,6 +36,10 @@ class LeaseClient:
     :param failed: receives the reason, once, when sharing is over for this run. No further callback follows. The run
         keeps what it held
     :param warn: receives warnings for the user
+    :param join: returns the turns of the run, in a directory with `holds: auto`. The arguments are the ledger and the
+        name of the run's entry
+    :param held: called when a burst is held back until its turn
+    :ivar turns: the turns of the run. None: the directory has no turns, or is not open yet
     """
 
     def __init__(
@@ -44,7 +50,12 @@ class LeaseClient:
         tell: Callable[[Lease], None],
         failed: Callable[[str], None],
         warn: Callable[[str], None] = lambda _: None,
+        join: Callable[[LedgerFile, str], Turns | None] = lambda *_: None,
+        held: Callable[[BurstDelay], None] = lambda _: None,
     ) -> None:
+        self.turns: Turns | None = None
+        self._join = join
+        self._hold_told = held
         self._directory = directory
         self._run = run
         self._bandwidth = {way: amount(bandwidth, way) for way in WAYS}
@@ -112,15 +123,31 @@ class LeaseClient:
             directory = OpenDirectory.open(self._directory)
             closing.callback(directory.close)
             session = LeaseSession(directory, self._run, self._bandwidth, self._warn)
+            if directory.ledger.holds == "auto":
+                self._take_turns(session, directory.ledger, closing)
             while not self._closed:
                 if request is not None:
-                    session.participant.request(request)
+                    self._requested(session.participant, request)
                 session.participant.watches = self._watches
                 lease = session.look()
                 self._others = session.others
                 if lease is not None and not self._closed:
                     self._tell(lease)
                 request = self._until_a_look(session)
+
+    def _take_turns(self, session: LeaseSession, ledger: LedgerFile, closing: ExitStack) -> None:
+        self.turns = session.participant.turns = self._join(ledger, session.name)
+        if self.turns is None:
+            self._warn(f"the bursts of this run take no turns in {self._directory.path}: {NO_TURNS}")
+        else:
+            closing.callback(self.turns.close)
+
+    def _requested(self, participant: Participant, request: LeaseRequest) -> None:
+        before = participant.hold
+        participant.request(request)
+        hold = participant.hold
+        if hold is not None and hold is not before and hold.until > request.began:
+            self._hold_told(hold)
 
     def _until_a_look(self, session: LeaseSession) -> LeaseRequest | None:
         """Wait until there is a reason to look. Returns a new request, if there is one."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -149,6 +149,10 @@ class OpenDirectory:
         if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
 
+    def written(self) -> float:
+        """Return when this run's entry was written, by the clock of the file system. 0: there is no entry."""
+        return 0.0 if self._own is None else os.fstat(self._own).st_mtime
+
     def news(self) -> News:
         """Return the counters of changes. Needs no lock."""
         both = os.pread(self._lock, 2 * NEWS_BYTES, 0)
@@ -278,10 +282,11 @@ def locks_keep_out(path: Path) -> bool:
     return other.returncode != 0 and b"BlockingIOError" in other.stderr
 
 
-def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
+def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequence[str] = ()) -> None:
     """Make a directory that several users may share.
 
     :param group: the group whose members may use the directory
+    :param directories: further directories in it, where all runs may make files
     :raises SharingError: if the path exists, or locks do not work
     :raises OSError: if the directory cannot be made
     """
@@ -292,12 +297,14 @@ def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
     made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
     made.mkdir(0o700)
     try:
-        (made / "runs").mkdir(0o700)
+        directories = ["runs", *directories]
+        for name in directories:
+            (made / name).mkdir(0o700)
         (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
         (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
         if not locks_keep_out(made / "lock"):
             raise SharingError("locks do not work there: two processes hold one lock at once")
-        modes = {"ledger.json": 0o640, "lock": 0o660, "runs": 0o3770, "": 0o3770}
+        modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
         for name, mode in modes.items():
             os.chown(made / name, -1, group)
             os.chmod(made / name, mode)  # last, because chown clears the set-gid bit

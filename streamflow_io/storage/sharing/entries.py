@@ -84,12 +84,14 @@ class LedgerFile(_SharedModel):
     :ivar write: bytes per second for all runs together. None: the value of `read`, or else the lowest value that a run
         states
     :ivar read: the same, with `write` as the default
+    :ivar holds: `auto`: bursts of runs take turns; see :mod:`.turns`
     """
 
     version: Literal[1] = 1
     path: Annotated[str, StringConstraints(max_length=4096)]
     write: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     read: Annotated[int, Field(gt=0, le=_MOST)] | None = None
+    holds: Literal["off", "auto"] = "off"
 
     @property
     def bandwidth(self) -> dict[Way, int] | None:

@@ -86,9 +86,13 @@ class LeaseBurst:
             self._began = now
         return self._began
 
-    def over(self) -> None:
-        """End the burst: no job runs or waits."""
-        self._ended = 0.0
+    def over(self) -> bool:
+        """End the burst: no job runs or waits.
+
+        :return: whether any job has ended since the last call
+        """
+        had_any, self._ended = self._ended > 0, 0.0
+        return had_any
 
     def seconds(self, queued: Iterable[Queued], bandwidth: int) -> float:
         """Return how long all jobs of the burst take together, if no other run uses the storage.
@@ -155,6 +159,10 @@ class LeaseHolder:
             for way in WAYS
         }
         self._used = used
+
+    def over(self) -> None:
+        """Give back all that no job uses. A burst is over, and the next one may be held back."""
+        self.held, self._unused_since = self._used, None
 
     def settle(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from streamflow_io.hints.models import Way
 from streamflow_io.storage.admission.storages import Amounts
 
 from .allocation import LAST_TICKET, Patience, Tenant, contended, decide, due, total
 from .lease import Lease, LeaseRequest, plus, positive
+from .turns import BurstDelay, Turns
 
 
 class Participant:
@@ -21,6 +23,7 @@ class Participant:
 
     :param run: identifies the run
     :param owner: the owner of the run
+    :ivar turns: the turns of the bursts of the run. None: each burst asks for bandwidth at once
     :ivar watches: report each change of the bandwidth that others hold. Otherwise only its first and last change
     """
 
@@ -28,6 +31,7 @@ class Participant:
         self._run = run
         self._owner = owner
         self._patience = Patience()
+        self.turns: Turns | None = None
         self.watches = False
         self._request = LeaseRequest()
         self._asked: float | None = None
@@ -45,8 +49,17 @@ class Participant:
         self._request, self._tenant = request, None
         if request.is_empty:
             self._asked = None
-        elif request.lacks:
+            if self.turns is not None:
+                self.turns.end()
+        elif request.lacks and self._asked != request.began:
             self._asked = request.began
+            if self.turns is not None:
+                self.turns.begin(request.began)
+
+    @property
+    def hold(self) -> BurstDelay | None:
+        """The turn of the burst that has begun. None: the burst asks for bandwidth at once."""
+        return None if self.turns is None else self.turns.hold
 
     @property
     def tenant(self) -> Tenant:
@@ -71,18 +84,21 @@ class Participant:
     @property
     def due(self) -> float:
         """When the burst of the run should have its turn. 0: there is none."""
-        return 0.0 if self._asked is None else due(self._asked, self._request.seconds)
+        if self._asked is None:
+            return 0.0
+        return due(self._asked, self._request.seconds) if self.hold is None else self.hold.due
 
     @property
     def useful(self) -> Amounts:
         """The bandwidth that the run could use beyond what it holds."""
         return positive(self._request.useful) if self._wanted else {}
 
-    def look(self, others: Sequence[Tenant], bandwidth: Amounts, passed: float = 0.0) -> Lease | None:
+    def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
         """Return held bandwidth that is not kept, and take the bandwidth that is available.
 
         :param others: all other runs
         :param bandwidth: the storage's bandwidth
+        :param now: seconds on the wall clock
         :param passed: seconds of a clock that never goes back
         :return: the bandwidth that the run may use from now on. None: nothing has changed for the run
         """
@@ -92,7 +108,9 @@ class Participant:
         for given in self._untold.values():
             untold = plus(untold, given)
         self._held = plus(request.kept, untold)
-        self._wanted = {way: lacked for way, lacked in positive(request.lacks).items() if way not in untold}
+        is_held_back = self.hold is not None and now < self.hold.until
+        lacks = {} if is_held_back else positive(request.lacks)
+        self._wanted = {way: lacked for way, lacked in lacks.items() if way not in untold}
         if not self._wanted:
             self._ticket = 0
         elif self._ticket == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -92,6 +92,7 @@ class LeaseSession:
 
     def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
         self.participant = Participant(directory.identifier, owner_of(os.geteuid()))
+        self._is_held_back = False
         self._directory = directory
         self._pace = _NETWORK if directory.is_network else _LOCAL
         self._bandwidth = bandwidth
@@ -106,6 +107,7 @@ class LeaseSession:
         self._took = 0.0
         self._news = News(b"", b"")
         self._written: tuple[float, Tenant | None] = 0.0, None
+        self._fields: Mapping[str, object] = {}
         self._entry = Entry(
             run=shortened(run),
             host=shortened(socket.gethostname()),
@@ -117,8 +119,16 @@ class LeaseSession:
         )
 
     @property
+    def name(self) -> str:
+        """The name of the run, for turns."""
+        return _name(self._directory.identifier)
+
+    @property
     def pause(self) -> float | None:
         """Seconds until something has to be looked at. None: look only when the run requests something."""
+        if self._is_held_back:
+            hold = self.participant.hold
+            return 0.0 if hold is None else min(self._pace.beat, max(0.0, hold.until - time.time()))
         tenant = self.participant.tenant
         if tenant.wanted:
             return self._pace.waiting
@@ -132,6 +142,9 @@ class LeaseSession:
         tenant = self.participant.tenant
         if passed < self._took * (1 / _LOOKS - 1):
             return False
+        if self._is_held_back:
+            hold = self.participant.hold
+            return hold is None or passed >= self._pace.beat or time.time() >= hold.until
         if not tenant.wanted and not tenant.held and not self.participant.watches:
             return False
         if passed >= (self._pace.look if tenant.wanted else self._pace.beat):
@@ -143,20 +156,28 @@ class LeaseSession:
 
     def look(self) -> Lease | None:
         """Read what others hold and want, take what is available, and write this run's entry."""
-        before = self.participant.tenant
+        turns = self.participant.turns
+        now, hold, before = time.time(), self.participant.hold, self.participant.tenant
         with self._directory.locked():
             began = time.monotonic()
-            if self.participant.leave():
+            if turns is None and self.participant.leave():
                 lease = None
             else:
-                others = self._living(self._directory.others(), time.monotonic())
+                found = self._directory.others()
+                others = self._living(found, time.monotonic())
                 self.others = tuple(one.entry for one in others)
                 bandwidth = self._shared_bandwidth(others)
-                lease = self.participant.look(self._tenants_of(others, bandwidth), bandwidth, time.monotonic())
+                lease = self.participant.look(self._tenants_of(others, bandwidth), bandwidth, now, time.monotonic())
                 self._say_overstayed(others)
             self._write()
             self._tell(before, self.participant.tenant)
             self._took = time.monotonic() - began
+        if turns is not None:
+            entries = {_name(one.identifier): one.entry for one in others}
+            megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
+            turns.look(entries, megabytes, self._apart(found), time.monotonic(), now)
+        # Holds even if turns have ended since: a request that was held back has not been made.
+        self._is_held_back = hold is not None and now < hold.until
         return lease
 
     def _tell(self, before: Tenant, after: Tenant) -> None:
@@ -167,6 +188,14 @@ class LeaseSession:
             asked=bool(after.wanted and after.wanted != before.wanted) or not before.held.keys() >= after.held.keys(),
         )
         self._news = self._directory.news()
+
+    def _apart(self, found: Sequence[Other]) -> float:
+        """Return by how many seconds the clocks of the runs differ.
+
+        Compares the time in each entry with the time of its file, for this run and the others.
+        """
+        own = self._directory.written() - self._entry.now
+        return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
     def _tenants_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Tenant]:
         """Return the tenants of other runs. The tenant of an unchanged entry is reused."""
@@ -193,7 +222,9 @@ class LeaseSession:
     def _write(self) -> None:
         tenant, now = self.participant.tenant, time.monotonic()
         written, last = self._written
-        if tenant == last and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
+        turns = self.participant.turns
+        fields = {} if turns is None else turns.fields()
+        if (tenant, fields) == (last, self._fields) and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
             return
         participant = self.participant
         self._entry = self._entry.model_copy(
@@ -206,10 +237,11 @@ class LeaseSession:
                 "ticket": tenant.ticket,
                 "asked": participant.asked,
                 "due": tenant.due,
+                **fields,
             }
         )
         self._directory.write(self._entry)
-        self._written = now, tenant
+        self._written, self._fields = (now, tenant), fields
 
     def _living(self, found: list[Other], now: float) -> list[_Living]:
         """Return the runs that have been heard of lately, each with the time since then."""
@@ -257,6 +289,10 @@ class LeaseSession:
         if text not in self._warned:
             self._warned.add(text)
             self._warn(text)
+
+
+def _name(identifier: str) -> str:
+    return identifier.removesuffix(".json")
 
 
 def overstays(one: _Living, entries: int, directory: Path) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.models import Way
 
 from .directory import NEWS_BYTES, OpenDirectory, SharedDirectory
 from .entries import LedgerFile
 from .locking import SharingError, lock_holder
 from .other_entries import Other, user_name
+from .turns import TurnPolicy, TurnStatus
 
 
 class Sharer(Struct, frozen=True):
@@ -26,6 +28,7 @@ class Sharer(Struct, frozen=True):
     :ivar due: when the burst should have its turn
     :ivar skew: seconds by which the run's clock is behind the clock of the file system
     :ivar age: seconds since the run was heard of, by the clock of the file system
+    :ivar follows: since when the run takes turns, by its own clock. None: the run takes no turns
     """
 
     run: str
@@ -39,6 +42,7 @@ class Sharer(Struct, frozen=True):
     due: float = 0.0
     skew: float = 0.0
     age: float = 0.0
+    follows: float | None = None
 
 
 class SharedStatus(Struct, frozen=True):
@@ -50,6 +54,7 @@ class SharedStatus(Struct, frozen=True):
         run states one
     :ivar sharers: in the order in which they would be served; runs that want nothing come last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
+    :ivar schedule: what the runs do about turns. None: the directory has no turns
     :ivar used: when a run last changed something there, in seconds since the epoch. None: no run has
     :ivar problem: why the directory cannot be looked at. None: no problem
     """
@@ -60,6 +65,7 @@ class SharedStatus(Struct, frozen=True):
     bandwidth: dict[Way, int] = field(default_factory=dict)
     sharers: tuple[Sharer, ...] = ()
     unreadable: tuple[str, ...] = ()
+    schedule: str | None = None
     used: float | None = None
     problem: str | None = None
 
@@ -85,7 +91,8 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         return SharedStatus(shared.path, opened.ledger.path, shared.mine, problem=str(error))
     finally:
         opened.close()
-    sharers = [_sharer(other, now) for other in others if other.entry is not None]
+    turns = _turns(opened, others)
+    sharers = [_sharer(other, now, turns) for other in others if other.entry is not None]
     return SharedStatus(
         shared.path,
         opened.ledger.path,
@@ -93,6 +100,7 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         _bandwidth(opened.ledger, others),
         tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
         tuple(user_name(other.owner) for other in others if other.entry is None),
+        None if turns is None else turns.text,
         _used(shared.path, others),
     )
 
@@ -107,6 +115,14 @@ def _used(directory: Path, others: list[Other]) -> float | None:
     return max((written, *(other.written for other in others))) if is_used else None
 
 
+def _turns(opened: OpenDirectory, others: list[Other]) -> TurnStatus | None:
+    """Return what the runs do about turns. None: the directory has no turns."""
+    if opened.ledger.holds == "off":
+        return None
+    entries = {other.identifier: other.entry for other in others if other.entry is not None}
+    return subclass_of(TurnPolicy)().status(opened.path, entries)
+
+
 def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
     if ledger.bandwidth is not None:
         return ledger.bandwidth
@@ -117,7 +133,7 @@ def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
     return least
 
 
-def _sharer(other: Other, now: float) -> Sharer:
+def _sharer(other: Other, now: float, turns: TurnStatus | None) -> Sharer:
     entry = other.entry
     assert entry is not None
     return Sharer(
@@ -132,6 +148,7 @@ def _sharer(other: Other, now: float) -> Sharer:
         entry.due,
         other.written - entry.now,
         now - other.written,
+        None if turns is None else turns.since.get(other.identifier),
     )
 
 

@@ -76,6 +76,7 @@ def test_a_forecast_is_what_the_runs_were_like(capsys: pytest.CaptureFixture[str
     [
         # Two of each at once, on the disk on which the recorded ones were alone; and the same again.
         ("own", [(82.4, 82.4, 136.7, 137.3), (82.4, 82.4, 136.6, 137.0)]),
+        ("turns", [(57.7, 58.8, 98.9, 91.9)]),
         ("due", [(52.8, 53.4, 83.5, 93.1)]),
     ],
 )

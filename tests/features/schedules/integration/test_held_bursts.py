@@ -1,0 +1,126 @@
+"""Runs in a directory with `holds: auto`: real files and threads; the schedule is given."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.features.schedules import turns
+from streamflow_io.features.schedules.burst_profile import BurstProfile
+from streamflow_io.features.schedules.followed import FollowedPlan
+from streamflow_io.features.schedules.slots import Slots
+from streamflow_io.features.schedules.turns import ScheduleTurns
+from streamflow_io.storage.sharing.client import LeaseClient
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_own
+from streamflow_io.storage.sharing.entries import LedgerFile
+from streamflow_io.storage.sharing.lease import Lease, LeaseRequest
+from streamflow_io.storage.sharing.turns import BurstDelay
+
+PROFILE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)
+PERIOD = 4.0
+
+
+class OneSchedule:
+    """All runs have their slots at the same times."""
+
+    def __init__(self, start: float) -> None:
+        self._start = start
+
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan:
+        return FollowedPlan(Slots(PERIOD, (0.0,)), self._start, "it is a test")
+
+    def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class Run:
+    def __init__(
+        self, directory: SharedDirectory, name: str, start: float, profile: BurstProfile | None = PROFILE
+    ) -> None:
+        self.leases: queue.Queue[Lease] = queue.Queue()
+        self.held: queue.Queue[BurstDelay] = queue.Queue()
+        self.failures: list[str] = []
+        self.seen = 0
+        self.profile = profile
+        self.client = LeaseClient(
+            directory, name, {"write": 10, "read": 10}, self.leases.put, self.failures.append,
+            join=lambda _, own: self.join(own, start), held=self.held.put,
+        )  # fmt: skip
+
+    def join(self, own: str, start: float) -> ScheduleTurns:
+        follower = ScheduleTurns(own, OneSchedule(start), lambda: self.profile)
+        follower.over()
+        return follower
+
+    def last_hold(self) -> BurstDelay:
+        return [self.held.get(timeout=1) for _ in range(max(1, self.held.qsize()))][-1]
+
+    def burst(self, seconds: float = 10) -> float:
+        """Have a burst; return when it was given something."""
+        lacks: Mapping = {"write": 5}
+        self.client.request(LeaseRequest({}, lacks, useful=lacks, seconds=1.0, seen=self.seen, began=time.time()))
+        deadline = time.monotonic() + seconds
+        while True:
+            lease = self.leases.get(timeout=max(0.01, deadline - time.monotonic()))
+            self.seen = lease.number
+            if lease.given:
+                break
+        given = time.time()
+        self.client.request(LeaseRequest(seen=self.seen))
+        return given
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
+    monkeypatch.setattr(turns, "STILL_SECONDS", 0.0)
+    directory = SharedDirectory(tmp_path / "shared", "disk")
+    make_own(directory)
+    (directory.path / "ledger.json").write_text(LedgerFile(path="/", holds="auto").model_dump_json())
+    runs: list[Run] = []
+
+    def make_run(name: str, start: float, profile: BurstProfile | None = PROFILE) -> Run:
+        runs.append(Run(directory, name, start, profile))
+        return runs[-1]
+
+    yield make_run
+    for run in runs:
+        run.client.close()
+        assert run.failures == []
+
+
+def test_bursts_wait_for_their_slots(make: Callable[..., Run]) -> None:
+    start = time.time() + 1.5
+    one, other = make("one", start), make("other", start)
+    # They see each other, and from the next burst on follow the schedule.
+    for run in (one, other, one, other):
+        run.burst()
+    one.burst()
+    given = one.burst()
+    late = (given - start) % PERIOD
+    assert late < 1.0, f"{late:.2f} s after a slot"
+    hold = one.last_hold()
+    assert abs(given - hold.until) < 1.0
+    assert (hold.due - start) % PERIOD < 0.01
+
+
+def test_who_comes_ends_the_schedule(make: Callable[..., Run]) -> None:
+    """The new run has no profile yet: held bursts go on at once."""
+    start = time.time() + 3_600.0
+    one, other = make("one", start), make("other", start)
+    for run in (one, other, one, other):
+        run.burst()
+    one.client.request(
+        LeaseRequest({}, {"write": 5}, useful={"write": 5}, seconds=1.0, seen=one.seen, began=time.time())
+    )
+    time.sleep(0.5)
+    assert one.last_hold().until > time.time() + PERIOD / 2
+    third = make("third", start, None)
+    third.burst()
+    began = time.monotonic()
+    while not one.leases.get(timeout=PERIOD).given:
+        pass
+    assert time.monotonic() - began < PERIOD - 0.5
