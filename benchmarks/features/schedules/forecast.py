@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.model import Comparison
 from benchmarks.processes import CommandError
-from benchmarks.shared_runs import CURVE, OWN, SHARED, SMALL, STORAGE_MB, Bursts, Several, Way, several_bursts
+from benchmarks.shared_runs import CURVE, OWN, SHARED, SMALL, STORAGE_MB, TURNS, Bursts, Several, Way, several_bursts
 from benchmarks.workload import Outcome, Variant, Workload
 from streamflow_io.features.schedules import jobs
 from streamflow_io.features.schedules.commands.runs import ProfiledRun, periodic_run, seen_curve
@@ -24,7 +24,7 @@ GOAL = 0.10
 LARGE = Bursts(4, 8.0, 16)
 KINDS = {"small0": SMALL, "small1": SMALL, "large0": LARGE, "large1": LARGE}
 _ALONE = {"small": "small0", "large": "large0"}
-_WAYS: Mapping[jobs.Way, Way] = {"own": OWN, "due": SHARED}
+_WAYS: Mapping[jobs.Way, Way] = {"own": OWN, "turns": TURNS, "due": SHARED}
 # The bandwidth of the disk for this number of writers is known here, and not measured.
 _DISK = StorageCurve.of((count, CURVE.total(count) / 1e6) for count in range(1, 65))
 
