@@ -249,6 +249,7 @@ class FakeStep:
     """
 
     name = "/step"
+    tells_paths = False
 
     def __init__(self, run: FakeRun, act: Callable[[int], Awaitable[int]], *deliveries: Delivery) -> None:
         self.connector = FakeConnector(act)

@@ -79,7 +79,12 @@ class JobRunner:
 
     @contextlib.contextmanager
     def running(
-        self, job: JobState, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None, tells_paths: bool
+        self,
+        job: JobState,
+        node_job: NodeJob,
+        spec: JobSpec,
+        command: Sequence[str] | None = None,
+        tells_paths: bool = False,
     ) -> Iterator[None]:
         """Let the command of a job that streams run as a job of the node runtime.
 

@@ -48,6 +48,8 @@ _LIMITS: Final = (0.2, 1, 20)
 _REQUIRED: Final = ("required", "required", "required(direct)", "required(up-only,2)")
 _SHARES: Final = (30, 60, 100, "auto(10,100,3)")
 _STORAGES: Final = ({"name": "disk", "path": "/", "write": 100, "read": 100},)
+#: Steps that follow each other: the name of the first one, its writer, and the readers of the second one.
+_FOLLOWED: Final = (("t", "tree", ("archive", "tree")), ("w", "file", ("twice", REFUSES)))
 _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
 
 
@@ -67,7 +69,7 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired", ":removing")
+_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired", ":removing", ":followed")
 
 
 @dataclass
@@ -81,6 +83,7 @@ class _Draft:
     dying: Random
     pairing: Random
     removing: Random
+    following: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -108,6 +111,9 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
         if draft.declaring.random() < 0.15 and not draft.has_lines:
             _add_lines(draft, f"l{index}")
+    for name, writer, reader in _FOLLOWED:
+        if draft.following.random() < 0.25:
+            _add_followed(draft, name, writer, draft.following.choice(reader))
     config: tuple[tuple[str, Any], ...] = ()
     if draft.chance(0.1):
         config = (("oversubscribe", "never"),)
@@ -251,6 +257,27 @@ def _add_lines(draft: _Draft, name: str) -> None:
         named=True, wrap=wrap, streamable=(READERS[reader].once or READERS[reader].wrong) and random.random() < 0.7,
     )  # fmt: skip
     for step in (split, read):
+        draft.steps.append(step)
+        _produce(draft, step, replace(value, longest=len(name) + 12))
+
+
+def _add_followed(draft: _Draft, name: str, writer: str, reader: str) -> None:
+    """A step that writes a stream, or a directory at the gate, and one that reads what is not complete.
+
+    Both occur together rarely where each is drawn alone.
+    """
+    random = draft.following
+    value = random.choice([value for value in draft.values if value.type == _FILE])
+    is_stream = WRITERS[writer].once
+    rules = [rule for rule in WRITERS[writer].rules if rule.get("start") == "producer"]
+    hint = () if is_stream else tuple(random.choice(rules).items())
+    output = Output("o0", writer, streamable=is_stream, hint=hint)
+    write = Step(name, random.choice(WHOLE), _FILE, (("i", Link((value.source,))),), (output,))
+    read = Step(
+        f"{name}r", reader, WRITERS[writer].type, (("i", Link((write.source_of("o0"),))),), (Output("o0", "file"),),
+        streamable=is_stream,
+    )  # fmt: skip
+    for step in (write, read):
         draft.steps.append(step)
         _produce(draft, step, replace(value, longest=len(name) + 12))
 

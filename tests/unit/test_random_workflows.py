@@ -55,6 +55,26 @@ def test_all_that_there_is_occurs() -> None:
     assert {"slow" in step.extras for step in dead} == {True, False}
 
 
+def test_what_has_failed_before_occurs_often() -> None:
+    """Dead branches that take long, wrong declarations of files that stream, and `tar` of a directory at the gate."""
+    found: Counter[str] = Counter()
+    for blueprint in blueprints():
+        outputs = {step.source_of(output.port): output for step in blueprint.steps for output in step.outputs}
+        found["dead"] += any("slow" in step.extras for step in {*blueprint.steps} - {*without_unused(blueprint).steps})
+        for key, is_meant in (
+            ("wrong", lambda step, read: step.streamable and READERS[step.reader].wrong and read.streamable),
+            ("tar", lambda step, read: step.reader == "archive" and ("start", "producer") in read.hint),
+        ):
+            read = [
+                (step, outputs[source])
+                for step in blueprint.steps
+                for source in dict(step.links)["i"].sources
+                if source in outputs
+            ]
+            found[key] += any(is_meant(*each) for each in read)
+    assert min(found[key] for key in ("dead", "wrong", "tar")) >= len(blueprints()) // 10, found
+
+
 def test_all_mixtures_of_containers_occur() -> None:
     contained = [contain(blueprint, 5, number) for number, blueprint in enumerate(blueprints())]
     assert contained[:20] == [contain(generate(5, number), 5, number) for number in range(20)]
