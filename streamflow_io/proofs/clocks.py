@@ -122,7 +122,7 @@ def _next_moment(text: str, place: int) -> tuple[re.Match[str], int] | None:
 
 
 def _beside(text: str) -> tuple[str, str | None]:
-    """What a moment has beside its date and time of day, and its parts of a second."""
+    """Return the text of a moment without its date, its time of day and its weekday, and its parts of a second."""
     match = _match(text)
     fields = [match.span(name) for name, value in match.groupdict().items() if value is not None and name != "zone"]
     inside = {place for begin, end in fields for place in range(begin, end)}

@@ -19,7 +19,8 @@ from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.job_logs import LastWords
 
 JAVASCRIPT = (
-    "script was:\n01 var inputs = {};\n02 (f())()\nstdout was: ''\nstderr was: 'evalmachine.<anonymous>:2\n(f())()\n  ^\n\n"
+    "script was:\n01 var inputs = {};\n02 (f())()\nstdout was: ''\n"
+    "stderr was: 'evalmachine.<anonymous>:2\n(f())()\n  ^\n\n"
     "TypeError: no 'y'\n    at evalmachine.<anonymous>:2:31'"
 )
 IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"

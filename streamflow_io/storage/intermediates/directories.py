@@ -68,8 +68,8 @@ async def look(
 ) -> dict[str, DirectoryContents]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
-    A directory is left out if something in it cannot be read, if the target of a link is not clear, if a file system is
-    mounted in it, or if another user could replace it.
+    A directory is left out if something in it cannot be read, or if the target of a link is not clear. A directory that
+    another user could replace is left out, and so is one with a mounted file system.
 
     :raises WorkflowExecutionException: if the location cannot be asked
     """
@@ -206,7 +206,8 @@ def _partly(directory: str, left: frozenset[str]) -> str:
     if passed:
         choice += f" -o \\( {' -o '.join(passed)} \\)"
     place, name = shlex.quote(directory), shlex.quote(os.path.basename(directory))
-    return f"grep -qF /{name} /proc/self/mounts 2>/dev/null || test -L {place} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
+    unless = f"grep -qF /{name} /proc/self/mounts 2>/dev/null || test -L {place}"
+    return f"{unless} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
 
 
 def _pattern(path: str) -> str:
