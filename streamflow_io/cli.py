@@ -6,6 +6,7 @@ A subcommand is a module with `add_arguments` and `run`, and an entry in `GROUPS
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import io
 import json
@@ -107,6 +108,19 @@ class Mistakes:
         show_errors(console, self.errors)
 
 
+def _printed(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Print names of files, which are bytes, unchanged, and escape what the encoding of a terminal lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    is_of_a_name = "\udc80" <= letter <= "\udcff" and error.encoding == "utf-8"
+    return (os.fsencode(letter) if is_of_a_name else ascii(letter)[1:-1]), error.start + 1
+
+
+_ALWAYS_PRINTED = "streamflow-io"
+codecs.register_error(_ALWAYS_PRINTED, _printed)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -114,10 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
     for stream in (sys.stdout, sys.stderr):
-        # Names of files are bytes. Names that are not UTF-8 are printed unchanged. Terminals of other encodings lack
-        # some characters.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="surrogateescape" if stream.encoding == "utf-8" else "backslashreplace")
+            stream.reconfigure(errors=_ALWAYS_PRINTED)
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # A shell that completes a line starts the program without arguments, and has the line in its environment.
     is_completing = "_ARGCOMPLETE" in os.environ

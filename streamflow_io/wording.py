@@ -37,9 +37,18 @@ def last_lines(text: str, most: int = 20) -> list[str]:
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
 
-def displayed(text: str) -> str:
-    """A text with names of others, without what a terminal would obey, and what turns the order of characters."""
+def displayed(text: str, *, colours: bool = False) -> str:
+    """A text with names of others, without what a terminal would obey, and what turns the order of characters.
+
+    :param colours: whether sequences that set colours stay
+    """
+    if colours and "\x1b" in text:
+        parts = _COLOURS.split(text)
+        return "".join(part if number % 2 else displayed(part) for number, part in enumerate(parts))
     return text.translate(_NOT_DISPLAYED)
+
+
+_COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 _LONGEST = 200

@@ -46,6 +46,7 @@ from .coordination_record import CoordinationRecord
 from .plan import Plan
 from .proofs_of_run import ProofsOfRun
 from .run_telemetry import RunTelemetry
+from .safe_log import SafeLog
 from .services import Scheduling, Services
 from .start_records import start_records
 
@@ -130,6 +131,8 @@ class Run:
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
+        # After the filter that completes messages.
+        logger.addFilter(SafeLog())
         if config.observe and config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
 

@@ -81,6 +81,9 @@ class Failure(logging.Filter):
         if self._error.startswith(f"CANCELLED Job {job}"):
             return Status.CANCELLED
         if self._failed is None:
+            if self._has_failed_step:
+                # An expression, or a merge of inputs, has failed before. StreamFlow has ended this job.
+                return Status.CANCELLED
             self._failed, self._reason, self._words = job, self._error, words
             self._install()
         return Status.FAILED
@@ -102,10 +105,14 @@ class Failure(logging.Filter):
     def status(self) -> RunStatus:
         """How the run has ended, as far as its steps show."""
         # An expression may fail before any tool runs.
-        if self._failed is not None or any(step.status is Status.FAILED for step in self._workflow.steps.values()):
+        if self._failed is not None or self._has_failed_step:
             return "failed"
         statuses = {step.status for step in self._tools.values()}
         return "completed" if statuses <= {Status.COMPLETED, Status.SKIPPED} else "cancelled"
+
+    @property
+    def _has_failed_step(self) -> bool:
+        return any(step.status is Status.FAILED for step in self._workflow.steps.values())
 
     @property
     def _tools(self) -> dict[str, ExecuteStep]:

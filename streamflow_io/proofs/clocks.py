@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
-from time import gmtime
 
 from msgspec import Struct
 
@@ -30,6 +29,8 @@ from msgspec import Struct
 _RESOLUTION = 1.0
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# The epoch began on a Thursday.
+_FIRST_DAY = _DAYS.index("Thu")
 _DAY = f"(?P<weekday>{'|'.join(_DAYS)})"
 _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
@@ -122,7 +123,7 @@ def _next_moment(text: str, place: int) -> tuple[re.Match[str], int] | None:
 
 
 def _beside(text: str) -> tuple[str, str | None]:
-    """Return the text of a moment without its date and time of day, and the parts of its second."""
+    """Return the text of a moment without its date, its time of day and its weekday, and its parts of a second."""
     match = _match(text)
     fields = [match.span(name) for name, value in match.groupdict().items() if value is not None and name != "zone"]
     inside = {place for begin, end in fields for place in range(begin, end)}
@@ -150,7 +151,7 @@ def _moments(text: str, offsets: Sequence[int]) -> Iterator[float]:
     year = int(fields["year"])
     if year > 0 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
         written = timegm((year, month, day, hour, minute, second))
-        if fields.get("weekday") not in (None, _DAYS[gmtime(written).tm_wday]):
+        if fields.get("weekday") not in (None, _DAYS[(written // 86_400 + _FIRST_DAY) % 7]):
             return
         for offset in _offsets(fields.get("zone"), offsets):
             yield written - offset

@@ -304,3 +304,10 @@ def test_the_graph_is_dot() -> None:
     assert r'"file:a/d" [shape=folder, label="a/d\non_n_files, 3 files, update\npermanent"];' in lines
     assert text.count("{") == text.count("}")
     assert all(re.fullmatch(r'.*[;{}]|digraph "wf" \{', line) for line in lines)
+
+
+def test_a_graph_with_the_names_of_others_is_safe_to_print() -> None:
+    text = write_dot(Configuration("\x1b[2J\u202e", ("a\x07", "a\x08"), ()), [])
+    assert text.startswith(r'digraph "\\x1b[2J\\u202e" {')
+    assert r'"application:a\\x07"' in text
+    assert r'"application:a\\x08"' in text

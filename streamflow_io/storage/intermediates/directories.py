@@ -68,8 +68,8 @@ async def look(
 ) -> dict[str, DirectoryContents]:
     """Return the contents of directories at a location. A directory that is not there has none.
 
-    A directory is left out if something in it cannot be read, or if the target of a link is not clear. The same holds
-    if a file system is mounted in it, or if another user could replace the directory.
+    A directory is left out if something in it cannot be read, or if the target of a link is not clear. A directory that
+    another user could replace is left out, and so is one with a mounted file system.
 
     :raises WorkflowExecutionException: if the location cannot be asked
     """
