@@ -152,5 +152,5 @@ def test_a_job_that_takes_both_nodes(local: Site) -> None:
     assert ours.ok, ours.errors
     assert ours.files["all.txt"].split() == [b"2"]
     plan = json.dumps(local.streamflow_io("plan", str(path)))
-    assert "/a takes 2 locations of hpc for each job: only jobs on one location stream yet" in plan
+    assert "/a takes 2 locations of hpc (sfio.allocation) for each job: only jobs on one location stream yet" in plan
     check_gone(local)
