@@ -110,7 +110,7 @@ def flux_allocation(printed: str) -> FoundAllocation:
     try:
         found = json.loads(printed)["execution"]
         names = [name for text in found["nodelist"] for name in host_names(text)]
-        nodes = []
+        nodes: list[FoundNode] = []
         for entry in found["R_lite"]:
             ranks, cores = numbers(entry["rank"]), len(numbers(entry["children"]["core"]))
             nodes += [FoundNode(names[len(nodes) + place], rank, cores) for place, rank in enumerate(ranks)]
