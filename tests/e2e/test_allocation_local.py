@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import Run
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, lose_node, resume, three_streams
+from tests.e2e.test_allocation import NODE, cores, lose_node, resume, run_in_batch_job, three_streams
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 # A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
@@ -49,7 +50,7 @@ def files_for_both_nodes() -> Document:
         requirements=cores(2),
     )
     each = tool(
-        f'{NODE}{BOTH}"$program" > out$number.txt; (cd "$directory"; find . -type f | sort; cat e/link) | cksum >> '
+        f'{NODE}{BOTH}"$program" > out$number.txt; (cd "$directory"; find -L . -type f | sort; cat e/link) | cksum >> '
         "out$number.txt",
         {"directory": "Directory", "program": "File", "number": "int"},
         {"out": found("out*.txt")},
@@ -70,6 +71,22 @@ def test_files_go_from_node_to_node(local: Site) -> None:
     check_nothing_fell_back(ours.log)
     check_gone(local)
     check_own(local)
+
+
+def test_the_driver_is_on_one_of_the_nodes(slurm: Site) -> None:
+    """The driver shares the work directory with one node, and not with the other."""
+    workdir = slurm.laboratory.directory / "local" / slurm.directory.name
+    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": str(workdir)})
+    path = site.write(files_for_both_nodes(), {"numbers": [1, 2]}, io=True)
+    log = run_in_batch_job(site, path)
+    assert BY_DRIVER not in log
+    check_nothing_fell_back(log)
+    results = {file.name: file.read_text() for file in (path.parent / "out").glob("out*.txt")}
+    large = "".join(f"{number}\n" for number in range(1, 300001))
+    expected = subprocess.run(["cksum"], input=f"./e/link\n./large.txt\n{large}", capture_output=True, text=True)
+    assert results == {f"out{number}.txt": f"run\n{expected.stdout}" for number in (1, 2)}
+    check_gone(site)
+    check_own(site)
 
 
 def test_streams_go_from_node_to_node(local: Site) -> None:
