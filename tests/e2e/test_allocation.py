@@ -324,10 +324,11 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     check_gone(allocation)
 
 
-def test_streamflow_runs_in_a_batch_job(slurm: Site) -> None:
-    """The options of the batch script do not hinder the steps: Slurm refuses some of them together."""
-    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": slurm.deployment["workdir"]})
-    path = site.write(three_streams(), {}, io=True)
+def run_in_batch_job(site: Site, path: Path) -> str:
+    """Run a StreamFlow file in a batch job with two nodes; return its log.
+
+    The options of the batch script do not hinder the steps: Slurm refuses some of them together.
+    """
     run = [str(STREAMFLOW), "run", str(path), "--outdir", str(path.parent / "out")]
     (script := path.parent / "run.sh").write_text(
         "#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 --mem-per-cpu=100 --exclusive\n"
@@ -338,5 +339,12 @@ def test_streamflow_runs_in_a_batch_job(slurm: Site) -> None:
     wait_for(lambda: not site.queue(), "the end of the batch job", 90)
     log = (path.parent / "stderr").read_text()
     assert "COMPLETED workflow execution" in log, log
+    return log
+
+
+def test_streamflow_runs_in_a_batch_job(slurm: Site) -> None:
+    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": slurm.deployment["workdir"]})
+    path = site.write(three_streams(), {}, io=True)
+    run_in_batch_job(site, path)
     assert (path.parent / "out" / "out.txt").read_text().count("\n") == 40000
     check_gone(site)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
+from lab.runs import Run
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, lose_node, resume, three_streams
+from tests.e2e.test_allocation import NODE, cores, lose_node, resume, run_in_batch_job, three_streams
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 # A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
@@ -26,6 +28,11 @@ def local(allocation: Site) -> Site:
     """Two nodes that share no work directory, with each other or with the driver."""
     workdir = allocation.laboratory.directory / "local" / allocation.directory.name
     return replace(allocation, deployment={**allocation.deployment, "workdir": str(workdir)})
+
+
+def nodes_of(run: Run) -> set[str]:
+    """The nodes that the jobs of a run have noted. Slurm may give any two of the nodes of the laboratory."""
+    return {what for _, what in run.trace if re.fullmatch(r"n\d", what)}
 
 
 def check_own(site: Site) -> None:
@@ -43,7 +50,7 @@ def files_for_both_nodes() -> Document:
         requirements=cores(2),
     )
     each = tool(
-        f'{NODE}{BOTH}"$program" > out$number.txt; (cd "$directory"; find . -type f | sort; cat e/link) | cksum >> '
+        f'{NODE}{BOTH}"$program" > out$number.txt; (cd "$directory"; find -L . -type f | sort; cat e/link) | cksum >> '
         "out$number.txt",
         {"directory": "Directory", "program": "File", "number": "int"},
         {"out": found("out*.txt")},
@@ -58,7 +65,7 @@ def files_for_both_nodes() -> Document:
 def test_files_go_from_node_to_node(local: Site) -> None:
     """The results are those of StreamFlow without the plugin's scheduler, where files go through the driver."""
     plain, ours = local.run_both(files_for_both_nodes(), {"numbers": [1, 2]}, seconds=120)
-    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert len(nodes_of(ours)) == 2
     assert BY_DRIVER in plain.log
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
@@ -66,11 +73,27 @@ def test_files_go_from_node_to_node(local: Site) -> None:
     check_own(local)
 
 
+def test_the_driver_is_on_one_of_the_nodes(slurm: Site) -> None:
+    """The driver shares the work directory with one node, and not with the other."""
+    workdir = slurm.laboratory.directory / "local" / slurm.directory.name
+    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": str(workdir)})
+    path = site.write(files_for_both_nodes(), {"numbers": [1, 2]}, io=True)
+    log = run_in_batch_job(site, path)
+    assert BY_DRIVER not in log
+    check_nothing_fell_back(log)
+    results = {file.name: file.read_text() for file in (path.parent / "out").glob("out*.txt")}
+    large = "".join(f"{number}\n" for number in range(1, 300001))
+    expected = subprocess.run(["cksum"], input=f"./e/link\n./large.txt\n{large}", capture_output=True, text=True)
+    assert results == {f"out{number}.txt": f"run\n{expected.stdout}" for number in (1, 2)}
+    check_gone(site)
+    check_own(site)
+
+
 def test_streams_go_from_node_to_node(local: Site) -> None:
     ours = local.run(three_streams(), config={"oversubscribe": "never"})
     assert ours.ok, ours.errors
     assert ours.time("begun") < ours.time("written") < ours.time("all")
-    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert len(nodes_of(ours)) == 2
     assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
     check_nothing_fell_back(ours.log)
     check_gone(local)
@@ -90,7 +113,7 @@ def test_committed_files_go_from_node_to_node(local: Site) -> None:
     )
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": {"file": "a/out"}, "scatter": "file"}}
     _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120)
-    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert len(nodes_of(ours)) == 2
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
     check_gone(local)
@@ -152,5 +175,5 @@ def test_a_job_that_takes_both_nodes(local: Site) -> None:
     assert ours.ok, ours.errors
     assert ours.files["all.txt"].split() == [b"2"]
     plan = json.dumps(local.streamflow_io("plan", str(path)))
-    assert "/a takes 2 locations of hpc for each job: only jobs on one location stream yet" in plan
+    assert "/a takes 2 locations of hpc (sfio.allocation) for each job: only jobs on one location stream yet" in plan
     check_gone(local)

@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from lab.container_sites import docker_bench, make_user_image
 from lab.machines.laboratory import Laboratory, start_containers, start_hosts
 from lab.runs import Bench
 
+from .allocations import Allocation, run_in_allocation, start_allocation
 from .blueprint import Blueprint
 from .containers import contain, run_contained
 from .document import document
@@ -42,13 +44,21 @@ _PROGRAMS = {
 
 def main() -> int:
     options = _options()
-    start = start_containers if options.containers else start_hosts if options.hosts else contextlib.nullcontext
+    start: Callable[[], AbstractContextManager[Laboratory | Allocation | None]] = contextlib.nullcontext
+    if options.containers:
+        start = start_containers
+    elif options.hosts:
+        start = start_hosts
+    elif options.allocation:
+        start = start_allocation
     with start() as laboratory:
         return run_all(options, laboratory)
 
 
-def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
-    """:param laboratory: where steps run in containers, or its hosts; none: all run on the driver's node"""
+def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | None) -> int:
+    """:param laboratory: where steps run in containers, its hosts, or the nodes of an allocation; none: all run on the
+    driver's node
+    """
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-random-"))
     numbers = options.only or range(options.first, options.first + options.count)
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
@@ -57,7 +67,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     run: Callable[[Path, Blueprint], Trial] = functools.partial(
         run_trial, make=functools.partial(Bench, program=program)
     )
-    if laboratory is not None and options.containers:
+    if isinstance(laboratory, Laboratory) and options.containers:
         make_user_image(docker_bench(laboratory, directory))
         run = functools.partial(run_contained, laboratory, program=program)
 
@@ -71,8 +81,11 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
             blueprint = unhinted(blueprint, rehearse="never" if is_believed else "wait")
             blueprint = believed(blueprint) if is_believed else blueprint
         run_one = run
-        if laboratory is not None and options.containers:
+        if options.containers:
             blueprint = contain(blueprint, options.seed, number)
+        elif isinstance(laboratory, Allocation):
+            blueprint = spread(blueprint)
+            run_one = functools.partial(run_in_allocation, laboratory, options.seed, number, program=program)
         elif laboratory is not None:
             blueprint = spread(blueprint)
             run_one = functools.partial(run_on_hosts, laboratory, options.seed, number, program=program)
@@ -122,6 +135,7 @@ def _options() -> argparse.Namespace:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
     place.add_argument("--hosts", action="store_true", help="on two SSH hosts of a laboratory (root), and the driver's")
+    place.add_argument("--allocation", action="store_true", help="on two nodes of a Slurm (root), and the driver's")
     parser.add_argument(
         "--unhinted",
         choices=("learning", "excerpting", "believing", "later"),
