@@ -390,9 +390,7 @@ ASKS: dict[str, Expectation] = {
     "Python: mmap": fails_in_rehearsal(_SIZE),
     "Perl: -s": found_by_rehearsal(_SIZE),
     # Of a file of some MB they are as wide as of a pipe.
-    "wc": replace(
-        found_by_rehearsal("pads its columns by the size of its input"), or_equal=True
-    ),
+    "wc": replace(found_by_rehearsal("pads its columns by the size of its input"), or_equal=True),
     "split -n": fails_in_rehearsal(_SIZE),
     "sed -i": fails_in_rehearsal(_TYPE),
 }
