@@ -128,6 +128,17 @@ def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:
     assert all((directory / part).is_file() for part in parts)
 
 
+def test_the_image_has_what_the_demo_needs() -> None:
+    lines = (REPOSITORY / "Containerfile").read_text().splitlines()
+    copied = [line.split()[-2] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    assert copied == [".", "benchmarks", "lab", "workflows"]
+    assert all((REPOSITORY / each).is_dir() for each in copied)
+    ignored = (REPOSITORY / ".containerignore").read_text().splitlines()
+    # The build takes its flags from there.
+    assert ignored.index(".*") < ignored.index("!.cargo")
+    assert 'CMD ["python", "-m", "benchmarks", "demo"]' in lines
+
+
 def test_pictures_have_words() -> None:
     without = [page.name for page in PAGES if re.search(r"!\[\s*\]\(", page.read_text())]
     assert not without
