@@ -56,6 +56,7 @@ def test_a_wheel_has_a_static_program_of_its_architecture(wheels: dict[str, Path
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("/sfio-node")]
         program = archive.read(name)
+        assert any(name.endswith("/NOTICES.txt") for name in archive.namelist())
     assert program[:6] == b"\x7fELF\x02\x01"
     assert struct.unpack_from("<H", program, 18)[0] == MACHINES[architecture]
     (begin,), (size, number) = struct.unpack_from("<Q", program, 32), struct.unpack_from("<HH", program, 54)
@@ -70,7 +71,8 @@ def test_it_is_installed_where_nothing_else_is(wheels: dict[str, Path], tmp_path
         pytest.skip(f"there is no Python {version}")
     empty = tmp_path / "empty"
     subprocess.run([python, "-m", "venv", empty], check=True)
-    subprocess.run([empty / "bin" / "pip", "install", "--quiet", "--only-binary", "streamflow-io", wheel], check=True)
+    pip = [empty / "bin" / "pip", "install", "--quiet", "--only-binary", "streamflow-io"]
+    subprocess.run([*pip, wheel, "streamflow-postgresql"], check=True)
     environment = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "TMPDIR")}
     environment |= {"PATH": f"{empty / 'bin'}:/usr/bin:/bin", "XDG_DATA_HOME": str(tmp_path)}
 
@@ -80,12 +82,26 @@ def test_it_is_installed_where_nothing_else_is(wheels: dict[str, Path], tmp_path
         return ended.stdout + ended.stderr
 
     assert said("sfio-node", "--version").startswith("sfio-node ")
-    assert "streamflow-io" in said("streamflow", "plugin", "list")
+    listed = said("streamflow", "plugin", "list")
+    assert "streamflow-io" in listed
+    assert "streamflow-postgresql" in listed
     write_example(tmp_path)
     assert "streams" in said("streamflow-io", "plan", "streamflow.yml")
     assert "1 byte stream carried" in said("streamflow", "run", "--outdir", "out", "streamflow.yml")
     (total,) = (tmp_path / "out").iterdir()
     assert total.read_text() == "820\n"
+
+
+def test_the_source_distribution_has_all_that_a_build_needs(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "builder"], check=True)
+    python = tmp_path / "builder" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "build"], check=True)
+    subprocess.run([python, "-m", "build", "--sdist", "--outdir", tmp_path, REPOSITORY], check=True)
+    (source,) = tmp_path.glob("streamflow_io-*.tar.gz")
+    subprocess.run([python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, source], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert any(name.endswith("/sfio-node") for name in archive.namelist())
 
 
 def test_the_other_architecture_is_taken_by_pip(wheels: dict[str, Path], tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ SEEKS = fails("seeks")
 MAPS = fails("maps the file into memory")
 TWICE = stopped("opens it twice")
 _REST = "leaves the rest to another program"
-SIZE = unfit("takes the size of the file that it has open")
+SIZE = unfit("asks its open file for the size")
 
 
 def _shell(
@@ -227,7 +227,7 @@ _COREUTILS = [
     *_named("mv", "mv {} moved; cat moved", stream=WAITS),
     *_named("ln", "ln -s {} link; cat link"),
     *_named("install", "install -m 600 {} copy", stream=WAITS),
-    *_named("wc", "wc < {}", stream=unfit("takes the width of its columns from the size of its standard input")),
+    *_named("wc", "wc < {}", stream=unfit("pads its columns by the size of its input")),
     *_named("wc -c", "wc -c {}"),
     *_shell("wc -l", "wc -l {}"),
     *_shell("head", "head -n 5000 {}"),
@@ -376,8 +376,8 @@ _BIOLOGY = [
     ),
 ]
 
-_SIZE = "takes the size of the file that it has open"
-_TYPE = "asks of which type the file is that it has open"
+_SIZE = "asks its open file for the size"
+_TYPE = "asks its open file for the type"
 _MARK = "looks for the mark at the end"
 
 #: Programs that ask for size or type, which cannot be held: only a rehearsal shows that they must not get a stream.
@@ -390,9 +390,7 @@ ASKS: dict[str, Expectation] = {
     "Python: mmap": fails_in_rehearsal(_SIZE),
     "Perl: -s": found_by_rehearsal(_SIZE),
     # Of a file of some MB they are as wide as of a pipe.
-    "wc": replace(
-        found_by_rehearsal("takes the width of its columns from the size of its standard input"), or_equal=True
-    ),
+    "wc": replace(found_by_rehearsal("pads its columns by the size of its input"), or_equal=True),
     "split -n": fails_in_rehearsal(_SIZE),
     "sed -i": fails_in_rehearsal(_TYPE),
 }

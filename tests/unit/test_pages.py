@@ -48,6 +48,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not wrong
 
 
+def test_pages_keep_within_their_budgets() -> None:
+    """The most words of a page, and of all pages together. What is said twice, or needed by no user, goes."""
+    budgets = {
+        "README.md": 500,
+        "CHANGELOG.md": 800,
+        "docs/tutorial.md": 600,
+        "docs/guide.md": 2_500,
+        "docs/how-it-works.md": 4_000,
+        "docs/node-protocol.md": 4_000,
+        "docs/benchmarks.md": 2_500,
+        "docs/development.md": 2_500,
+    }
+    pages = [*(REPOSITORY / name for name in ("README.md", "CHANGELOG.md")), *DOCS.glob("*.md")]
+    words = {named(page): len(page.read_text().split()) for page in pages}
+    assert {page: words[page] for page, most in budgets.items() if words[page] > most} == {}
+    assert sum(words.values()) <= 45_000
+
+
 def test_no_address_of_this_repository_is_invented() -> None:
     """A release names the address, in `SFIO_REPOSITORY`."""
     outside = [link for page in PAGES for link in links(page.read_text()) if "streamflow-io" in link and ":" in link]
@@ -108,6 +126,17 @@ def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:
     assert runs < parts
     assert {name for name, entity in entities.items() if "File" in entity["@type"]} == parts
     assert all((directory / part).is_file() for part in parts)
+
+
+def test_the_image_has_what_the_demo_needs() -> None:
+    lines = (REPOSITORY / "Containerfile").read_text().splitlines()
+    copied = [line.split()[-2] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    assert copied == [".", "benchmarks", "lab", "workflows"]
+    assert all((REPOSITORY / each).is_dir() for each in copied)
+    ignored = (REPOSITORY / ".containerignore").read_text().splitlines()
+    # The build takes its flags from there.
+    assert ignored.index(".*") < ignored.index("!.cargo")
+    assert 'CMD ["python", "-m", "benchmarks", "demo"]' in lines
 
 
 def test_pictures_have_words() -> None:
