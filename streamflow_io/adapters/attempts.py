@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamflow.core.workflow import Token
 
     from streamflow_io.runtime.node_runtime import NodeJob
-    from streamflow_io.runtime.protocol import StreamPart
+    from streamflow_io.runtime.protocol import CommittedEvent, StreamPart
 
 
 # Return the final token of a file or directory, by output port and path.
@@ -46,6 +46,8 @@ class Attempt(Struct, eq=False):
         output as a whole
     :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
     :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
+    :ivar windows: the outputs whose bytes are discarded when their readers have them
+    :ivar discarded: by output: the commit of a file that is not there as a whole any more
     :ivar collect: returns the final token of an output; None: no job reads this attempt
     :ivar replacement: returns the token of the file that an output is now, by port and former path; None: no change
     """
@@ -59,6 +61,8 @@ class Attempt(Struct, eq=False):
     committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)
     largest: Mapping[int, int] = field(default_factory=dict)
+    windows: Set[str] = frozenset()
+    discarded: dict[str, CommittedEvent] = field(default_factory=dict)
     collect: Collect | None = None
     replacement: Replacement = _none
     # By port and path. Thousands may wait, and a commit wakes only the readers of its file.

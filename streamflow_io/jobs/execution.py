@@ -140,6 +140,8 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # The attempts of other jobs that discard what this job has read.
+        self._windows: set[Attempt] = set()
         self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
         self._writes = LearnedWrites(run.proofs.streams, job.name)
@@ -238,6 +240,7 @@ class Execution:
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
         check_replaced(producers)
+        self._check_windows(producers)
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
@@ -252,6 +255,18 @@ class Execution:
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
+
+    def _check_windows(self, producers: Producers) -> None:
+        """Check that no file is read a second time whose bytes are discarded when they are read.
+
+        :raises UnrecoverableWorkflowException: if one would be
+        """
+        windows = {attempt: token for token, attempt in producers if token.source.port in attempt.windows}
+        for attempt in windows.keys() & self._windows:
+            source = windows[attempt].source
+            again = f"FAILED Job {self._job.name}: the job has to read {source.path} of {source.job} again, which has a"
+            raise UnrecoverableWorkflowException(coded(f"{again} window", Code.WINDOW_LOST))
+        self._windows |= windows.keys()
 
     def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
         """Whether the job is too short to gain anything from a stream, and no hint has asked for one.
@@ -306,6 +321,7 @@ class Execution:
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
+        attempt.windows = {output.port for output in self._step.early_outputs if output.window is not None}
         self._deliverer.begin(attempt, globs)
         runner = self._run.runner
         await self._run.sessions.split(self._state, split, runtime)
@@ -316,7 +332,9 @@ class Execution:
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
-        rehearsals = self._run.proofs.rehearsals
+        # A job runs once more only with all files of its inputs and outputs.
+        has_windows = attempt.windows or any(producer.windows for _, producer in producers)
+        rehearsals = None if has_windows else self._run.proofs.rehearsals
         try:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
