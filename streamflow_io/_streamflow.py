@@ -259,11 +259,6 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     return RetryPolicy(0, 0, None)
 
 
-def may_retry(manager: FailureManager) -> bool:
-    """Whether a failure manager may run a job again."""
-    return isinstance(manager, RollbackFailureManager) and manager.max_retries != 0
-
-
 def end_with_the_last_step(all_ended: Callable[[], Awaitable[None]]) -> None:
     """Let a run, from now on in this process, end when all its steps have ended or one has failed.
 

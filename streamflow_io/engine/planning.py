@@ -195,7 +195,7 @@ def _intermediates(
     removal = plan_removal(workflow, annotations, partitions)
     windows: tuple[StreamWindow, ...] = ()
     if has_windows:
-        windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config, scheduler.context)
+        windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config)
     return None if config.intermediates == "keep" else removal, windows
 
 

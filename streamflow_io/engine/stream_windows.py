@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from streamflow.core.context import StreamFlowContext
 from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io._streamflow import may_retry
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
 from streamflow_io.graph.last_readers import Removal
 from streamflow_io.graph.partitions import Partition
@@ -25,7 +23,6 @@ def find_windows(
     partitions: Iterable[Partition],
     removal: Removal,
     config: SchedulerConfig,
-    context: StreamFlowContext,
 ) -> tuple[StreamWindow, ...]:
     """Decide about the windows of a workflow that is not rewired."""
     facts = WindowFacts(
@@ -35,20 +32,18 @@ def find_windows(
         removal,
         frozenset((partition.step, partition.of) for partition in partitions),
         dict(_not_paused(workflow, annotations)),
-        _never(config, context),
+        _never(config),
     )
     return plan_windows(facts, config.intermediates == "window")
 
 
-def _never(config: SchedulerConfig, context: StreamFlowContext) -> str | None:
+def _never(config: SchedulerConfig) -> str | None:
     if config.runtime != "embedded":
         return f"`runtime: {config.runtime}`"
     if config.streaming != "hints":
         return f"`streaming: {config.streaming}` may have a job run again with the file"
     if config.observe:
         return "`observe: true`"
-    if may_retry(context.failure_manager):
-        return "the failure manager may try a reader again, which needs the file"
     return None
 
 

@@ -108,6 +108,11 @@ def _obstacles(output: Output, facts: WindowFacts) -> Iterator[str]:
         yield f"{output.step} cannot be paused: {why}"
     for edge in edges:
         yield from _reader_obstacles(edge, facts)
+    for route in facts.routes:
+        other, to = route.output, route.consumer
+        if (other.step, other.port) != key and other.step == output.step and to is not None and not route.by_name:
+            # The job has ended only when no reader can need it to run again.
+            yield f"{to.step} would wait for {other.name} until the readers of this output have ended"
 
 
 def _other_readers(output: Output, edges: Sequence[StreamEdge], facts: WindowFacts) -> Iterator[str]:

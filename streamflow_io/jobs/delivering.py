@@ -45,7 +45,7 @@ from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_lists import list_with_parts
 from streamflow_io.parts.reader_tasks import to_the_end
-from streamflow_io.runtime.protocol import CommittedEvent, Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
+from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 from streamflow_io.runtime.wire import part_of
 
 from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
@@ -126,8 +126,6 @@ class Deliverer:
             if queued:
                 await self._handle("submitted")
             async for event in events:
-                if isinstance(event, CommittedEvent) and event.discarded:
-                    attempt.discarded[event.port] = event
                 if isinstance(event, CommitEvent):
                     for instruction in self._delivery.handle(event):
                         commits.put_nowait(instruction)

@@ -1,4 +1,4 @@
-"""Which outputs have a window, and why others have none."""
+"""The outputs that have a window, and the reasons why others have none."""
 
 from __future__ import annotations
 
@@ -76,6 +76,10 @@ ELSEWHERE = Site((Deployment("h", "ssh", SiteKind.HOSTS),))
         (
             facts(edge(OUT, "/b", site=ELSEWHERE)),
             "/a and /b do not both run on the driver's node, outside of containers",
+        ),
+        (
+            facts(routes=[Route(Output("/a", "p", OutputKind.FILE, globs=("p",)), (), Input("/c", "i"))]),
+            "/c would wait for /a/p until the readers of this output have ended",
         ),
         (facts(split=frozenset({("/b", "i")})), "/b/i is read in parts"),
         (

@@ -438,7 +438,8 @@ impl Origin for Source {
     }
 
     fn is_to_stay(&self, _place: &Path) -> bool {
-        self.producer.discarded == 0
+        // Of a file that is still written with a window, bytes may go at any time.
+        self.producer.discarded == 0 && (self.window.is_none() || self.is_final())
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {
