@@ -94,7 +94,7 @@ fn run_in(
     let command: Vec<OsString> =
         command.iter().map(|word| renamed(word, mounts).unwrap_or_else(|| word.clone())).collect();
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
-    let guard = job.limit.as_ref().and_then(|_| Watchdog::start(&directory).ok());
+    let guard = (job.limit.is_some() || job.has_window()).then(|| Watchdog::start(&directory).ok()).flatten();
     let _ = set_child_subreaper(true);
     let clock = Instant::now();
     let surroundings = Surroundings { directory, alive, signals, clock, inherited, grace, spent, store };

@@ -5,3 +5,4 @@ pub mod directories;
 pub mod hold;
 pub mod rewrites;
 pub mod token;
+pub mod window;

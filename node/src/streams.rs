@@ -1,5 +1,6 @@
 //! Where the bytes of a stream come from: the growing file of a producer, or a part of a file.
 
+pub mod acknowledgements;
 pub mod announced_parts;
 pub mod origin;
 pub mod part_reader;

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamflow.core.workflow import Token
 
     from streamflow_io.runtime.node_runtime import NodeJob
-    from streamflow_io.runtime.protocol import StreamPart
+    from streamflow_io.runtime.protocol import CommittedEvent, StreamPart
 
 
 # Return the final token of a file or directory, by output port and path.
@@ -46,6 +46,9 @@ class Attempt(Struct, eq=False):
         output as a whole
     :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
     :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
+    :ivar windows: the outputs whose bytes are discarded when their readers have them
+    :ivar lost: a reader needs the file of a window once more
+    :ivar readers: by the name of a job that reads a window: whether the job needs no more of it
     :ivar collect: returns the final token of an output; None: no job reads this attempt
     :ivar replacement: returns the token of the file that an output is now, by port and former path; None: no change
     """
@@ -59,6 +62,9 @@ class Attempt(Struct, eq=False):
     committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)
     largest: Mapping[int, int] = field(default_factory=dict)
+    windows: Set[str] = frozenset()
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    readers: dict[str, asyncio.Event] = field(default_factory=dict)
     collect: Collect | None = None
     replacement: Replacement = _none
     # By port and path. Thousands may wait, and a commit wakes only the readers of its file.
@@ -104,6 +110,26 @@ class Attempt(Struct, eq=False):
         """Whether a file is known to be complete."""
         has_exited = self.node_job is not None and self.node_job.exit.done()
         return has_exited or self.succeeded.done() or self._has_committed(port, path)
+
+    @property
+    def discarded(self) -> Mapping[str, CommittedEvent]:
+        """By output: the commit of a file that is not there as a whole any more."""
+        return {} if self.node_job is None else self.node_job.discarded
+
+    def lose(self) -> None:
+        """Let the attempt fail, because a reader of a window needs the file once more."""
+        self.lost.set()
+        for reader in self.readers.values():
+            reader.set()
+
+    async def has_been_read(self) -> bool:
+        """Wait until no reader of a window can need the file once more.
+
+        :return: false: a reader does
+        """
+        for reader in list(self.readers.values()):
+            await reader.wait()
+        return not self.lost.is_set()
 
     def _has_committed(self, port: str, path: str) -> bool:
         return (port, path) in self.committed or (port, None) in self.committed

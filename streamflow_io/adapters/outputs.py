@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime.protocol import OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import OutputRule, WatchedOutput, WindowSpec
 
 _NODE_KINDS: dict[OutputKind, Literal["file", "files", "directory"]] = {
     OutputKind.FILE: "file",
@@ -51,6 +51,7 @@ class EarlyOutput(BaseModel):
     :ivar fixed_name: other things than its early readers depend on the name of the output
     :ivar fixed: other things than its early readers depend on whether the output exists
     :ivar record: the output that this one is a field of
+    :ivar window: the most bytes that a reader may be behind, and the number of readers; None: the file is kept whole
     :ivar when_proven: the output streams only after a proof, made during the run, that its readers can read a stream
     """
 
@@ -66,6 +67,7 @@ class EarlyOutput(BaseModel):
     fixed_name: bool = False
     fixed: bool = False
     record: str | None = None
+    window: tuple[int, int] | None = None
     when_proven: bool = False
 
     @property
@@ -127,6 +129,7 @@ class EarlyOutput(BaseModel):
                 for rule in rules
             ),
             phases=Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven,
+            window=None if self.window is None else WindowSpec(size=self.window[0], readers=self.window[1]),
         )
 
 

@@ -101,6 +101,7 @@ class WorkflowPlans(Struct, frozen=True):
                         for number, gang in enumerate(plan.graph.gangs)
                     ],
                     "removal": [asdict(each) for each in outcomes(plan)],
+                    "windows": [asdict(window) for window in plan.windows],
                     "disk_peak": last_disk_peak(plan.file) if plan.removal is not None else None,
                     "impossible": dict(plan.impossible),
                     "storages": [asdict(step) for step in plan.storages.steps] if plan.storages else [],
@@ -134,6 +135,12 @@ class WorkflowPlans(Struct, frozen=True):
                 console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
                 if (peak := last_disk_peak(plan.file)) is not None:
                     say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
+            if plan.windows:
+                rows = [
+                    (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
+                    for w in plan.windows
+                ]
+                console.print(table("Windows: read bytes are removed at once", ("output", "window", "why not"), rows))
             if plan.parts.read_early:
                 names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
                 say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")

@@ -19,7 +19,7 @@ from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
-from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.storage.admission.gang_placement import gang_cores
@@ -30,6 +30,7 @@ from .cuts import PlannedCuts
 if TYPE_CHECKING:
     # Most runs remove nothing.
     from streamflow_io.graph.last_readers import Removal
+    from streamflow_io.graph.stream_windows import StreamWindow
 
 
 class GraphPlan(Struct, frozen=True):
@@ -156,6 +157,7 @@ class Plan(Struct, frozen=True, dict=True):
     :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
     :ivar impossible: steps whose jobs cannot start, and why
     :ivar removal: which intermediate files go when; None: all of them stay
+    :ivar windows: the outputs for which a window is asked
     """
 
     workflow: Workflow
@@ -170,6 +172,7 @@ class Plan(Struct, frozen=True, dict=True):
     storages: StepStorages | None = None
     impossible: Mapping[str, str] = field(default_factory=dict)
     removal: Removal | None = None
+    windows: tuple[StreamWindow, ...] = ()
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -186,6 +189,10 @@ class Plan(Struct, frozen=True, dict=True):
             if reason not in (None, NOT_VERIFIED):
                 rule = f"The rule of `sfio:ReadSession` for {partition.name}"
                 yield coded(f"{rule} does nothing: {reason}", Code.PARTS_WRITTEN)
+        for window in self.windows:
+            if window.why is not None and window.is_of_rule:
+                name = port_path(window.step, window.port)
+                yield coded(f"{name} has no window, and is kept whole: {window.why}", Code.NO_WINDOW)
         if self.service.unavailable is not None:
             plain = "Nothing streams in this run, everything is as with plain StreamFlow"
             yield coded(f"{plain}: {self.service.unavailable}", Code.NOTHING_STREAMS)

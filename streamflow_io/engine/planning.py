@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from streamflow.core.exception import WorkflowDefinitionException
@@ -44,6 +44,10 @@ from .proving import Proving, find_candidates, known_to, refuted_inputs, repeate
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
+
+if TYPE_CHECKING:
+    from streamflow_io.graph.last_readers import Removal
+    from streamflow_io.graph.stream_windows import StreamWindow
 
 # The most jobs of a step that are looked at: nearly always all of them read the same file.
 _JOBS = 16
@@ -141,12 +145,7 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     parts_plan = PartsPlan(partitions, early, cuts=cuts)
     late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
-    removal = None
-    if config.intermediates == "remove":
-        # Other runs need nothing of this module.
-        from .removal import plan_removal
-
-        removal = plan_removal(workflow, annotations, partitions)
+    removal, windows = _intermediates(workflow, annotations, graph, edges, partitions, scheduler)
     return Plan(
         workflow,
         file=str(document.loadingOptions.fileuri or ""),
@@ -171,7 +170,33 @@ def make_plan(
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
         removal=removal,
+        windows=windows,
     )
+
+
+def _intermediates(
+    workflow: Workflow,
+    annotations: Mapping[str, StepAnnotations],
+    graph: IOGraph,
+    edges: Sequence[StreamEdge],
+    partitions: Sequence[Partition],
+    scheduler: IOAwareScheduler,
+) -> tuple[Removal | None, tuple[StreamWindow, ...]]:
+    """Plan which intermediate files are removed, and which have windows. A window needs no removal."""
+    config = scheduler.config
+    rules = (rule.value for hints in annotations.values() for port in hints.streaming.values() for rule in port)
+    has_windows = config.intermediates == "window" or any(rule.window is not None for rule in rules)
+    if config.intermediates == "keep" and not has_windows:
+        return None, ()
+    # Other runs need nothing of these modules.
+    from .removal import plan_removal
+    from .stream_windows import find_windows
+
+    removal = plan_removal(workflow, annotations, partitions)
+    windows: tuple[StreamWindow, ...] = ()
+    if has_windows:
+        windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config)
+    return None if config.intermediates == "keep" else removal, windows
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

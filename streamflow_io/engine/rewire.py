@@ -88,6 +88,8 @@ class _Rewiring:
         self._awaited = wiring.awaited
         self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
         self._candidates = plan.proofs.candidates
+        windows = (window for window in plan.windows if window.why is None)
+        self._windows = {(window.step, window.port): (window.size, window.readers) for window in windows}
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
@@ -97,7 +99,7 @@ class _Rewiring:
                 processor = file_processor(output_processor(self._workflow.steps[step], port))
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 is_awaited = port_path(step, port) in self._awaited
-                more = {"secondary": secondary, "when_proven": is_awaited}
+                more = {"secondary": secondary, "when_proven": is_awaited, "window": self._windows.get((step, port))}
                 early[step].append(output.model_copy(update=more))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}

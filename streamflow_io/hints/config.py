@@ -202,10 +202,11 @@ class SchedulerConfig(Model):
         False,
         description="true: byte streams between hosts (SSH or an allocation) are encrypted by TLS 1.3; false (default)",
     )
-    intermediates: Literal["keep", "remove"] = Field(
+    intermediates: Literal["keep", "remove", "window"] = Field(
         "keep",
         description="keep (default): files of jobs stay in the work directories; remove: each file goes when no job "
-        "needs it any more, unless it is a result of the workflow or its rule has `permanent: true`",
+        "needs it any more, unless it is a result of the workflow or its rule has `permanent: true`; window: also, "
+        "what byte streams have read of a file goes while the job still writes",
     )
     verify: Literal["full", "samples"] = Field(
         "full",
@@ -241,8 +242,9 @@ class SchedulerConfig(Model):
 
     @model_validator(mode="after")
     def _of_files(self) -> SchedulerConfig:
-        if self.intermediates == "remove" and self.runtime not in ("embedded", "off"):
-            raise mistake(f"`intermediates: remove` does not work with `runtime: {self.runtime}`", "keep")
+        if self.intermediates != "keep" and self.runtime not in ("embedded", "off"):
+            what = f"`intermediates: {self.intermediates}`"
+            raise mistake(f"{what} does not work with `runtime: {self.runtime}`", "keep")
         return self
 
     def annotations_of(self, workflow: str) -> str | None:

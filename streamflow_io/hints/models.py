@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from . import bandwidth, commit
+from . import bandwidth, commit, size
 from .bandwidth import StorageBW, StreamBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
 from .fields import Digest, Model, PortName, StepPath, Text, mistake, parsed_by
@@ -73,6 +73,12 @@ _StreamBW = Annotated[
             ]
         }
     ),
+]
+_Window = Annotated[
+    int,
+    parsed_by(size.parse_size, size.ALLOWED),
+    PlainSerializer(size.as_written),
+    WithJsonSchema({"type": "string", "pattern": size.PATTERN}),
 ]
 CommitRuleText = Annotated[
     CommitRule,
@@ -186,7 +192,13 @@ class StreamingRule(Model):
     permanent: StrictBool | None = Field(
         None,
         description="true or false: the files are kept after the run (default: true for workflow outputs, else false). "
-        "A run removes files only with `intermediates: remove`",
+        "A run removes files only with `intermediates: remove` or `window`",
+    )
+    window: _Window | None = Field(
+        None,
+        description="with mode no_update: the bytes that all readers have read are removed while the job runs. The "
+        f"job is paused when a reader is this far behind: {size.ALLOWED} (default: no window, or 256MB with "
+        "`intermediates: window`)",
     )
     home_node: StepPath | None = Field(
         None, alias="homeNode", description="for CAPIO: the path of the step whose node holds the data"
@@ -209,6 +221,19 @@ class StreamingRule(Model):
         if stream_bw is not None and (info.data.get("mode"), info.data.get("start")) != ("no_update", "producer"):
             raise mistake("streamBW without a byte stream", "streamBW with mode: no_update and start: producer only")
         return stream_bw
+
+    @field_validator("window", mode="after")
+    @classmethod
+    def _window_of_a_stream(cls, window: int | None, info: ValidationInfo) -> int | None:
+        given = (info.data.get("mode"), info.data.get("start"), str(info.data.get("committed")))
+        if window is not None and given != ("no_update", "producer", "on_termination"):
+            raise mistake(
+                "window without a byte stream to the end of the job",
+                "window with mode: no_update, start: producer and committed: on_termination only",
+            )
+        if window is not None and info.data.get("permanent"):
+            raise mistake("window with permanent: true", "one of both: a file with a window is not kept")
+        return window
 
     @field_validator("n_files", mode="after")
     @classmethod

@@ -13,6 +13,7 @@ from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLOutputJSONCommandOutput
+from streamflow.cwl.token import CWLFileToken
 from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken, ObjectToken
 
@@ -179,10 +180,33 @@ class Deliverer:
             is_field = self._outputs[source.port].record is not None
             if token is not None and not is_field and await self._is_unchanged(source, token):
                 unchanged[source.port] = token.update(dict(token.value))
+        unchanged |= self._discarded(output)
         for port in self._outputs:
             if parts := {name: self._part_token(port, name) for name in self._delivery.parts(port)}:
                 unchanged |= await list_with_parts(self._step, self._job, port, output, self._connectors, parts)
         return await self._step.collect(self._job, output, self._connectors, unchanged)
+
+    def _discarded(self, output: CommandOutput) -> dict[str, Token]:
+        """Return the tokens of files that are not there as a whole, as StreamFlow would make them of the whole files.
+
+        StreamFlow does not register such a file: no job may read it.
+
+        :raises UnrecoverableWorkflowException: if the tool itself says which outputs it has
+        """
+        found = self._attempt.discarded if self._attempt is not None else {}
+        if found and isinstance(output, CWLOutputJSONCommandOutput):
+            path = next(iter(found.values())).path
+            raise UnrecoverableWorkflowException(self._lost(str(path), "`cwl.output.json` may name it"))
+        tokens = {}
+        for port, event in found.items():
+            value = with_format(self._step, self._job, port, file_value(str(event.path)))
+            value |= {"size": event.size, "checksum": f"sha1${event.sha1}"}
+            tokens[port] = CWLFileToken(value, tag=self._tag, recoverable=False)
+        return tokens
+
+    def _lost(self, path: str, why: str) -> str:
+        lost = f"FAILED Job {self._job.name}: {path} has a window, and is not there as a whole any more: {why}"
+        return coded(lost, Code.WINDOW_LOST)
 
     async def _is_unchanged(self, source: DeliverySource, token: Token) -> bool:
         path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{source.path}")
@@ -238,6 +262,10 @@ class Deliverer:
         :return: the token of another file if that has taken the place of this one
         :raises UnrecoverableWorkflowException: if the job has succeeded without the file
         """
+        if self._attempt is not None and port in self._attempt.discarded:
+            raise UnrecoverableWorkflowException(
+                self._lost(path, "a job that has failed with its stream needs the file")
+            )
         if (source := self._delivery.source(port, path)) is None:
             raise UnrecoverableWorkflowException(f"Job {self._job.name} has ended without {path}")
         if source not in self._tokens:

@@ -36,6 +36,10 @@ class ProducerRestartError(Exception):
     """A job that this one reads from has failed: both start again."""
 
 
+class WindowLostError(Exception):
+    """A reader needs the file of a window once more: the job starts again, and keeps its files whole."""
+
+
 class GaveWayError(Exception):
     """The job was ended because its producer waits for a node. The job starts again when the producer runs."""
 

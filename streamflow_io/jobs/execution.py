@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Protocol, cast
 
 from msgspec.structs import replace
-from streamflow.core.exception import UnrecoverableWorkflowException
-from streamflow.core.workflow import Job, Status, Token
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
@@ -47,7 +47,7 @@ from streamflow_io.runtime.values import readable
 from .awaited_streams import AwaitedStreams
 from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
-from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, WindowLostError, blaming, check_exit, exit_of
 from .job_runner import JobRunner
 from .learned_streams import LearnedReads, LearnedStreams
 from .learned_writes import LearnedWrites
@@ -140,6 +140,9 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # The attempts of other jobs that discard what this job has read.
+        self._windows: set[Attempt] = set()
+        self._has_windows = any(output.window is not None for output in step.early_outputs)
         self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
         self._writes = LearnedWrites(run.proofs.streams, job.name)
@@ -163,6 +166,12 @@ class Execution:
                     await deliverer.failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True
+                except WindowLostError as error:
+                    self._has_windows = False
+                    why = "a reader needs the whole file" if record.latest.lost.is_set() else str(error)
+                    again = f"Job {self._job.name} starts again, and keeps its files whole: {why}"
+                    logger.warning(coded(again, Code.WINDOW_LOST))
+                    await deliverer.failed()
                 except RewrittenError as error:
                     await self._read_again(error)
                     await deliverer.failed()
@@ -187,6 +196,7 @@ class Execution:
                         f"{readable(str(error.object))}"
                     ) from None
         finally:
+            self._end_windows()
             self._run.sessions.split_ended(self._state)
             jobs.close(record, may_be_read=deliverer.has_streamed)
 
@@ -227,6 +237,7 @@ class Execution:
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
+        await self._read_windows_again()
         await self._learned.begin(self._run.reach)
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
         self._streams = streams_of(self._inputs)
@@ -238,6 +249,7 @@ class Execution:
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
         check_replaced(producers)
+        self._begin_windows(producers)
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
@@ -252,6 +264,25 @@ class Execution:
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
+
+    async def _read_windows_again(self) -> None:
+        """Let the jobs start again whose windows this job has begun to read: it cannot read them a second time."""
+        for attempt in self._windows:
+            attempt.lose()
+        for attempt in self._windows:
+            await asyncio.shield(attempt.succeeded)
+        self._windows.clear()
+
+    def _begin_windows(self, producers: Producers) -> None:
+        for token, attempt in producers:
+            if token.source.port in attempt.windows:
+                attempt.readers[self._job.name] = asyncio.Event()
+                self._windows.add(attempt)
+
+    def _end_windows(self) -> None:
+        """Say that this job needs no more of the windows that it reads."""
+        for attempt in self._windows:
+            attempt.readers[self._job.name].set()
 
     def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
         """Whether the job is too short to gain anything from a stream, and no hint has asked for one.
@@ -306,17 +337,22 @@ class Execution:
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
+        outputs = self._step.early_outputs if self._has_windows else ()
+        attempt.windows = {output.port for output in outputs if output.window is not None}
         self._deliverer.begin(attempt, globs)
         runner = self._run.runner
         await self._run.sessions.split(self._state, split, runtime)
         events = self._writes.told(split.told(runner.events(self._state, node_job)))
         permitted = partial(self._run.proofs.awaited.permitted, self._job.name)
+        losing = asyncio.create_task(self._end_when_lost(node_job, attempt))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
-        rehearsals = self._run.proofs.rehearsals
+        # A job runs once more only with all files of its inputs and outputs.
+        has_windows = bool(attempt.windows or self._windows)
+        rehearsals = None if has_windows else self._run.proofs.rehearsals
         try:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
@@ -328,12 +364,17 @@ class Execution:
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
                 streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
+            collected = None
+            if has_windows:
+                collected = await self._collect_before(node_job, attempt, split, output)
             await following
             if not await settled(producers):
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with self._learned.suspecting(), blaming(node_job):
-                tokens = await self._deliverer.collect(output, split.made(output))
+                tokens = collected
+                if tokens is None:
+                    tokens = await self._deliverer.collect(output, split.made(output))
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
@@ -344,12 +385,17 @@ class Execution:
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
+        except WorkflowException as error:
+            if attempt.lost.is_set() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
+                raise WindowLostError(str(error)) from error
+            raise
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'the command does not end'}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.attempt_ended(self._job)
             following.cancel()
+            losing.cancel()
             if not node_job.exit.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.shield(node_job.cancel())
@@ -385,7 +431,9 @@ class Execution:
         self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]], split: Split
     ) -> JobSpec:
         runtime, outputs = node_job.runtime, self._step.early_outputs
-        watched = (output for output in outputs if output.of is None)
+        watched = [output for output in outputs if output.of is None]
+        if not self._has_windows:
+            watched = [output.model_copy(update={"window": None}) for output in watched]
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
         self._run.bandwidth.streams.opened(self._state, self._inputs, read)
@@ -442,6 +490,28 @@ class Execution:
                 with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
                     await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
             await node_job.cancel()
+
+    async def _end_when_lost(self, node_job: NodeJob, attempt: Attempt) -> None:
+        """End this job when a reader needs the file of its window once more."""
+        if attempt.windows:
+            await attempt.lost.wait()
+            await node_job.cancel()
+
+    async def _collect_before(
+        self, node_job: NodeJob, attempt: Attempt, split: Split, output: CommandOutput
+    ) -> dict[str, Token]:
+        """Collect the outputs, and let the windows that this job has read go.
+
+        Its own readers, which may need this job to run again, come first.
+
+        :raises WindowLostError: if one of them does
+        """
+        with self._learned.suspecting(), blaming(node_job):
+            tokens = await self._deliverer.collect(output, split.made(output))
+        if attempt.discarded and not await attempt.has_been_read():
+            raise WindowLostError
+        self._end_windows()
+        return tokens
 
     async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
         """End this job if it has a node while a job that it reads from waits in the queue of a queue manager.

@@ -224,6 +224,36 @@ RUNS = {
         ),
         "telemetry.md",
     ),
+    Code.KEPT_WHOLE: Explanation(
+        "A file has no window in this run",
+        "The file is written as without a window, and takes its whole size on disk. Results are the same.",
+        (
+            Case(
+                "F is kept whole, without a window: no holes: ...",
+                "The file system cannot remove a part of a file. Choose a `workdir` on ext4, XFS, Btrfs or tmpfs.",
+            ),
+            Case(
+                "... its reader takes nothing, and may wait for another output ...",
+                "The job is not paused any more until its reader has caught up.",
+            ),
+            Case(
+                "... the job has it open for reading, ... another program has read it",
+                "The tool reads its own output. Do not give this output a window.",
+            ),
+        ),
+        "guide.md#windows",
+    ),
+    Code.NOT_AS_WINDOW: Explanation(
+        "A file with a window was not written front to back, or was read by another program",
+        "Bytes of the file were removed when its readers had them. The job fails, because its results may be wrong.",
+        (
+            Case(
+                "F cannot have a window, and is lost: ...",
+                "Remove `window` from the rule, or write `permanent: true`: then the file is kept whole.",
+            ),
+        ),
+        "guide.md#windows",
+    ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",
         "The readers have to see or reach the split file, and the program has to say its cuts. Results are the same.",

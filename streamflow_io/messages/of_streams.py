@@ -265,4 +265,23 @@ STREAMS = {
         ),
         "guide.md#2-annotate",
     ),
+    Code.NO_WINDOW: Explanation(
+        "An output has no window, although its rule asks for one",
+        "Something needs the whole file. The file is written as without a window. Results are the same.",
+        (Case("A has no window, and is kept whole: ...", "The reason says what needs the file."),),
+        "guide.md#windows",
+    ),
+    Code.WINDOW_LOST: Explanation(
+        "A job needs a file that was removed behind its readers",
+        "The file has a window. A reader that has failed cannot read it a second time. The run fails.",
+        (
+            Case(
+                "F has a window, and is not there as a whole any more: ...",
+                "Write `permanent: true` for the output: then the file is kept whole. If its reader is wrongly "
+                "declared `streamable`, remove that.",
+            ),
+            Case("the job has to read F of J again, which has a window", "The same holds."),
+        ),
+        "guide.md#windows",
+    ),
 }

@@ -21,7 +21,7 @@ from streamflow_io.messages import Code, coded
 
 from .new_limits import NewLimits
 from .place import Place
-from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart
+from .protocol import CommittedEvent, Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart
 from .wire import job_of, parse_event, text_of
 
 logger = logging.getLogger("streamflow")
@@ -91,6 +91,7 @@ class NodeJob:
     :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
     :ivar waiting: returns when every input of the job is there; None: every input is there from the start
     :ivar exit: its last event, when it has come
+    :ivar discarded: by output: the commit of a file that is not there as a whole any more
     """
 
     def __init__(self, runtime: NodeRuntime, identifier: str, waiting: Waiting | None = None) -> None:
@@ -99,6 +100,7 @@ class NodeJob:
         self.waiting = waiting
         self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
+        self.discarded: dict[str, CommittedEvent] = {}
         self._limits = NewLimits(partial(runtime.write_limits, self), self.exit, runtime.limit_seconds)
         self._launched = False
         self._has_spoken = False
@@ -258,6 +260,8 @@ class NodeJob:
             event = replace(event, success=False, reason="error", message=self._trouble)
         if isinstance(event, StartedEvent):
             self._pid = event.pid
+        if isinstance(event, CommittedEvent) and event.discarded:
+            self.discarded[event.port] = event
         self._events.put_nowait(event)
         if isinstance(event, ExitEvent) and not self.exit.done():
             self.exit.set_result(event)

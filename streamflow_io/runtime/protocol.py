@@ -57,6 +57,7 @@ class FirstBytes(Message, frozen=True, kw_only=True):
     digest: str
     verify: Verify
     whole: bool = False
+    start: int | None = None
 
 
 class OutputRule(DriverMessage, frozen=True, kw_only=True):
@@ -69,6 +70,13 @@ class OutputRule(DriverMessage, frozen=True, kw_only=True):
     n_files: int | None = None
 
 
+class WindowSpec(DriverMessage, frozen=True, kw_only=True):
+    """Bytes that all readers have read are discarded, and the job is paused when a reader is too far behind."""
+
+    size: int
+    readers: int
+
+
 class WatchedOutput(DriverMessage, frozen=True, kw_only=True):
     """An output whose files are watched."""
 
@@ -79,6 +87,7 @@ class WatchedOutput(DriverMessage, frozen=True, kw_only=True):
     rules: tuple[OutputRule, ...] = ()
     phases: bool = False
     closes: bool = False
+    window: WindowSpec | None = None
 
 
 class Link(DriverMessage, frozen=True, kw_only=True):
@@ -116,6 +125,7 @@ class InputStream(DriverMessage, frozen=True, kw_only=True):
     pipe: int = 0
     most: int | None = None
     closes: int | None = None
+    window: bool = False
 
 
 class FilePart(DriverMessage, frozen=True, kw_only=True):
@@ -340,6 +350,8 @@ class CommittedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag
     path: Path
     size: int
     at_end: bool = False
+    discarded: int | None = None
+    sha1: str | None = None
 
 
 class CompleteEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="complete"):

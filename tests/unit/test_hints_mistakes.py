@@ -29,7 +29,7 @@ BANDWIDTH = (
     "required(strategy,tolerance) with one or both of: direct, up-only or adaptive, and a number of at least 1"
 )
 WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
-FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, homeNode"
+FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, window, homeNode"
 ONE_RULE = "one rule for each file"
 NO_CYCLE = "fileDeps that do not lead back to the same files"
 OUTPUTS = "outputs with files: bam, index, parts, tree"

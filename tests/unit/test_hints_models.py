@@ -120,7 +120,7 @@ def test_scheduler_config() -> None:
         ({"annotations": {"one": ""}}, "annotations", "{'one': ''} is not allowed", "the path of an annotations file"),
         ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'idle', 'gangs' or 'never'"),
         ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded'"),
-        ({"intermediates": "delete"}, "intermediates", "'delete' is not allowed", "'keep' or 'remove'"),
+        ({"intermediates": "delete"}, "intermediates", "'delete' is not allowed", "'keep', 'remove' or 'window'"),
         ({"storages": [{"name": "s", "path": "/s"}]}, "storages[0]", "storage 's' has no bandwidth", "write, read"),
         ({"storages": [{"name": "s", "path": "s", "write": 1}]}, "storages[0].path", "'s' is not absolute", "absolute"),
         ({"storages": [{"path": "/s", "write": 1}]}, "storages[0].name", "missing", "the name that hints use"),

@@ -103,7 +103,7 @@ impl<'a> Supervisor<'a> {
         watcher: &'a mut Option<Watcher<Token>>,
     ) -> Result<Self, String> {
         let state = State::new(&job.command.success_codes, inputs.gates.purpose());
-        let outputs = Outputs::new(job, parts);
+        let outputs = Outputs::new(job, &surroundings.directory, parts);
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
             let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
@@ -157,6 +157,7 @@ impl<'a> Supervisor<'a> {
             self.review();
             self.look_at_waits();
             self.look_at_limit();
+            self.look_at_windows();
             self.look_at_growth();
             self.look_at_processes();
             self.look_at_events();
@@ -188,6 +189,7 @@ impl<'a> Supervisor<'a> {
             let left = self.inputs.leave_files();
             self.check(left);
         }
+        self.end_windows();
         if self.state.may_succeed() {
             let written = self.outputs.commit_all(self.events, self.now());
             self.check(written.map_err(Fact::from));
@@ -426,13 +428,44 @@ impl<'a> Supervisor<'a> {
         let now = self.now();
         let before = self.looks.is_paused();
         let told = self.looks.look_at_limit(now, &mut self.processes);
+        self.may_have_paused(before);
+        if !told.is_empty() {
+            self.note(&told);
+        }
+    }
+
+    /// Pauses the job while a reader of its window is too far behind.
+    fn look_at_windows(&mut self) {
+        if !self.job.has_window() || self.state.is_ending() {
+            return;
+        }
+        let (now, before) = (self.now(), self.looks.is_paused());
+        self.looks.look_at_window(now, self.outputs.wants_pause(), &mut self.processes);
+        self.may_have_paused(before);
+        let told = self.outputs.tell_windows(self.events);
+        self.check(told.map_err(Fact::from));
+    }
+
+    fn may_have_paused(&mut self, before: bool) {
         let after = self.looks.is_paused();
         if before != after {
             self.inputs.pause(after);
         }
-        if !told.is_empty() {
-            self.note(&told);
+    }
+
+    /// Waits until it is known what is left of files with windows.
+    fn end_windows(&mut self) {
+        while self.state.may_succeed() {
+            match self.outputs.end_windows() {
+                Ok(true) => break,
+                Ok(false) => std::thread::sleep(ENDING_TICK),
+                Err(why) => self.state.spoil(Reason::Error, Some(why)),
+            }
+            self.take_signals();
+            self.look_at_driver();
         }
+        let told = self.outputs.tell_windows(self.events);
+        self.check(told.map_err(Fact::from));
     }
 
     /// Reports in which bursts files grow.

@@ -294,6 +294,10 @@ impl Feeder {
             let (waits, before) = (self.waits(), self.streamed());
             self.told.stalls.wait(waits, Instant::now());
             self.feed(watcher, token)?;
+            if self.input.window && !self.ending.finished {
+                let consumed = self.consumed();
+                self.origin.acknowledge(consumed);
+            }
             let fed = self.ending.finished || self.streamed() > before;
             self.told.stalls.fed(fed, Instant::now());
         }
@@ -525,6 +529,9 @@ impl Feeder {
 /// Opens what is fed to an input.
 fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
     Ok(match &input.access {
+        Access::Events(events) if input.window => {
+            Box::new(Source::of_window(&input.path, Producer::of_input(input, events), events, &input.port))
+        }
         Access::Events(events) => Box::new(Source::new(&input.path, Producer::of_input(input, events), input.verify)),
         Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
         Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit)?),

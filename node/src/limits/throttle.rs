@@ -3,18 +3,14 @@
 //! Programs need no change, system calls do not become slower, and no rights of root are needed. A running system call
 //! continues during a pause. The bytes that it moves make the next pause longer.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
-
 use crate::limits::pace::Pace;
+use crate::limits::pause::{Pause, LONGEST, LOOK_IN_PAUSE};
 use crate::limits::writeback::WriteOut;
 use crate::processes::io_counters::Moved;
-use crate::processes::snapshot::ProcessId;
-use crate::processes::tree::{self, Process};
+use crate::processes::tree::Process;
 use crate::processes::usage::thread_cpu;
 use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
@@ -25,20 +21,14 @@ use crate::protocol::job::{Direction, Rate, RateLimit};
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;
-/// Longest time between two looks at the paused processes.
-const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
 /// The shortest pause. A shorter one is not worth its signals.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// The longest pause. Other programs could take the job for dead after a longer one.
-const LONGEST: Duration = Duration::from_secs(5);
 /// Time without I/O after which a job had nothing to move.
 const SILENCE: Duration = Duration::from_millis(250);
 /// Least time between two reports of the bytes moved, and time between two looks at a job without a limit.
 const TELL: Duration = Duration::from_secs(2);
 /// Reports are at least one part in this many of the expected bytes apart.
 const STEPS: u64 = 10;
-/// How often newly started processes are searched for while the processes are being stopped.
-const SEARCHES: usize = 3;
 
 /// Pauses and continues the processes of a job. Times are durations since any fixed moment.
 #[derive(Debug)]
@@ -66,7 +56,7 @@ impl Throttle {
                 grown: now,
             },
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
-            pause: Pause { guard, stopped: BTreeSet::new(), since: None, total: Duration::ZERO, count: 0 },
+            pause: Pause::new(guard),
             looks: Looks { due: now, thrift: now, spent: thread_cpu() },
             news: News { step: (limit.expected.unwrap_or(0) / STEPS).max(1), said: 0, say: now + TELL },
             slack: false,
@@ -90,7 +80,7 @@ impl Throttle {
     }
 
     pub fn pauses(&self) -> bool {
-        self.pause.since.is_some()
+        self.pause.is_on()
     }
 
     /// Returns for how long the processes have been paused by now.
@@ -122,9 +112,7 @@ impl Throttle {
                 self.let_go(now);
             }
             None if debt > SHORTEST => {
-                self.pause.since = Some(now);
-                self.pause.count += 1;
-                self.pause.stop(processes, look);
+                self.pause.begin(now, processes, look);
             }
             // Others may have let a process go on.
             Some(_) => self.pause.stop(processes, look),
@@ -146,14 +134,14 @@ impl Throttle {
 
     /// Pauses the job no more.
     pub fn slacken(&mut self, now: Duration) {
-        self.let_go(now);
-        self.pause.guard = None;
+        self.debt.grown = now;
+        self.pause.end(now);
         self.slack = true;
     }
 
     /// How the job was kept to its limit.
     pub fn told(&self) -> Paused {
-        Paused { paused: self.pause.total.as_secs_f64(), pauses: self.pause.count }
+        self.pause.told()
     }
 }
 
@@ -205,65 +193,6 @@ impl Debt {
         }
         pace.moved(0, now)
     }
-}
-
-/// The processes that are stopped.
-#[derive(Debug)]
-struct Pause {
-    /// Lets the processes go on if this one is killed.
-    guard: Option<Watchdog>,
-    /// Processes that were stopped here. Those that others have stopped are not among them.
-    stopped: BTreeSet<ProcessId>,
-    /// Since when the tree is paused.
-    since: Option<Duration>,
-    /// The time of pauses that are over.
-    total: Duration,
-    count: u64,
-}
-
-impl Pause {
-    /// How long the tree has been paused by now.
-    fn by(&self, now: Duration) -> Duration {
-        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
-    }
-
-    fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {
-        for _ in 0..SEARCHES {
-            let runs = |process: &&Process| {
-                let stands = process.vitals.standing;
-                !process.zombie && !stands && (self.stopped.contains(&process.id) || !is_about_to_stop(process.id))
-            };
-            let running: Vec<ProcessId> = processes.iter().filter(runs).map(|process| process.id).collect();
-            let new = running.iter().any(|id| !self.stopped.contains(id));
-            self.stopped.extend(&running);
-            if let Some(guard) = &mut self.guard {
-                guard.tell(self.stopped.iter());
-            }
-            for id in running {
-                let _ = kill(Pid::from_raw(id.pid), Signal::SIGSTOP);
-            }
-            if !new {
-                return;
-            }
-            processes = look();
-        }
-    }
-
-    fn let_go(&mut self, now: Duration) {
-        self.total = self.by(now);
-        self.since = None;
-        for id in std::mem::take(&mut self.stopped) {
-            if !tree::is_gone(id) {
-                let _ = kill(Pid::from_raw(id.pid), Signal::SIGCONT);
-            }
-        }
-    }
-}
-
-/// Whether a process has not yet taken a signal that stops it. Letting it go on would take the signal away.
-fn is_about_to_stop(id: ProcessId) -> bool {
-    let pending = tree::value(id.pid, "status", "ShdPnd:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-    pending.is_some_and(|pending| pending & (1 << (Signal::SIGSTOP as i32 - 1)) != 0)
 }
 
 /// When to look at the tree.

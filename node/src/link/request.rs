@@ -189,6 +189,7 @@ mod tests {
                 digest: crate::protocol::values::Digest(7),
                 verify: Verify::Samples,
                 whole: false,
+                start: Some(1 << 20),
             }),
         ] {
             assert_eq!(decode_part(&encode_part(part.as_ref())), Ok(part));

@@ -332,7 +332,8 @@ mod tests {
             .into_iter()
             .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
             .collect();
-        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, phases: false, tells_all: false }
+        let globs = vec![pattern(glob)];
+        Output { port: port.into(), globs, root, kind, rules, phases: false, tells_all: false, window: None }
     }
 
     /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.

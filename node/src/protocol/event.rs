@@ -55,6 +55,7 @@ pub struct Seen {
     pub path: Option<PathBuf>,
     pub size: Option<u64>,
     pub closes: Option<u32>,
+    pub discarded: Option<u64>,
     #[serde(default)]
     pub success: bool,
     pub pid: Option<i32>,
@@ -205,7 +206,9 @@ mod tests {
     #[test]
     fn lines() {
         let path = ByteString(Path::new("/o/a b\n"));
-        let text = Event::Committed(CommittedEvent { port: "p", path, size: 3, at_end: true }).line();
+        let text =
+            Event::Committed(CommittedEvent { port: "p", path, size: 3, at_end: true, discarded: None, sha1: None })
+                .line();
         let expected = r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"at_end":true,"time":"#;
         assert!(text.starts_with(expected), "{text}");
         let seen = Seen::parse(text.as_bytes()).unwrap();

@@ -70,6 +70,11 @@ impl Job {
         !nothing || self.split.is_some() || self.limit.is_some()
     }
 
+    /// Whether bytes of an output are discarded when its readers have them.
+    pub fn has_window(&self) -> bool {
+        self.outputs.iter().any(|output| output.window.is_some())
+    }
+
     /// Reads the text of `job.json`.
     ///
     /// # Errors
@@ -85,6 +90,9 @@ impl Job {
         }
         for (index, gate) in gates.iter().enumerate() {
             gate.check().map_err(|message| format!("gates[{index}].{message}"))?;
+        }
+        if limit.is_some() && outputs.iter().any(|output| output.window.is_some()) {
+            return Err("\"window\" does not go with \"limit\"".into());
         }
         let rehearsal = rehearsal.unwrap_or_default();
         if observation.reads.is_some() && !rehearsal.excerpts.is_empty() {

@@ -151,6 +151,8 @@ pub struct FirstBytes {
     pub verify: Verify,
     #[serde(default)]
     pub whole: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<u64>,
 }
 
 /// When a file is committed.
@@ -164,6 +166,14 @@ pub struct OutputRule {
     #[serde(default)]
     pub file_deps: Vec<ByteString<PathBuf>>,
     pub n_files: Option<NonZeroU64>,
+}
+
+/// Bytes that all readers have read are discarded, and the job is paused when a reader is too far behind.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowSpec {
+    pub size: NonZeroU64,
+    pub readers: NonZeroU32,
 }
 
 /// An output whose files are watched.
@@ -182,6 +192,7 @@ pub struct WatchedOutput {
     pub phases: bool,
     #[serde(default)]
     pub closes: bool,
+    pub window: Option<WindowSpec>,
 }
 
 /// A producer on another machine.
@@ -234,6 +245,8 @@ pub struct InputStream {
     pub pipe: u64,
     pub most: Option<u64>,
     pub closes: Option<NonZeroU32>,
+    #[serde(default)]
+    pub window: bool,
 }
 
 /// A part of a file, as a list of pieces.
@@ -527,6 +540,10 @@ pub struct CommittedEvent<'a> {
     pub path: ByteString<&'a Path>,
     pub size: u64,
     pub at_end: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discarded: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha1: Option<Cow<'a, str>>,
 }
 
 /// A file of a directory is committed. `serve` does not print this event.

@@ -4,11 +4,13 @@
 //! stream has got something else than the file. By default all bytes are compared that were taken before the commit. The
 //! bytes after it are final.
 
+mod blocks;
 mod digests;
 mod first_bytes;
 mod noted;
 mod samples;
 
+pub use self::blocks::{block, Blocks};
 pub use self::first_bytes::compare;
 pub use self::noted::Noted;
 pub use crate::protocol::messages::Verify;

@@ -74,6 +74,9 @@ pub trait Origin: Debug {
 
     fn has_more(&self) -> bool;
 
+    /// Tells the producer that the command has read all bytes before `_place`, if it has a window.
+    fn acknowledge(&mut self, _place: u64) {}
+
     /// Whether the file has all its bytes. True where that is unknown.
     fn is_final(&self) -> bool {
         true

@@ -37,6 +37,8 @@ pub struct Producer {
     /// The file is taken to be complete after this number of closes, even before its commit.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
+    /// The first bytes that are not in the committed file any more.
+    pub discarded: u64,
     /// The file is written by no process any more. The commit comes when all of it was taken, or is needed as a whole.
     replays: bool,
 }
@@ -78,6 +80,7 @@ impl Producer {
             events: Events { follower: Follower::new(events.clone()), path: events, watched: false, locks: false },
             closes: None,
             is_closed: false,
+            discarded: 0,
             replays: false,
         }
     }
@@ -191,7 +194,10 @@ impl Producer {
                 self.state = State::Writing;
                 self.is_closed |= self.closes.is_some_and(|closes| seen.closes >= Some(closes.get()));
             }
-            "committed" if ours() => self.state = State::Committed(seen.size.unwrap_or(0)),
+            "committed" if ours() => {
+                self.state = State::Committed(seen.size.unwrap_or(0));
+                self.discarded = seen.discarded.unwrap_or(0);
+            }
             "exit" => {
                 let how = if seen.success { "ended without committing" } else { "failed before committing" };
                 self.state = State::Failed(format!("the producer {how} {}", self.path.display()));

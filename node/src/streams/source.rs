@@ -12,7 +12,8 @@ use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::messages::FirstBytes;
-use crate::protocol::verify::{Digest, Noted, Verify};
+use crate::protocol::verify::{Blocks, Digest, Noted, Verify};
+use crate::streams::acknowledgements::Acknowledgements;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, file_id_of};
@@ -39,6 +40,19 @@ pub struct Source {
     lag: u64,
     /// The failure of the last attempt to take bytes.
     failure: Option<Failure>,
+    window: Option<Reading>,
+}
+
+/// The file has a window: the producer discards what was acknowledged.
+#[derive(Debug)]
+struct Reading {
+    /// The producer's events.
+    events: PathBuf,
+    port: String,
+    /// Present while the reader acknowledges.
+    told: Option<Acknowledgements>,
+    /// The bytes that were acknowledged.
+    acknowledged: u64,
 }
 
 /// The values that are compared with the file at the end.
@@ -70,6 +84,46 @@ impl Source {
             compared: Compared::new(verify),
             lag: 0,
             failure: None,
+            window: None,
+        }
+    }
+
+    /// Reads the file of a producer that may discard what was read. The reader never goes back.
+    pub fn of_window(path: &Path, producer: Producer, events: &Path, port: &str) -> Self {
+        let reading = Reading { events: events.to_owned(), port: port.to_owned(), told: None, acknowledged: 0 };
+        Self { window: Some(reading), ..Self::new(path, producer, Verify::Full) }
+    }
+
+    /// Begins to acknowledge, when the file is opened.
+    fn begin_window(&mut self) -> Result<(), Failure> {
+        let Some(window) = &mut self.window else { return Ok(()) };
+        match Acknowledgements::begin(&window.events, &window.port) {
+            Ok(Some(told)) => {
+                window.told = Some(told);
+                self.compared.noted = Box::new(Blocks::default());
+                Ok(())
+            }
+            Ok(None) => {
+                self.window = None;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(self.discarded()),
+            Err(error) => Err(self.cannot_read(error)),
+        }
+    }
+
+    fn discarded(&self) -> Failure {
+        let path = self.path.display();
+        Failure::Producer(format!("the first bytes of {path} are discarded: its other readers have read them"))
+    }
+
+    /// Checks that the producer has discarded only what was read.
+    fn check_discarded(&self) -> Result<(), Failure> {
+        let acknowledged = self.window.as_ref().map_or(0, |window| window.acknowledged);
+        if self.producer.discarded > acknowledged {
+            Err(self.discarded())
+        } else {
+            Ok(())
         }
     }
 
@@ -89,6 +143,9 @@ impl Source {
     fn whole(&self) -> Result<Option<(&Path, File)>, Failure> {
         self.check()?;
         let State::Committed(size) = self.producer.state else { return Ok(None) };
+        if self.producer.discarded > 0 {
+            return Err(self.discarded());
+        }
         let path = self.path.display();
         match remote_file::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file))) {
             Ok((found, file)) if found == size => Ok(Some((&self.path, file))),
@@ -125,7 +182,12 @@ impl Source {
             return self.at_end();
         }
         let mut place = self.taken as i64;
-        match transfer(file, &mut place, most) {
+        let moved = transfer(file, &mut place, most);
+        self.took(moved)
+    }
+
+    fn took(&mut self, moved: nix::Result<usize>) -> Result<Step, Failure> {
+        match moved {
             Ok(0) => self.at_end(),
             Ok(moved) => {
                 self.taken += moved as u64;
@@ -138,13 +200,24 @@ impl Source {
         }
     }
 
+    /// Takes bytes of a window as they were noted. A pipe must not refer to pages that are discarded.
+    fn take_noted(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
+        let most = self.ahead().min(most);
+        if most == 0 {
+            return self.at_end();
+        }
+        let kept = self.compared.noted.kept(self.taken);
+        let moved = nix::unistd::write(sink, &kept[..most.min(kept.len() as u64) as usize]);
+        self.took(moved)
+    }
+
     /// Returns how many bytes may be taken now. Before the commit they are noted first.
     /// A reader then gets the noted bytes or later ones, and the comparison at the end finds a difference.
     fn ahead(&mut self) -> u64 {
         let Some(file) = &self.file else { return 0 };
         let size = file.metadata().map_or(0, |file| file.len());
         self.lag = self.lag.max(size.saturating_sub(self.taken));
-        if matches!(self.producer.state, State::Committed(_)) {
+        if matches!(self.producer.state, State::Committed(_)) && self.window.is_none() {
             return size.saturating_sub(self.taken);
         }
         let end = size.min(self.taken + AHEAD);
@@ -182,7 +255,11 @@ impl Source {
             State::Committed(size) if file.len() != size => {
                 rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
             }
-            State::Committed(_) => self.compare(open).map(|()| Step::Complete),
+            State::Committed(_) => {
+                self.check_discarded()?;
+                self.compared.noted.compare_from(self.producer.discarded);
+                self.compare(open).map(|()| Step::Complete)
+            }
             State::Writing if self.producer.is_closed() => {
                 // What was left out is compared, too.
                 self.compared.noted.note(open, file.len());
@@ -204,7 +281,7 @@ impl Source {
     ///
     /// # Errors
     /// A failure, if the file is final already and has other bytes than those that were taken.
-    pub fn left_to_compare(&self) -> Result<Option<FirstBytes>, Failure> {
+    pub fn left_to_compare(&mut self) -> Result<Option<FirstBytes>, Failure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -219,15 +296,22 @@ impl Source {
                 Err(Failure::Rewritten(message))
             }
             State::Committed(_) => {
+                self.check_discarded()?;
+                self.compared.noted.compare_from(self.producer.discarded);
                 let file = remote_file::open(&self.path).map_err(|error| self.cannot_read(error))?;
                 self.compare(&file).map(|()| None)
             }
-            State::Silent | State::Writing => Ok(Some(FirstBytes {
-                bytes: self.compared.noted.bytes(),
-                digest: Digest(self.compared.noted.digest()),
-                verify: self.compared.verify,
-                whole: self.compared.ended_early.is_some(),
-            })),
+            State::Silent | State::Writing => {
+                let start = self.window.as_ref().map(|window| window.acknowledged);
+                start.into_iter().for_each(|start| self.compared.noted.compare_from(start));
+                Ok(Some(FirstBytes {
+                    bytes: self.compared.noted.bytes(),
+                    digest: Digest(self.compared.noted.digest()),
+                    verify: self.compared.verify,
+                    whole: self.compared.ended_early.is_some(),
+                    start,
+                }))
+            }
         }
     }
 }
@@ -275,6 +359,20 @@ impl Origin for Source {
 
     fn want_whole(&mut self) {
         self.producer.finish();
+        // Bytes that are not acknowledged stay, and the producer does not wait for them.
+        self.window.iter_mut().for_each(|window| window.told = None);
+    }
+
+    fn acknowledge(&mut self, place: u64) {
+        let Some(window) = &mut self.window else { return };
+        if let Some(told) = &mut window.told {
+            told.add(place, self.compared.noted.blocks());
+            window.acknowledged = told.bytes();
+        }
+    }
+
+    fn close(&mut self, _asks: bool) {
+        self.window.iter_mut().for_each(|window| window.told = None);
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -296,6 +394,8 @@ impl Origin for Source {
         }
         match remote_file::open(&self.path) {
             Ok(file) => {
+                self.check_discarded()?;
+                self.begin_window()?;
                 self.file = Some(file);
                 Ok(true)
             }
@@ -312,6 +412,11 @@ impl Origin for Source {
     }
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
+        if self.window.is_some() {
+            let result = self.take_noted(sink, most);
+            self.failure = result.as_ref().err().cloned();
+            return result;
+        }
         self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
     }
 
@@ -330,6 +435,11 @@ impl Origin for Source {
 
     fn whole_file(&self) -> Result<Option<File>, Failure> {
         Ok(self.whole()?.map(|(_, file)| file))
+    }
+
+    fn is_to_stay(&self, _place: &Path) -> bool {
+        // Of a file that is still written with a window, bytes may go at any time.
+        self.producer.discarded == 0 && (self.window.is_none() || self.is_final())
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::outputs::commit::{Decision, What};
 use crate::outputs::rewrites::{Fate, Stamp};
+use crate::outputs::window::Discarded;
 use crate::protocol::event::{
     Change, ChangedEvent, ClosedEvent, CommittedEvent, CompleteEvent, EntryEvent, Event, OpenedEvent,
 };
@@ -33,6 +34,8 @@ pub struct Announcer {
     /// Closes may have been missed.
     pub lost: bool,
     ended: bool,
+    /// The files that are not there as a whole.
+    pub discarded: Vec<Discarded>,
 }
 
 impl Announcer {
@@ -59,10 +62,12 @@ impl Announcer {
                     self.early.entry(index).or_default().insert(path.into(), early);
                 }
                 let size = file.map_or(0, |file| file.len());
+                let window = self.discarded.iter().find(|file| file.path == *path);
+                let (discarded, sha1) = window.map(|file| (file.bytes, file.sha1.clone().into())).unzip();
                 let (path, at_end) = (ByteString(path.as_path()), self.ended);
                 vec![match output.kind {
                     Kind::Directory => Event::Entry(EntryEvent { port, path, size }),
-                    _ => Event::Committed(CommittedEvent { port, path, size, at_end }),
+                    _ => Event::Committed(CommittedEvent { port, path, size, at_end, discarded, sha1 }),
                 }]
             }
             What::Complete => vec![Event::Complete(CompleteEvent { port, at_end: self.ended })],

@@ -9,6 +9,7 @@ use super::growth::epoch;
 use super::io_time::IoTime;
 use super::processes::Processes;
 use super::writes::Writes;
+use crate::limits::hold::Hold;
 use crate::limits::throttle::Throttle;
 use crate::processes::usage::own_cpu;
 use crate::processes::watchdog::Watchdog;
@@ -21,6 +22,8 @@ pub struct Looks {
     io_time: Option<IoTime>,
     /// Holds the job to its limit.
     throttle: Option<Throttle>,
+    /// Pauses the job while a reader of its window is too far behind.
+    hold: Option<Hold>,
     /// Finds the bursts in which the job writes.
     writes: Option<Writes>,
     /// Finds how many cores the job needs.
@@ -34,10 +37,12 @@ impl Looks {
     /// * `seen` - whether the processes of the job can be seen: not without `/proc`, or where it hides them
     pub fn new(job: &Job, seen: bool, guard: Option<Watchdog>, now: Duration) -> Self {
         let given = job.rehearsal.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
+        let (held, limited) = if job.has_window() { (guard, None) } else { (None, guard) };
         let is_bounded = job.rehearsal.seconds.is_some() || job.rehearsal.spare.is_some();
         Self {
             io_time: (job.observation.io && seen).then(|| IoTime::new(now)),
-            throttle: job.limit.as_ref().map(|limit| Throttle::new(limit, guard, now)),
+            throttle: job.limit.as_ref().map(|limit| Throttle::new(limit, limited, now)),
+            hold: held.map(|guard| Hold::new(guard, now)),
             writes: job.observation.writes.as_ref().map(|to| Writes::new(to, now)),
             demand: job.observation.cores.map(|cores| Demand::new(cores.get(), now)),
             allowance: is_bounded.then(|| Allowance::new(given, now)),
@@ -49,7 +54,11 @@ impl Looks {
     /// # Arguments
     /// * `ending` - the job is being ended: then only I/O time and limit count
     pub fn due(&self, ending: bool) -> Option<Duration> {
-        let always = [self.io_time.as_ref().map(IoTime::due), self.throttle.as_ref().and_then(Throttle::due)];
+        let always = [
+            self.io_time.as_ref().map(IoTime::due),
+            self.throttle.as_ref().and_then(Throttle::due),
+            self.hold.as_ref().and_then(Hold::due),
+        ];
         let running = [
             self.writes.as_ref().map(Writes::due),
             self.demand.as_ref().map(Demand::due),
@@ -59,12 +68,13 @@ impl Looks {
     }
 
     pub fn is_paused(&self) -> bool {
-        self.throttle.as_ref().is_some_and(Throttle::pauses)
+        self.throttle.as_ref().is_some_and(Throttle::pauses) || self.hold.as_ref().is_some_and(Hold::pauses)
     }
 
     /// How long the job has been paused by now.
     pub fn paused(&self, now: Duration) -> Duration {
-        self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now))
+        let limited = self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now));
+        self.hold.as_ref().map_or(limited, |hold| hold.paused(now))
     }
 
     /// Keeps the job to another rate from now on.
@@ -75,6 +85,12 @@ impl Looks {
     /// Pauses the job no more.
     pub fn slacken(&mut self, now: Duration) {
         self.throttle.iter_mut().for_each(|throttle| throttle.slacken(now));
+        self.hold.iter_mut().for_each(|hold| hold.slacken(now));
+    }
+
+    /// Pauses the job, or lets it go on, as a window wants it.
+    pub fn look_at_window(&mut self, now: Duration, wanted: bool, processes: &mut Processes) {
+        self.hold.iter_mut().for_each(|hold| hold.look(now, wanted, &mut || processes.look()));
     }
 
     /// Whether it is time to look which processes wait for a device.
@@ -130,6 +146,7 @@ impl Looks {
 
     /// The time in I/O, and how the job was kept to its limit.
     pub fn end(self, now: Duration) -> (Option<Duration>, Option<Paused>) {
-        (self.io_time.map(|time| time.total(now)), self.throttle.map(|throttle| throttle.told()))
+        let paused = self.throttle.map(|throttle| throttle.told()).or(self.hold.map(|hold| hold.told()));
+        (self.io_time.map(|time| time.total(now)), paused)
     }
 }

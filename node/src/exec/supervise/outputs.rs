@@ -1,5 +1,6 @@
 //! The output files of a job: follows their changes, and announces them.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +13,12 @@ use crate::outputs::commit::{self, Decision, Fact, Tracker};
 use crate::outputs::directories::{existing, Change, OutputWatch, What};
 use crate::outputs::hold::Holder;
 use crate::outputs::token::Token;
+use crate::outputs::window::Window;
 use crate::processes::open_files::writes_any;
 use crate::processes::snapshot::Snapshot;
-use crate::protocol::event::EventLog;
+use crate::protocol::event::{Event, EventLog};
 use crate::protocol::job::Job;
+use crate::streams::acknowledgements::DIRECTORY;
 use crate::streams::announced_parts::Parts;
 use crate::sys::watch::Watcher;
 
@@ -27,6 +30,9 @@ pub struct Outputs<'a> {
     decisions: Vec<Decision>,
     announcer: Announcer,
     growth: Growth<'a>,
+    /// The directory of the job.
+    job: &'a Path,
+    windows: Vec<Window>,
     /// Only for an observed job.
     beginning: Option<Beginning>,
     /// The parts that the command announces, if it is a split.
@@ -34,8 +40,14 @@ pub struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    pub fn new(job: &'a Job, parts: Option<Parts<'a>>) -> Self {
+    /// # Arguments
+    /// * `directory` - of the job
+    pub fn new(job: &'a Job, directory: &'a Path, parts: Option<Parts<'a>>) -> Self {
         let outputs = &job.outputs;
+        if job.has_window() {
+            // Without it no reader begins, and all is kept.
+            let _ = fs::create_dir(directory.join(DIRECTORY));
+        }
         Self {
             watch: OutputWatch { outputs },
             tracker: Tracker::new(outputs),
@@ -43,6 +55,8 @@ impl<'a> Outputs<'a> {
             decisions: Vec::new(),
             announcer: Announcer::default(),
             growth: Growth::new(outputs),
+            job: directory,
+            windows: Vec::new(),
             beginning: job.observation.reads.as_ref().map(|_| Beginning::default()),
             parts,
         }
@@ -117,7 +131,10 @@ impl<'a> Outputs<'a> {
         let outputs = self.watch.outputs;
         for decision in &decisions {
             match &decision.what {
-                commit::What::Opened(path) => self.growth.opened(decision.port, path, now),
+                commit::What::Opened(path) => {
+                    self.growth.opened(decision.port, path, now);
+                    self.begin_window(decision.port, path);
+                }
                 commit::What::Committed(path) => {
                     let ended = self.growth.committed(decision.port, path, now);
                     events.append(ended.as_ref().map(|ended| ended.event(outputs)).as_slice())?;
@@ -127,6 +144,39 @@ impl<'a> Outputs<'a> {
         }
         let announced = decisions.iter().flat_map(|decision| self.announcer.events(outputs, decision));
         events.append(&announced.collect::<Vec<_>>())
+    }
+
+    fn begin_window(&mut self, port: usize, path: &Path) {
+        let output = &self.watch.outputs[port];
+        if let Some(spec) = &output.window {
+            // Without a thread all is kept.
+            self.windows.extend(Window::begin(self.job, &output.port, path, spec));
+        }
+    }
+
+    /// Whether a window wants the job to be paused.
+    pub fn wants_pause(&self) -> bool {
+        self.windows.iter().any(Window::pauses)
+    }
+
+    /// Reports what has happened to windows.
+    pub fn tell_windows(&mut self, events: &mut EventLog) -> io::Result<()> {
+        let warnings: Vec<String> = self.windows.iter().flat_map(Window::warnings).collect();
+        let warnings: Vec<Event> = warnings.into_iter().map(|message| Event::warning(message, None)).collect();
+        events.append(&warnings)
+    }
+
+    /// Ends the windows of a job that has succeeded. Returns false: not all have ended.
+    ///
+    /// # Errors
+    /// Why a file is lost.
+    pub fn end_windows(&mut self) -> Result<bool, String> {
+        while let Some(window) = self.windows.last() {
+            let Some(ended) = window.end() else { return Ok(false) };
+            self.announcer.discarded.extend(ended?);
+            self.windows.pop();
+        }
+        Ok(true)
     }
 
     /// Returns when to look next at the growth of files.

@@ -38,6 +38,8 @@ pub struct Input {
     pub closes: Option<NonZeroU32>,
     /// The most bytes of a stream. The job starts again with a larger file.
     pub most: Option<u64>,
+    /// The producer is told what was read, and may discard it.
+    pub window: bool,
     /// The machine from which a part comes. None stands for a file that is read here.
     pub home: Option<Home>,
 }
@@ -55,9 +57,12 @@ impl TryFrom<InputStream> for Input {
 
     fn try_from(stream: InputStream) -> Result<Self, &'static str> {
         let InputStream { name, id, port, path, named, lock, events, link, replay, target, .. } = stream;
-        let InputStream { verify, limit, phases, net, pipe, most, closes, .. } = stream;
+        let InputStream { verify, limit, phases, net, pipe, most, closes, window, .. } = stream;
         if events.is_none() && (named.is_some() || lock || closes.is_some()) {
             return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
+        }
+        if window && (events.is_none() || lock || net || closes.is_some()) {
+            return Err("\"window\" goes with \"events\", without \"lock\", \"net\" and \"closes\"");
         }
         if pipe > 0 && !net {
             return Err("\"pipe\" goes with \"net\"");
@@ -95,6 +100,7 @@ impl TryFrom<InputStream> for Input {
             pipe,
             closes,
             most,
+            window,
             home,
         })
     }
@@ -131,6 +137,7 @@ impl TryFrom<PartInput> for Input {
             pipe: 0,
             closes: None,
             most: None,
+            window: false,
             home,
         })
     }

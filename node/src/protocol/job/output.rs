@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use crate::protocol::json::ByteString;
-use crate::protocol::messages::{Committed, Kind, OutputRule, WatchedOutput};
+use crate::protocol::messages::{Committed, Kind, OutputRule, WatchedOutput, WindowSpec};
 use crate::protocol::pattern::Pattern;
 
 /// An output that is watched.
@@ -19,6 +19,8 @@ pub struct Output {
     pub phases: bool,
     /// All that happens to its files is told, since the job is observed.
     pub tells_all: bool,
+    /// Bytes are discarded when all readers have them.
+    pub window: Option<WindowSpec>,
 }
 
 /// A commit rule, for the files that match `globs` (all, when there is none).
@@ -55,7 +57,7 @@ impl TryFrom<WatchedOutput> for Output {
     type Error = String;
 
     fn try_from(output: WatchedOutput) -> Result<Self, String> {
-        let WatchedOutput { port, root, kind, globs: own, rules, phases, closes } = output;
+        let WatchedOutput { port, root, kind, globs: own, rules, phases, closes, window } = output;
         let mut globs = patterns(&own, &root)?;
         let mut read = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -69,7 +71,11 @@ impl TryFrom<WatchedOutput> for Output {
             }
             read.push(rule);
         }
-        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: closes })
+        let is_late = read.iter().all(|rule| rule.commit == Commit::Termination);
+        if window.is_some() && (kind != Kind::File || !is_late) {
+            return Err("window: goes with the kind file and on_termination".into());
+        }
+        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: closes, window })
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::blocks::Blocks;
 use super::digests::{digest_range, Digests};
 use super::noted::Noted;
 use super::samples::Samples;
@@ -44,7 +45,10 @@ impl FirstBytes {
         if size < self.bytes || (self.whole && size > self.bytes) {
             return Ok(false);
         }
-        let mut noted = self.verify.begin();
+        let mut noted = match self.start {
+            Some(start) => Box::new(Blocks::starting_at(start)),
+            None => self.verify.begin(),
+        };
         noted.note(file, self.bytes);
         Ok(Digest(noted.digest()) == self.digest)
     }
@@ -90,7 +94,7 @@ mod tests {
     fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> FirstBytes {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
-        FirstBytes { bytes, digest: Digest(noted.digest()), verify, whole: false }
+        FirstBytes { bytes, digest: Digest(noted.digest()), verify, whole: false, start: None }
     }
 
     #[test]

@@ -29,6 +29,19 @@ pub trait Noted: Debug + Send {
 
     /// Where `file` has other bytes than those that were noted, as far as they are compared. Reads them.
     fn difference(&self, file: &File) -> Option<Difference>;
+
+    /// The bytes from `place` on that were noted last. Empty unless these are kept.
+    fn kept(&self, _place: u64) -> &[u8] {
+        &[]
+    }
+
+    /// The digests of the complete blocks of a window.
+    fn blocks(&self) -> &[u64] {
+        &[]
+    }
+
+    /// Compares the bytes of a window only from `start` on: the others are discarded.
+    fn compare_from(&mut self, _start: u64) {}
 }
 
 /// Notes the first `bytes` of a file piece by piece.

@@ -1,0 +1,389 @@
+//! A window: bytes of an output that all readers have read are discarded, and the job is paused when the slowest reader
+//! is too far behind. The file keeps its size and its name.
+//!
+//! The bytes are read once more before they are discarded, and compared with what the readers have read. The file must
+//! be written front to back, and nothing but the readers may read it.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{park_timeout, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{fallocate, FallocateFlags, OFlag};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::{lseek, Whence};
+use sha1::{Digest, Sha1};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::processes::open_files::descriptors;
+use crate::processes::tree::descendants;
+use crate::protocol::messages::WindowSpec;
+use crate::protocol::verify::block;
+use crate::streams::acknowledgements::Readers;
+use crate::sys::file_id::{file_id_of, FileId};
+use crate::sys::threads::{lock, spawn};
+
+/// Blocks have another length in tests. A window has as many blocks then.
+const MEBIBYTE: u64 = 1 << 20;
+/// Time between two looks at the file and its readers.
+const LOOK: Duration = Duration::from_millis(5);
+/// Time between two looks for other programs that have the file open.
+const SEARCH: Duration = Duration::from_millis(200);
+/// A reader that has taken nothing for so long may wait for something else that the paused job writes.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that is not there as a whole: its first bytes are discarded. The checksum is that of all of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub sha1: String,
+}
+
+/// The window of one file.
+pub struct Window {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The job is to be paused.
+    pauses: AtomicBool,
+    /// The job has succeeded: the file has all its bytes.
+    ends: AtomicBool,
+    warnings: Mutex<Vec<String>>,
+    /// The file, unless nothing was discarded. The error: bytes are lost that were needed.
+    outcome: OnceLock<Result<Option<Discarded>, String>>,
+}
+
+impl Window {
+    /// Begins the window of the file `path` of an output.
+    ///
+    /// # Arguments
+    /// * `job` - the directory of the job
+    pub fn begin(job: &Path, port: &str, path: &Path, spec: &WindowSpec) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let (readers, path) = (Readers::new(job, port), path.to_owned());
+        let (size, expected, of_thread) =
+            (spec.size.get() / MEBIBYTE * block(), spec.readers.get() as usize, Arc::clone(&shared));
+        let thread = spawn("window", move || {
+            let work = || Written::open(path, readers, expected).map(|file| file.serve(size, &of_thread));
+            let outcome = work().unwrap_or_else(|why| {
+                lock(&of_thread.warnings).push(why);
+                Ok(None)
+            });
+            let _ = of_thread.outcome.set(outcome);
+        })?;
+        Ok(Self { shared, thread })
+    }
+
+    /// Whether the job is to be paused.
+    pub fn pauses(&self) -> bool {
+        self.shared.pauses.load(Ordering::Relaxed)
+    }
+
+    /// Returns what was not reported yet.
+    pub fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.shared.warnings))
+    }
+
+    /// Says that the job has succeeded, and returns the file, unless nothing was discarded. Without an answer, ask again.
+    ///
+    /// # Errors
+    /// Why the file is lost.
+    pub fn end(&self) -> Option<Result<Option<Discarded>, String>> {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.shared.outcome.get().cloned()
+    }
+}
+
+/// Decides when a job is paused. No clock.
+#[derive(Debug, Default)]
+struct Pacing {
+    pauses: bool,
+    /// The bytes that the slowest reader had at a moment, since when it has no more.
+    since: (u64, Duration),
+    /// The job goes on until the slowest reader has caught up.
+    lifted: bool,
+}
+
+impl Pacing {
+    /// Returns true if the window is lifted now, because a pause does not help.
+    ///
+    /// # Arguments
+    /// * `written`, `read` - bytes of the file, and those that all readers have
+    /// * `reading` - all readers go on
+    fn decide(&mut self, now: Duration, size: u64, written: u64, read: u64, reading: bool) -> bool {
+        let behind = written.saturating_sub(read);
+        if read != self.since.0 || !self.pauses {
+            self.since = (read, now);
+        }
+        let gives_up = self.pauses && now >= self.since.1 + PATIENCE;
+        self.lifted = gives_up || (self.lifted && behind > size / 2);
+        let limit = if self.pauses { size - size / 4 } else { size };
+        self.pauses = reading && !self.lifted && behind > limit;
+        gives_up
+    }
+}
+
+/// The file of a window.
+struct Written {
+    file: File,
+    id: FileId,
+    path: PathBuf,
+    readers: Readers,
+    expected: usize,
+    discarded: u64,
+    sha1: Sha1,
+    buffer: Vec<u8>,
+    /// Tells that a program has closed the file that could only read it.
+    inotify: Inotify,
+    closes: usize,
+    searched: Instant,
+    /// Nothing more is discarded.
+    stays: bool,
+    /// Bytes are lost that were needed, and why.
+    lost: Option<String>,
+}
+
+impl Written {
+    /// # Errors
+    /// Why there is no window: a message for people.
+    fn open(path: PathBuf, readers: Readers, expected: usize) -> Result<Self, String> {
+        let no = |why: &dyn std::fmt::Display| kept(&path, why);
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(&path);
+        let file = file.map_err(|error| no(&error))?;
+        let found = file.metadata().map_err(|error| no(&error))?;
+        if !found.is_file() {
+            return Err(no(&"it is no regular file"));
+        }
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC);
+        let inotify = inotify.map_err(|error| no(&error.desc()))?;
+        let open_file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        inotify.add_watch(&open_file, AddWatchFlags::IN_CLOSE_NOWRITE).map_err(|error| no(&error.desc()))?;
+        Ok(Self {
+            id: file_id_of(&found),
+            file,
+            path,
+            readers,
+            expected,
+            discarded: 0,
+            sha1: Sha1::new(),
+            buffer: Vec::new(),
+            inotify,
+            closes: 0,
+            searched: Instant::now(),
+            stays: false,
+            lost: None,
+        })
+    }
+
+    fn serve(mut self, size: u64, shared: &Shared) -> Result<Option<Discarded>, String> {
+        let (start, mut pacing) = (Instant::now(), Pacing::default());
+        while !shared.ends.load(Ordering::Relaxed) {
+            let there = self.discarded > 0 || self.readers.look() >= self.expected;
+            let read = if there { self.readers.acknowledged() } else { 0 };
+            if let Some(why) = self.discard(read, shared) {
+                lock(&shared.warnings).push(kept(&self.path, &why));
+                self.stays = true;
+            }
+            let written = self.file.metadata().map_or(0, |found| found.len());
+            let reading = there && !self.stays && written > size && self.readers.ended() == 0;
+            if pacing.decide(start.elapsed(), size, written, read, reading) {
+                let why =
+                    "its reader takes nothing, and may wait for another output: the job goes on, and more is kept";
+                lock(&shared.warnings).push(kept(&self.path, &why));
+            }
+            shared.pauses.store(pacing.pauses, Ordering::Relaxed);
+            park_timeout(LOOK);
+        }
+        shared.pauses.store(false, Ordering::Relaxed);
+        self.end()
+    }
+
+    /// Discards what all readers have read, and returns why nothing more can be discarded.
+    fn discard(&mut self, read: u64, shared: &Shared) -> Option<String> {
+        while !self.stays && self.discarded < read && !shared.ends.load(Ordering::Relaxed) {
+            if self.discarded == 0 {
+                if let Err(why) = self.may_begin() {
+                    return Some(why);
+                }
+                if self.readers.acknowledged() < block() {
+                    return None;
+                }
+            }
+            if let Err(error) = self.discard_block() {
+                return Some(error.to_string());
+            }
+        }
+        if self.discarded > 0 && self.lost.is_none() && self.searched.elapsed() >= SEARCH {
+            self.lost = self.check().err();
+        }
+        None
+    }
+
+    /// Checks that bytes may be discarded, before the first ones are.
+    fn may_begin(&mut self) -> Result<(), String> {
+        self.check()?;
+        if self.closed_by_others() > 0 {
+            return Err("another program has read it".into());
+        }
+        has_holes(self.path.parent().unwrap_or(Path::new("/"))).map_err(|error| format!("no holes: {error}"))?;
+        match self.readers.close() {
+            Ok(count) if count == self.expected => Ok(()),
+            Ok(_) => Err("it has more readers than expected".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Checks that the file is still only written front to back.
+    fn check(&mut self) -> Result<(), String> {
+        self.searched = Instant::now();
+        let found = self.file.metadata().map_err(|error| error.to_string())?;
+        let named = fs::symlink_metadata(&self.path).ok();
+        if named.as_ref().map(file_id_of) != Some(self.id) {
+            return Err("it was moved or removed".into());
+        }
+        if found.nlink() != 1 {
+            return Err("it has another name, too".into());
+        }
+        if found.len() < self.discarded {
+            return Err("it was cut".into());
+        }
+        let file = HashSet::from([self.id]);
+        let reads = |pid: i32| descriptors(pid, 0o400, &file).is_ok_and(|found| !found.is_empty());
+        if descendants().iter().any(|process| reads(process.id.pid)) {
+            return Err("the job has it open for reading".into());
+        }
+        Ok(())
+    }
+
+    /// The number of closes by programs that could only read the file, apart from those of the readers.
+    fn closed_by_others(&mut self) -> usize {
+        while let Ok(events) = self.inotify.read_events() {
+            self.closes += events.iter().filter(|event| event.mask.contains(AddWatchFlags::IN_CLOSE_NOWRITE)).count();
+        }
+        self.closes.saturating_sub(self.readers.ended())
+    }
+
+    /// A reader that ends may have closed the file, and not its acknowledgements yet.
+    fn was_read_by_others(&mut self) -> bool {
+        let mut tries = (0..20).map(|_| {
+            let found = self.closed_by_others() > 0;
+            if found {
+                park_timeout(LOOK * 10);
+            }
+            found
+        });
+        tries.all(|found| found)
+    }
+
+    fn discard_block(&mut self) -> io::Result<()> {
+        self.buffer.resize(block() as usize, 0);
+        self.file.read_exact_at(&mut self.buffer, self.discarded)?;
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        // At once: what is written between the two calls is lost unseen.
+        fallocate(&self.file, flags, self.discarded as i64, block() as i64)?;
+        let same = self.readers.agree(self.discarded / block(), xxh3_64(&self.buffer)).unwrap_or(false);
+        if !same && self.lost.is_none() {
+            let to = self.discarded + block();
+            self.lost = Some(format!("it was written again between byte {} and byte {to}", self.discarded));
+        }
+        self.sha1.update(&self.buffer);
+        self.discarded += block();
+        Ok(())
+    }
+
+    /// Checks the file, which has all its bytes, and returns what is left of it.
+    fn end(mut self) -> Result<Option<Discarded>, String> {
+        if self.discarded == 0 {
+            return Ok(None);
+        }
+        let lost = self.lost.take().or_else(|| self.check().err());
+        let lost = lost.or_else(|| self.was_read_by_others().then(|| "another program has read it".into()));
+        let lost = lost.or_else(|| self.is_written_again().then(|| "it was written again where it was read".into()));
+        if let Some(why) = lost {
+            let path = self.path.display();
+            return Err(format!("{path} cannot have a window, and is lost: {why} [SFIO-N005]"));
+        }
+        let mut place = self.discarded;
+        loop {
+            self.buffer.resize(block() as usize, 0);
+            let read = self.file.read_at(&mut self.buffer, place).map_err(|error| error.to_string())?;
+            if read == 0 {
+                break;
+            }
+            self.sha1.update(&self.buffer[..read]);
+            place += read as u64;
+        }
+        let sha1 = self.sha1.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(Discarded { path: self.path, bytes: self.discarded, sha1 }))
+    }
+
+    /// Whether there are data where bytes were discarded.
+    fn is_written_again(&self) -> bool {
+        match lseek(&self.file, 0, Whence::SeekData) {
+            Ok(place) => (place as u64) < self.discarded,
+            // There are no data at all.
+            Err(Errno::ENXIO) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+/// Checks that files in a directory can have holes, and that these are seen.
+fn has_holes(directory: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).open(directory)?;
+    file.write_all_at(&vec![1; block() as usize + 1], 0)?;
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&file, flags, 0, block() as i64)?;
+    match lseek(&file, 0, Whence::SeekData)? as u64 {
+        place if place == block() => Ok(()),
+        _ => Err(io::Error::other("the file system does not tell where they are")),
+    }
+}
+
+fn kept(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{} is kept whole, without a window: {why} [SFIO-N004]", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_is_paused_until_the_reader_has_come_closer() {
+        let mut pacing = Pacing::default();
+        let mut paused = |seconds: u64, written: u64, read: u64, reading: bool| {
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, read, reading);
+            (pacing.pauses, lifted)
+        };
+        for (course, seconds, written, read, reading, expected) in [
+            ("within the window", 0, 100, 0, true, (false, false)),
+            ("beyond", 1, 101, 0, true, (true, false)),
+            ("still near the end", 2, 101, 20, true, (true, false)),
+            ("it moves slowly", 6, 101, 21, true, (true, false)),
+            ("close enough", 7, 101, 26, true, (false, false)),
+            ("beyond again", 8, 300, 26, true, (true, false)),
+            ("a reader has ended", 9, 300, 26, false, (false, false)),
+            ("beyond", 10, 300, 30, true, (true, false)),
+            ("it takes nothing", 14, 300, 30, true, (true, false)),
+            ("so the job goes on", 15, 300, 30, true, (false, true)),
+            ("until the reader has caught up", 30, 900, 840, true, (false, false)),
+            ("then it counts again", 31, 900, 850, true, (false, false)),
+            ("as before", 32, 1000, 850, true, (true, false)),
+        ] {
+            assert_eq!(paused(seconds, written, read, reading), expected, "{course}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+"""Windows: what all readers have read of a file is removed while it is written; results as with plain StreamFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
+from lab.runs import Bench, Run
+
+WINDOW: Final[Document] = {"config": {"intermediates": "window"}}
+MB: Final = 1 << 20
+
+
+def numbers(size: int) -> str:
+    """A script that prints different lines."""
+    return f"seq 1 99999999 | head -c {size}"
+
+
+def awaited(size: int) -> str:
+    """A script that prints lines, and waits until a part of them is not on disk any more, or for some time."""
+    gone = f"test $(stat -c %b a.txt) -lt {size * 3 // 2048}"
+    return f"{numbers(size)}; for t in $(seq 40); do {gone} && break; sleep 0.1; done"
+
+
+def writer(script: str, hints: list[Document] | None = None, **outputs: Any) -> Document:
+    return {"run": tool(script, {}, outputs or {"o": streamable("stdout")}, hints, stdout="a.txt"), "in": {}}
+
+
+def reader(script: str, source: str, name: str) -> Document:
+    run = tool(script, {"i": streamable()}, {"o": streamable("stdout")}, stdout=f"{name}.txt")
+    return {"run": run, "in": {"i": source}}
+
+
+def chain(size: int, **readers: str) -> Document:
+    steps = {
+        "a": writer(numbers(size)),
+        "b": reader("tr 0-4 5-9 < $i", "a/o", "b"),
+        "c": reader("sha1sum < $i", "b/o", "c"),
+    }
+    return workflow({}, steps, {"o": "c/o"})
+
+
+def both(bench: Bench, document: Document, **settings: Any) -> tuple[Run, Path]:
+    """Run a workflow with plain StreamFlow and with windows; the results must be the same.
+
+    :return: our run, and its directory
+    """
+    settings = {**WINDOW, **settings}
+    paths = [bench.write_plain(document, {}), bench.write(document, {}, io=True, **settings)]
+    plain, ours = bench.run_all(paths, seconds=120)
+    assert plain.ok, plain.errors
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert bench.leftovers() == []
+    return ours, paths[1].parent
+
+
+def test_a_chain(bench: Bench) -> None:
+    ours, _ = both(bench, chain(60 * MB))
+    assert "SFIO-N00" not in ours.log
+
+
+def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
+    """The file never takes much more than the window."""
+    watch = 'while test -e "$TRACE.on"; do du -k --block-size=1 a.txt; sleep 0.02; done 2>/dev/null > "$TRACE.sizes" & '
+    script = f'touch "$TRACE.on"; {watch}{numbers(90 * MB)}; rm "$TRACE.on"'
+    rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
+    slow = "{ for i in 1 2 3 4 5 6 7 8 9; do head -c 10485760; sleep 0.1; done; cat; } < $i | sha1sum"
+    steps = {"a": writer(script, [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
+    ours, place = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
+    assert "SFIO-N00" not in ours.log
+    sizes = [int(line.split()[0]) for line in (place / "trace.sizes").read_text().splitlines()]
+    assert max(sizes) < 45 * MB
+    (usage,) = [line["usage"] for line in bench.telemetry() if line["event"] == "ended" and line["step"] == "/a"]
+    assert usage["pauses"] > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("; printf x | dd of=a.txt conv=notrunc 2>/dev/null", "it was written again where it was read"),
+        ("; ln a.txt b.txt", "it has another name, too"),
+        ("; mv a.txt b.txt; : > a.txt", "it was moved or removed"),
+        ("; head -c 9 a.txt > b.txt", "another program has read it"),
+        ("; : > a.txt", "it was cut"),
+    ],
+)
+def test_a_tool_that_does_more_than_write(bench: Bench, script: str, why: str) -> None:
+    """The jobs run again with whole files."""
+    steps = {
+        "a": {
+            "run": tool(f"exec > a.txt; {awaited(40 * MB)}{script}", {}, {"o": found("a.txt", streamable=True)}),
+            "in": {},
+        },
+        "b": reader("sha1sum < $i", "a/o", "b"),
+    }
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    # A reader may see first that its file was cut.
+    assert f"a.txt cannot have a window, and is lost: {why} [SFIO-N005]" in ours.log or "cut" in why
+    assert "starts again, and keeps its files whole: " in ours.log
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exec 5<>a.txt", "the job has it open for reading"),
+        ("ln a.txt b.txt", "it has another name, too"),
+    ],
+)
+def test_what_is_seen_early_keeps_the_file(bench: Bench, script: str, why: str) -> None:
+    steps = {
+        "a": {
+            "run": tool(f": > a.txt; {script}; {numbers(40 * MB)} > a.txt", {}, {"o": found("a.txt", streamable=True)}),
+            "in": {},
+        },
+        "b": reader("sha1sum < $i", "a/o", "b"),
+    }
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
+
+
+def test_a_reader_that_has_enough(bench: Bench) -> None:
+    steps = {"a": writer(numbers(60 * MB)), "b": reader("head -c 20000001 $i | sha1sum", "a/o", "b")}
+    both(bench, workflow({}, steps, {"o": "b/o"}))
+
+
+def test_two_readers(bench: Bench) -> None:
+    """The slower one counts."""
+    slow = "{ for i in 1 2 3; do head -c 9485760; sleep 0.1; done; cat; } < $i | md5sum"
+    readers = {"b": reader("sha1sum < $i", "a/o", "b"), "c": reader(slow, "a/o", "c")}
+    both(bench, workflow({}, {"a": writer(numbers(40 * MB)), **readers}, {"b": "b/o", "c": "c/o"}))
+
+
+@pytest.mark.parametrize("size", [0, 1, MB - 1, MB, MB + 1, 5 * MB])
+def test_sizes(bench: Bench, size: int) -> None:
+    both(bench, chain(size))
+
+
+def test_a_scatter(bench: Bench) -> None:
+    first = tool(numbers(3 * MB) + "; echo $n", {"n": "int"}, {"o": streamable("stdout")}, stdout="a.txt")
+    steps = {
+        "a": {"run": first, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {**reader("sha1sum < $i", "a/o", "b"), "scatter": "i"},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"o": "b/o"})
+    paths = [
+        bench.write_plain(document, {"numbers": [1, 2, 3]}),
+        bench.write(document, {"numbers": [1, 2, 3]}, io=True, **WINDOW),
+    ]
+    plain, ours = bench.run_all(paths)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+
+
+def test_a_reader_that_needs_the_file(bench: Bench) -> None:
+    """The program asks for more than bytes by the path of its input, before it reads."""
+    steps = {"a": writer(numbers(40 * MB)), "b": reader("test -s $i && sha1sum < $i", "a/o", "b")}
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    assert "SFIO-S024" in ours.log
+
+
+RETRIES: Final[Document] = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+#: A script that waits until bytes of its input are discarded, or this cannot be any more.
+ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 30000000 $i > half; sleep 1; exit 3; }; '
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
+    """The jobs whose windows it has read run again, too."""
+    steps = {"a": writer(f"note a; {awaited(40 * MB)}"), "b": reader("cat $i", "a/o", "b")}
+    last = chr(ord("a") + length - 1)
+    steps[last] = reader(ONCE + "sha1sum < $i", f"{chr(ord(last) - 1)}/o", last)
+    document = workflow({}, steps, {"o": f"{last}/o"})
+    plain = bench.write_plain(document, {})
+    (plain.parent / "trace.once").touch()
+    path = bench.write(document, {}, io=True, **WINDOW, **RETRIES)
+    expected, ours = bench.run_all([plain, path], seconds=120)
+    assert ours.ok, ours.errors
+    assert ours.results == expected.results
+    assert len(ours.times("a")) == 2
+    assert f"Job /{chr(ord(last) - 1)}/0 starts again, and keeps its files whole" in ours.log
+    assert bench.leftovers() == []
+
+
+def test_a_reader_that_reads_twice(bench: Bench) -> None:
+    """Its declaration is wrong."""
+    steps = {"a": writer(awaited(40 * MB)), "b": reader("sha1sum < $i; md5sum < $i", "a/o", "b")}
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
+    assert "SFIO-S022" in ours.log
+
+
+def test_an_output_that_is_a_link_to_a_window(bench: Bench) -> None:
+    steps = {
+        "a": writer(awaited(40 * MB)),
+        "b": {
+            "run": tool(
+                "head -c 30000000 $i > half; sleep 0.5; ln -s $i b.txt", {"i": streamable()}, {"o": found("b.txt")}
+            ),
+            "in": {"i": "a/o"},
+        },
+    }
+    both(bench, workflow({}, steps, {"o": "b/o"}))
+
+
+@pytest.mark.parametrize("victim", ["driver", "exec", "producer", "serve"])
+def test_a_kill_while_the_producer_is_paused(bench: Bench, victim: str) -> None:
+    """Nothing is left, and nothing stays stopped."""
+    rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
+    slow = "{ while head -c 1048576 | grep -c . ; do sleep 0.3; done; } < $i"
+    steps = {"a": writer("exec seq 1 99999999", [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
+    path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True)
+    process = bench.start(path)
+    stopped: list[int] = []
+
+    def is_paused() -> bool:
+        stopped[:] = [pid for pid, command in _ours(bench) if command.startswith("seq") and _state(pid) == "T"]
+        return bool(stopped)
+
+    wait_for(is_paused, "a pause", 60)
+    exec_ = _parent(stopped[0])
+    if victim == "driver":
+        os.kill(process.pid, signal.SIGKILL)
+    else:
+        pids = {
+            "exec": exec_,
+            "producer": stopped[0],
+            "serve": next(p for p, c in _ours(bench) if "sfio-node serve" in c),
+        }
+        os.kill(pids[victim], signal.SIGKILL)
+    with contextlib.suppress(AssertionError):
+        assert not bench.finish(process, path).ok
+    wait_for(lambda: not [line for line in bench.leftovers() if line.startswith("process")], "the end of all processes")
+
+
+def _ours(bench: Bench) -> list[tuple[int, str]]:
+    return list(bench._processes())
+
+
+def _state(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
