@@ -108,7 +108,6 @@ PURE = (
 )
 NOT_PURE = {
     "bandwidth.learned_windows": "reads what was learned",
-    "bandwidth.limits": "knows the jobs of a run",
     "bandwidth.rates": "knows the jobs of a run",
     "bandwidth.requests": "knows the jobs of a run",
     "bandwidth.stream_rates": "knows the jobs of a run",
@@ -126,7 +125,6 @@ NOT_PURE = {
     "storage.sharing.status": "reads the files",
     "features.schedules.commands": "has commands",
     "features.schedules.files": "reads set files",
-    "features.schedules.schedule_file": "reads schedule files",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {
