@@ -3,19 +3,26 @@
 A **request** is a set of bytes that a job moves and that no other job needs at once. A **channel** issues requests one
 after the other, as a process does in the paper. Requests of a channel that are ready at the same time are one **phase**
 of it.
+
+The bandwidth of all phases together over time is the paper's equation 3. Between two neighbours of all starts and ends,
+the sum of all rates is constant. Spans are half open: a span that ends and a span that starts at the same time do not
+count together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction, Way
 from streamflow_io.hints.reasons import EndRule, RequestKind
-from streamflow_io.series import covered
+from streamflow_io.records.records import RequestRecord
+from streamflow_io.series import covered, sums
 
 SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
@@ -141,3 +148,115 @@ def phases(requests: Iterable[IORequest]) -> list[Phase]:
     """Return the phases of all channels, ordered by the time when they were ready. Exposed requests are left out."""
     counted = sorted((one for one in requests if one.rule != "exposed"), key=lambda one: one.ready)
     return [Phase(of_phase) for of_phase in grouped(counted, lambda one: (one.channel, one.phase)).values()]
+
+
+# Start, end, rate.
+Span = tuple[float, float, float]
+
+
+def required_spans(phases: Iterable[Phase]) -> list[Span]:
+    """Return the required bandwidth of each phase, from when the phase is ready to its required end."""
+    return [(phase.ready, phase.required, phase.needed) for phase in phases]
+
+
+def throughput_spans(phases: Iterable[Phase]) -> list[Span]:
+    """Return the throughput of each phase, over the time in which it moved."""
+    return [(phase.started, phase.ended, phase.throughput) for phase in phases if phase.throughput is not None]
+
+
+def regions(spans: Iterable[Span]) -> list[tuple[float, float]]:
+    """Return the sum of the rates from each time until the next."""
+    return sums(change for start, end, rate in spans if start < end for change in ((start, rate), (end, -rate)))
+
+
+def most(spans: Iterable[Span]) -> float:
+    """Return the largest sum of the rates at any time.
+
+    For required bandwidths: the least bandwidth with which no job would have waited, all else being the same.
+    """
+    return max((rate for _, rate in regions(spans)), default=0.0)
+
+
+Interval = tuple[float, float]
+
+
+def lifetimes(requests: Iterable[IORequest]) -> float:
+    """Return the sum of the lifetimes of all channels.
+
+    A lifetime lasts from the first ready request of a channel until all are moved, and needed.
+    """
+    return sum(
+        max(max(one.required, one.ended) for one in channel) - min(one.ready for one in channel)
+        for channel in grouped(requests, lambda one: one.channel).values()
+    )
+
+
+def exploitation(of: Iterable[Phase], lifetime: float) -> float | None:
+    """Return the share of the channels' time in which data moved while no job waited for it.
+
+    As FTIO computes it: (sum of the times of moving - sum of the times of waiting) / total time. None: the total time
+    is 0.
+
+    :param lifetime: see :func:`lifetimes`
+    """
+    return sum(phase.hidden for phase in of) / lifetime if lifetime > 0 else None
+
+
+@dataclass(frozen=True)
+class UseOfTime:
+    """The time of computing and waiting, in seconds. No second counts twice.
+
+    :ivar free: a job computed, and nothing moved
+    :ivar hidden: a job computed, data moved, and no job waited for it
+    :ivar waits: some phase moved after its required end
+    :ivar exposed: an exposed request moved, and there was no such phase
+    """
+
+    free: float
+    hidden: float
+    waits: float
+    exposed: float
+
+    @property
+    def computing(self) -> float:
+        return self.free + self.hidden
+
+
+def use_of_time(computing: Iterable[Interval], requests: Sequence[IORequest]) -> UseOfTime:
+    """Divide the time of a run among the uses of :class:`UseOfTime`.
+
+    :param computing: when jobs computed
+    """
+    moving = [(one.started, one.ended) for one in requests]
+    waiting = [(max(one.started, one.required), one.ended) for one in phases(requests) if one.wait > 0]
+    synchronous = [*waiting, *((one.started, one.ended) for one in requests if one.rule == "exposed")]
+    computed = list(computing)
+    # |A without B| = |A or B| - |B|
+    none_free = covered((*synchronous, *moving))
+    everything = covered((*synchronous, *moving, *computed))
+    waits, not_hidden = covered(waiting), covered(synchronous)
+    free = everything - none_free
+    hidden = covered((*synchronous, *computed)) - not_hidden - free
+    return UseOfTime(free, max(0.0, hidden), waits, not_hidden - waits)
+
+
+def overlap(of: Sequence[Interval], other: Sequence[Interval]) -> float | None:
+    """Return the share of some intervals in which one of the other intervals was, too. None: the total time is 0.
+
+    With jobs that compute and requests that move: how much of computing had I/O at the same time.
+    """
+    time = covered(of)
+    if time <= 0:
+        return None
+    # |A and B| = |A| + |B| - |A or B|
+    return max(0.0, time + covered(other) - covered((*of, *other))) / time
+
+
+_MB = 10**6
+
+
+def request_record(request: IORequest, now: float) -> RequestRecord:
+    """Return the record of a finished request."""
+    facts = {name: value for name, value in asdict(request).items() if name != "is_estimate"}
+    facts |= {"limit": None if request.limit is None else request.limit / _MB}
+    return RequestRecord(time=now, estimate=request.is_estimate, **facts)

@@ -24,9 +24,8 @@ from streamflow_io.hints.inheritance import StepAnnotations, within
 from streamflow_io.records.records import Record
 from streamflow_io.storage.admission.demand import Grant
 
-from .phases import IORequest
+from .phases import IORequest, request_record
 from .rates import Rates
-from .request_records import request_record
 from .windows import Moved, Windows
 
 _LOOP = "-loop-combinator"

@@ -37,7 +37,7 @@ from streamflow_io.storage.learned_limits import input_bytes
 
 from .growths import GrowingFile, StreamBurst, StreamName
 from .learned_windows import RememberedWindows
-from .request_records import request_record
+from .phases import request_record
 from .streams import Streams
 
 _MB = 10**6

@@ -16,9 +16,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS
 from streamflow_io.series import covered
 
-from .exploitation import lifetimes
-from .phases import IORequest, Phase, direction_of, phases
-from .regions import Span, required_spans, throughput_spans
+from .phases import IORequest, Phase, Span, direction_of, lifetimes, phases, required_spans, throughput_spans
 
 # FTIO counts a start before an end at the same time. Without this gap, phases that follow each other would count
 # together.

@@ -20,7 +20,7 @@ from streamflow_io.runtime.wire import with_observation
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
 
-from .request_records import request_record
+from .phases import request_record
 from .writes import Writer, Writes, Written
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from streamflow_io.adapters.jobs import Listener
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
-from streamflow_io.bandwidth.limits import Limits
-from streamflow_io.bandwidth.rates import Rates, storages_of_steps
+from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.bandwidth.stream_rates import StreamRates, remembered_streams
 from streamflow_io.bandwidth.windows import Windows

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.machines.hosts import ADDRESSES
 from lab.sites import Site
 
 # A host has the cores of this machine: two such jobs fill it.
@@ -83,22 +81,3 @@ def test_a_gang_that_is_too_large_for_a_host_has_the_neighbour(hosts: Site) -> N
     assert where["/a/0"] in (where["/b/0"], where["/c/0"])
     assert where["/b/0"] != where["/c/0"]
     assert hosts.leftovers() == []
-
-
-@pytest.mark.long
-def test_without_streams_consumers_follow_their_data(hosts: Site) -> None:
-    """The placement is that of StreamFlow alone.
-
-    The rule, which asks for no more than that, makes the run one of ours.
-    """
-    steps = {
-        "a": {"run": writer({"port": "out"}, "write", 4, HALF - 0.2), "scatter": "part", "in": {"part": "parts"}},
-        "b": {"run": reader(needed=0.1), "scatter": "file", "in": {"file": "a/out"}},
-    }
-    ours = hosts.run(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2, 3, 4]})
-    assert ours.ok, ours.errors
-    assert sorted(ours.files.values()) == [b"1\n1\n", b"2\n2\n", b"3\n3\n", b"4\n4\n"]
-    assert max(ours.times("write")) < min(ours.times("end"))
-    where = places(hosts)
-    assert Counter(where[f"/a/0.{part}"] for part in range(4)) == dict.fromkeys(ADDRESSES, 2)
-    assert all(where[f"/b/0.{part}"] == where[f"/a/0.{part}"] for part in range(4))

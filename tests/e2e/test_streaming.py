@@ -274,18 +274,6 @@ def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: s
     check_gone(place)
 
 
-@pytest.mark.long
-@BETWEEN_HOSTS
-def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
-    first = read_while_written("[ $attempt -ge 2 ] || exit 3; note end")
-    first["baseCommand"][2] = first["baseCommand"][2].replace("exec >", f"{ATTEMPT}exec >")
-    ours = place.run(chain(first, consumer(READER)), **RETRY)
-    assert ours.ok, ours.errors
-    assert (len(ours.times("try")), len(ours.times("all")), len(ours.times("last"))) == (2, 1, 1)
-    assert ours.files["last.txt"] == b"first\nsecond\n"
-    check_gone(place)
-
-
 def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Site) -> None:
     """No job runs before both are in the queue; then the reader is let run first."""
     written = producer("note write; echo first > out.txt; echo second >> out.txt", {"mode": "no_update"})

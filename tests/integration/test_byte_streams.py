@@ -84,13 +84,6 @@ def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     assert plain.files["last.txt"].count(b"line") == 5
 
 
-@pytest.mark.long
-def test_a_rule_with_no_update_does_the_same(bench: Bench) -> None:
-    rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update"})
-    _, ours = bench.run_both(chain(producer(found("out.txt"), hints=[rule]), reader()))
-    assert_streamed(ours)
-
-
 def test_a_stream_with_a_bandwidth(bench: Bench) -> None:
     """2 s for 4 MB at 2 MB/s; a second reader has as much."""
     rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update", "streamBW": 2})
@@ -217,26 +210,6 @@ def test_seven_stages_run_as_one_on_two_cores(bench: Bench) -> None:
     )
     _, ours = bench.run_both(chain(producer(), *[middle] * 5, reader()))
     assert_streamed(ours)
-
-
-@pytest.mark.long
-def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
-    made = tool(
-        "note start $n; for i in 1 2 3; do echo $n $i; sleep 0.1; done > $n.txt",
-        {"n": "int"},
-        {"out": streamable(outputBinding={"glob": "$(inputs.n).txt"})},
-        requirements=[{"class": "ResourceRequirement", "coresMin": 0.05}],
-    )
-    merge = tool("", {"files": streamable("File[]", inputBinding={})}, {"out": "stdout"}, stdout="all.txt")
-    merge["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) merge" >> $TRACE; cat "$@"', "sh"]
-    steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": merge, "in": {"files": "a/out"}},
-    }
-    document = workflow({"numbers": "int[]"}, steps, {"out": "b/out", "parts": "a/out"})
-    _, ours = bench.run_both(document, {"numbers": list(range(20))})
-    assert ours.time("merge") < ours.time("start 19") + 0.3 + 0.2
-    assert ours.files["all.txt"].count(b"\n") == 60
 
 
 def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +99,6 @@ def test_instances_of_a_scatter_have_files_of_their_own(bench: Bench) -> None:
         "a-0.1/y.txt": ("b-0.1",),
         "b-0.0/read.txt": (),
         "b-0.1/read.txt": (),
-    }
-
-
-def test_what_is_gathered_has_one_reader(bench: Bench) -> None:
-    gather = tool("true", {}, {"out": "stdout"}, stdout="read.txt")
-    gather["inputs"]["file"] = "File[]"
-    document = two_steps(writer(None, PATTERN, name="string"), gather, name="string[]")
-    document["steps"]["a"]["scatter"] = "name"
-    assert readers(planned(bench, document, {"name": ["x", "y"]})) == {
-        "a-0.0/x.txt": ("b",),
-        "a-0.1/y.txt": ("b",),
-        "b/read.txt": (),
     }
 
 
@@ -243,16 +230,6 @@ def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[st
     assert "allowed: --workflow with one of main, other" in told
 
 
-def test_a_graph_for_graphviz(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(two_steps(writer({"mode": "no_update"})), {}, True)
-    assert main(["coordination", str(path), "--format", "dot"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == 'digraph "main" {'
-    assert lines[-1] == "}"
-    assert '    label="gang 1"; style=dashed;' in lines
-    assert '  "file:a/a.txt" -> "application:b" [color=forestgreen];' in lines
-
-
 def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> None:
     first = writer({"committed": "on_close"}, "*.txt", "File[]")
     script = "for i in 1 2; do echo $i > $i.txt; done; [ -e MARK ] || { touch MARK; exit 1; }"
@@ -277,50 +254,16 @@ def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> No
     assert [name for name, one in graph.items() if "a/1.txt" in one["input_stream"]] == ["b-0.0", "b-0.1"]
 
 
-JOBS = {
-    "1000genome": (
-        "generated/demo",
-        "{chromosomes: [a, b], vcf: [%s, %s], annotation: [%s, %s], ranges: [1of2, 2of2], populations: [%s]}",
-    ),
-    "variant-calling": (
-        "generated/samples",
-        "{reference: %s, samples: [a, b], read_groups: [a, b], reads_1: [%s, %s], reads_2: [%s, %s]}",
-    ),
-    "hmmer": ("generated", "{models: %s, database: %s, fragments: 2}"),
-    "kmeans": ("generated/demo", "{fragments: [%s, %s], clusters: 2}"),
-}
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
+def test_the_official_parser_reads_that_of_a_template(tmp_path: Path) -> None:
+    """The test of properties in test_expansion.py has every other shape."""
+    template = Template.copy("hmmer", tmp_path)
     (tmp_path / "file").touch()
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        pytest.param("1000genome", "streamflow-io-directories.yml", marks=pytest.mark.long),
-        ("hmmer", "streamflow-io.yml"),
-        *(
-            pytest.param(name, file, marks=pytest.mark.long)
-            for name, file in (
-                ("1000genome", "streamflow-io.yml"),
-                ("variant-calling", "streamflow-io-checkpoints.yml"),
-                ("kmeans", "streamflow-io.yml"),
-            )
-        ),
-    ],
-)
-def test_the_official_parser_reads_those_of_the_templates(job: Path, name: str, file: str) -> None:
-    template = Template.copy(name, job)
-    place, text = JOBS[name]
-    (template.directory / place).mkdir(parents=True)
-    entry = f"{{class: File, path: {job / 'file'}}}"
-    (template.directory / place / "job.yml").write_text(text.replace("%s", entry))
-    (plan,) = plan_file(template.directory / file).plans.values()
-    engine = officially(plan.configuration, "1.1", job)
+    (template.directory / "generated").mkdir()
+    entry = f"{{class: File, path: {tmp_path / 'file'}}}"
+    job = f"{{models: {entry}, database: {entry}, fragments: 2}}"
+    (template.directory / "generated" / "job.yml").write_text(job)
+    (plan,) = plan_file(template.directory / "streamflow-io.yml").plans.values()
+    engine = officially(plan.configuration, "1.1", tmp_path)
     assert plan.configuration.files
     for coordinated in plan.configuration.files:
         assert as_read_officially(engine, coordinated) == as_written(coordinated), coordinated.path
-    shutil.rmtree(template.directory)

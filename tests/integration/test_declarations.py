@@ -136,18 +136,6 @@ def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     assert known(bench) == []
 
 
-@pytest.mark.long
-def test_a_rule_with_no_update_recovers_the_same(bench: Bench) -> None:
-    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
-    document = chain(reader(SEEKS), producer(rule=rule))
-    plain, ours = bench.run_both(document, config=ALONE)
-    assert len(warned(ours)) == 1
-    again = bench.run(document, config=ALONE)
-    assert again.results == plain.results
-    assert len(again.times("read")) == 1
-    assert "is declared `streamable`, but an earlier run has found" in again.log
-
-
 #: It writes the size that the system tells, as `zstd` does.
 WRITES_THE_SIZE = "import os; print(os.fstat(f.fileno()).st_size, len(f.read()))"
 WAITS = {"rehearse": "wait"}

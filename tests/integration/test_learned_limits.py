@@ -22,8 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lab.cwl import Document, found, tool, workflow
-from lab.runs import Bench
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.records.learned.database import (
@@ -78,11 +76,6 @@ def _no_thread_left() -> Iterator[None]:
             return
         time.sleep(0.01)
     pytest.fail(f"threads: {threading.enumerate()}")
-
-
-def records(bench: Bench, event: str) -> list[Document]:
-    """The records of an event in the telemetry of the last run."""
-    return [record for record in bench.telemetry() if record["event"] == event]
 
 
 @asynccontextmanager
@@ -288,14 +281,6 @@ async def test_a_cancelled_save_leaves_the_old_and_no_lock(path: Path) -> None:
             await other.save([LIMIT])
 
 
-async def test_tasks_may_save_at_once(path: Path) -> None:
-    saved = [replace(LIMIT, key=SizeKey("a1", "scratch", size)) for size in range(20)]
-    async with opened(path) as database:
-        saving = [database.save([limit]) for limit in saved]
-        await asyncio.gather(*saving, *(mark_used(database) for _ in range(5)))
-    assert known_entries(path, LearnedLimit) == tuple(saved)
-
-
 ENTRIES = 200
 
 
@@ -396,50 +381,3 @@ def test_a_process_is_killed_in_the_middle_of_saves(path: Path) -> None:
         assert len(registry.entries) == ENTRIES
         (number,) = {entry.seconds for entry in registry.entries}
         assert number in (acknowledged, acknowledged + 1)
-
-
-@pytest.mark.long
-def test_two_short_runs_of_two_steps_with_one_tool_learn_together(bench: Bench) -> None:
-    """A run of 16 jobs for epochs of 8, 5, 3, 2 and 1 ends before they do; the next one goes on."""
-    hints: list[Document] = [
-        {"class": "sfio:IOTask"},
-        {"class": "sfio:StorageBandwidth", "storageBW": "auto(1,8,1.5)"},
-    ]
-    needs = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
-    save = tool(
-        "sleep 0.3; echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")}, hints, requirements=needs
-    )
-    steps = {name: {"run": save, "scatter": "part", "in": {"part": "parts"}} for name in ("a", "b")}
-    document = workflow({"parts": "int[]"}, steps, {"a": "a/out", "b": "b/out"})
-    path = bench.directory / "learned.db"
-    config = {"storages": [{"name": "disk", "path": "/", "write": 8}], "ioExecutors": 8, "learned": str(path)}
-
-    def run() -> tuple[list[Document], list[str], ConstraintRegistry]:
-        """The epochs of a run, why constraints were chosen, and the one registry that is kept."""
-
-        ours = bench.run(document, {"parts": list(range(8))}, config=config)
-        assert ours.ok, ours.errors
-        assert sorted(ours.files.values()) == sorted(f"{part}\n".encode() for part in range(8) for _ in steps)
-        (registry,) = kept(path).values()
-        return records(bench, "epoch"), [choice["reason"] for choice in records(bench, "choice")], registry
-
-    first, reasons, before = run()
-    assert first[0]["jobs"] == first[0]["concurrency"] == 8
-    assert {"learned", "remembered"}.isdisjoint(reasons)
-    assert not before.is_complete
-    assert before.constraints == tuple(epoch["constraint"] for epoch in first if epoch["registered"])
-    # There is one learner: its first epoch has jobs of both steps.
-    members = {
-        job["step"] for job in records(bench, "admitted") if first[0]["started"] <= job["time"] < first[0]["time"]
-    }
-    assert members == {"/a", "/b"}
-
-    second, reasons, after = run()
-    # An epoch that had too few jobs is repeated, and no other.
-    whole = [epoch["constraint"] for epoch in first if epoch["jobs"] >= epoch["concurrency"]]
-    learned = [*whole, *(epoch["constraint"] for epoch in second)]
-    assert learned == [1, 1.5, 2.25, 3.375, 5.0625] == list(after.constraints)
-    assert reasons[0] == "remembered"
-    assert "learned" in reasons
-    assert after.is_complete
-    assert after.get(1) == before.get(1)

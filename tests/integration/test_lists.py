@@ -54,13 +54,6 @@ def names(name: str, depth: int = 1) -> Document:
     return read
 
 
-def typed(document: Document, **types: Any) -> Document:
-    """The same workflow; some of its outputs have another type than those of their step."""
-    for name, kind in types.items():
-        document["outputs"][name]["type"] = kind
-    return document
-
-
 def scattered(run: Document, source: str, **fields: Any) -> Document:
     return {"run": run, "in": {"file": source}, "scatter": "file", **fields}
 
@@ -107,37 +100,6 @@ def test_a_list_goes_on_in_its_order(bench: Bench, edge: Document) -> None:
     }
     outputs = {name: f"{name}/out" for name in steps}
     bench.run_both(workflow({"numbers": "int[]"}, steps, outputs), {"numbers": [5, 6, 7]})
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("rule", [pytest.param(EDGES[0], marks=pytest.mark.long), EDGES[1]])
-def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> None:
-    """Lists of two levels, and those that were made of two."""
-
-    def deep(name: str, source: str) -> Document:
-        document = workflow({"file": {"type": "File[]"}}, {"y": scattered(element(name), "file")}, {"out": "y/out"})
-        return scattered(typed(document, out="File[]"), source)
-
-    inside = {"x": {"run": maker("e", "n", "m", **rule), "in": {"n": "n", "m": "ms"}, "scatter": "m"}}
-    inner = typed(workflow({"n": "int", "ms": "int[]"}, inside, {"out": "x/out"}), out="File[]")
-    lists = lister("g$n", **rule)
-    lists["inputs"]["n"] = "int"
-    lists["requirements"][0]["envDef"].append({"envName": "n", "envValue": "$(inputs.n)"})
-    steps = {
-        "a": crossed(maker("a", "n", "m", **rule), "flat_crossproduct", n="numbers", m="numbers"),
-        "b": scattered(element("b"), "a/out"),
-        "c": crossed(maker("c", "n", "m", **rule), "nested_crossproduct", n="numbers", m="numbers"),
-        "d": deep("d", "c/out"),
-        "e": {"run": inner, "in": {"n": "numbers", "ms": "numbers"}, "scatter": "n"},
-        "f": deep("f", "e/out"),
-        "g": {"run": lists, "in": {"n": "numbers"}, "scatter": "n"},
-        "h": deep("h", "g/out"),
-        **{f"{name}_names": {"run": names(name, 2), "in": {"files": f"{name}/out"}} for name in "ceg"},
-    }
-    outputs = {name: f"{name}/out" for name in steps}
-    document = typed(workflow({"numbers": "int[]"}, steps, outputs), **dict.fromkeys("cdefgh", nested(2)))
-    plain, ours = bench.run_both(document, {"numbers": [1, 0]})
-    assert sorted(what for _, what in ours.trace) == sorted(what for _, what in plain.trace)
 
 
 def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:

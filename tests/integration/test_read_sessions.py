@@ -22,8 +22,6 @@ from lab.fuse import may_mount, served
 from lab.node import wait_for
 from lab.processes import of_processes
 from lab.runs import Bench, Run
-from streamflow_io.commands.plan import plan_file
-from streamflow_io.commands.validate import validate
 from tests.integration.test_node_read import cached, forget
 
 MIB = 1 << 20
@@ -271,15 +269,6 @@ def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, fi
 
 
 @pytest.mark.long
-def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_path: Path, file: Path) -> None:
-    compare(bench, split_run(tmp_path, summing()), of(file, 10), sessionWindow=10)
-    end = read_once(bench)
-    assert end["peakWindow"] <= 10_000_000 + 4 * 8 * MIB
-    assert end["parts"] == 10
-    assert (told(bench, "session")[0]["window"], told(bench, "session")[0]["readers"]) == (10_000_000, 4)
-
-
-@pytest.mark.long
 def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
     cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)
@@ -296,20 +285,6 @@ def test_a_small_file_has_no_session(bench: Bench, tmp_path: Path) -> None:
     compare(bench, split_run(tmp_path, summing()), of(small, 3))
     compare(bench, selecting(tmp_path), ranges(small, 3))
     assert not told(bench, "session")
-
-
-@pytest.mark.long
-def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> None:
-    job = ranges(file, 3) | {"ranges": ["1of3", "5of3"]}
-    document = selecting(tmp_path)
-    ours = compare(bench, document, job)
-    assert "Step /sum: `range` names no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
-    message = "`range` of /sum names no part of of: there is no part 5 of 3: 1 to 3 are allowed"
-    path = bench.write(document, job, io=True)
-    cwl, inputs = path.with_name("main.cwl"), path.with_name("job.json")
-    (before,) = validate(str(cwl), str(inputs)).warnings
-    assert (before.file, before.field, before.message) == (str(inputs), "ranges[1]", message)
-    assert plan_file(path).warnings["main"] == (str(before),)
 
 
 def _when_it_reads(bench: Bench, act: Callable[[int], object]) -> None:
@@ -332,18 +307,6 @@ def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> No
     # A reader that is killed before its first message is missed after 10 s.
     assert {end["reason"] for end in told(bench, "sessionEnd")} <= {"lost", "stalled"}
     assert ours.log.count("is not read ahead any more") == 1
-
-
-@pytest.mark.long
-def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
-    stop = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGSTOP))  # noqa: E731
-    ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), stop, sessionWindow=20)
-    (end,) = told(bench, "sessionEnd")
-    assert end["reason"] in ("stalled", "done")
-    if end["reason"] == "stalled":
-        assert (
-            ours.log.count("is not read ahead any more, its readers read the file themselves: no data has arrived") == 1
-        )
 
 
 def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:

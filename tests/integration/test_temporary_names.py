@@ -68,38 +68,6 @@ def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Be
     assert AGAIN in ours.log
 
 
-@pytest.mark.long
-def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> None:
-    """The name of the second step's output comes from that of its input."""
-    made = tool(
-        MEET + RENAMED.replace("out.", "out$n."),
-        {"n": "int"},
-        {"out": streamable(outputBinding={"glob": "out$(inputs.n).*"})},
-    )
-    middle = tool(
-        BEGUN + "cat $file",
-        {"file": streamable()},
-        {"out": streamable("stdout")},
-        stdout="$(inputs.file.basename).copy",
-    )
-    last = tool(
-        "cat $file; basename $file", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).last"
-    )
-    many = tool("", {"files": streamable("File[]", inputBinding={})}, {"out": "stdout"}, stdout="all.txt")
-    many["baseCommand"] = "cat"
-    steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": middle, "in": {"file": "a/out"}, "scatter": "file"},
-        "c": {"run": last, "in": {"file": "b/out"}, "scatter": "file"},
-        "d": {"run": many, "in": {"files": "a/out"}},
-    }
-    document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abcd"})
-    plain, ours = bench.run_both(document, {"numbers": [1, 2]})
-    assert "out1.txt" in plain.files
-    for job in ("/b/0.0", "/b/0.1", "/d/0"):
-        assert f"Job {job} starts again with the final output" in ours.log
-
-
 def test_a_retry_that_makes_the_file_under_another_name(bench: Bench) -> None:
     script = f"{ATTEMPT}if [ $attempt = 1 ]; then echo a > out.tmp; meet begun out.tmp; exit 3; fi; echo b > out"
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}

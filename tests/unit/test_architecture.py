@@ -108,7 +108,6 @@ PURE = (
 )
 NOT_PURE = {
     "bandwidth.learned_windows": "reads what was learned",
-    "bandwidth.limits": "knows the jobs of a run",
     "bandwidth.rates": "knows the jobs of a run",
     "bandwidth.requests": "knows the jobs of a run",
     "bandwidth.stream_rates": "knows the jobs of a run",
@@ -129,7 +128,6 @@ NOT_PURE = {
     "features.schedules.plan_program": "is a program",
     "features.schedules.plans": "has files, and starts a program",
     "features.schedules.policy": "opens plans",
-    "features.schedules.schedule_file": "reads schedule files",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {

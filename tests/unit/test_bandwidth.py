@@ -9,9 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
-from streamflow_io.bandwidth.phases import IORequest, Phase, is_exposed, phases
-from streamflow_io.bandwidth.regions import most, regions, required_spans, throughput_spans
+from streamflow_io.bandwidth.phases import (
+    IORequest,
+    Phase,
+    exploitation,
+    is_exposed,
+    lifetimes,
+    most,
+    overlap,
+    phases,
+    regions,
+    required_spans,
+    throughput_spans,
+    use_of_time,
+)
 from streamflow_io.bandwidth.rhythm import next_burst, rhythm
 
 MB = 1_000_000

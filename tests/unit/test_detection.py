@@ -9,7 +9,7 @@ from typing import Any
 import cwl_utils.parser
 import pytest
 
-from streamflow_io.engine.detection import can_have_hints
+from streamflow_io.engine.translator import can_have_hints
 from streamflow_io.hints.models import HINT_CLASSES, NAMESPACE, PREFIX
 
 Document = dict[str, Any]

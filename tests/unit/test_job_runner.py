@@ -15,7 +15,7 @@ from streamflow_io.adapters import connector
 from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.bandwidth.limits import Limits
+from streamflow_io.bandwidth.rates import Limits
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth

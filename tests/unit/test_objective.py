@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.storage.admission.objective import best_constraint, completion_seconds, estimates
 from streamflow_io.storage.admission.observations import Group, Observation
-from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.admission.registry import (
+    ConstraintRegistry,
+    RegisteredConstraint,
+    best_constraint,
+    completion_seconds,
+    estimates,
+)
 
 MEGABYTE = 1e6
 

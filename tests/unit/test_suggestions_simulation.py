@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.report.suggestions.shared_cores import saved_on_cores, share_cores
 from streamflow_io.report.suggestions.simulation import (
     CommitHint,
     GateHint,
@@ -20,7 +19,9 @@ from streamflow_io.report.suggestions.simulation import (
     StreamHint,
     Times,
     end_of,
+    saved_on_cores,
     saved_seconds,
+    share_cores,
     simulate,
 )
 

@@ -8,7 +8,7 @@ import requests
 from ruamel.yaml.error import YAMLError
 
 from lab.cwl import bomb
-from streamflow_io.engine.detection import _runs_in
+from streamflow_io.engine.translator import _runs_in
 from streamflow_io.hints import cwl
 from streamflow_io.hints.yaml_text import TooMuchError, check, parse
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .model import ApplicationSet
-from .play import WARM_UP, Event, Noise, Perturbation, PlayedOutcome, Policy, State
+from .policies import WARM_UP, Event, Noise, Perturbation, PlayedOutcome, Policy, State
 
 # Of the bandwidth of the storage: less is nothing, it is what sums of floats leave.
 _LEAST_SHARE = 1e-12

@@ -20,7 +20,7 @@ from msgspec import Struct
 from streamflow_io.storage.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile
-from .slots import Slots
+from .policies import Slots
 
 #: The largest error of a profile from which a schedule is made.
 MOST_ERROR = 0.05

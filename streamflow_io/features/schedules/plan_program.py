@@ -21,11 +21,11 @@ from pydantic import BaseModel
 from .burst_profile import BurstProfile
 from .check import check
 from .curve import StorageCurve
+from .files import schedule_to_json
 from .jobs import PeriodicRun, alone, play
 from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, figures
 from .persched import Sweep, persched
-from .schedule_file import schedule_to_json
-from .slots import Slots, slots_of
+from .policies import Slots, slots_of
 
 #: The least gain in the dilation of the slowest run, as a part of that with due dates alone.
 GAIN = 0.03

@@ -21,10 +21,10 @@ from streamflow_io.hints.models import Way
 
 from .burst_profile import BurstProfile
 from .check import check
+from .files import ScheduleFile
 from .followed import FollowedPlan
 from .plan_program import PlanRequest
-from .schedule_file import ScheduleFile
-from .slots import slots_of
+from .policies import slots_of
 
 _MOST_BYTES = 4_000_000
 _SECONDS = 10.0

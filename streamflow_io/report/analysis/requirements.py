@@ -12,9 +12,22 @@ from statistics import median
 
 from msgspec.structs import asdict
 
-from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
-from streamflow_io.bandwidth.phases import IORequest, Phase, direction_of, phases
-from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
+from streamflow_io.bandwidth.phases import (
+    IORequest,
+    Phase,
+    Span,
+    UseOfTime,
+    direction_of,
+    exploitation,
+    lifetimes,
+    most,
+    overlap,
+    phases,
+    regions,
+    required_spans,
+    throughput_spans,
+    use_of_time,
+)
 from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from msgspec.structs import asdict
 
-from streamflow_io.bandwidth.exploitation import overlap
+from streamflow_io.bandwidth.phases import overlap
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.parts.chunks import asked_bytes
 from streamflow_io.parts.director import ENOUGH_CACHED

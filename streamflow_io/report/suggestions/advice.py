@@ -18,7 +18,7 @@ from streamflow_io.report.analysis.model import Advice
 from streamflow_io.wording import counted
 
 from .proposals import WORTH, suggest
-from .shared_cores import CoreUse, core_use
+from .simulation import CoreUse, core_use
 
 MOST = 3
 _Pair = tuple[str, str]

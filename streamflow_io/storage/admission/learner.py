@@ -20,9 +20,8 @@ from streamflow_io.hints.bandwidth import Bounds
 
 from .epochs import Epoch, EpochEnded, Grid
 from .learning import Learning
-from .objective import best_constraint
 from .observations import Group, Observation
-from .registry import ConstraintRegistry
+from .registry import ConstraintRegistry, best_constraint
 from .workload import Chosen, NextStart, Reason, Workload
 
 # Remembered times that are wrong by more than this factor are forgotten.

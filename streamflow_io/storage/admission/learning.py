@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from .epochs import Epoch, EpochEnded
-from .objective import best_constraint
 from .observations import Group
-from .registry import RegisteredConstraint
+from .registry import RegisteredConstraint, best_constraint
 from .workload import NextStart, Reason, Workload
 
 # More jobs at once pay if the storage keeps at least this part of its jobs per second.

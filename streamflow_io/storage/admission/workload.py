@@ -8,9 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from .epochs import Epoch, EpochEnded, Grid
-from .objective import estimates
 from .observations import Crowd, Group
-from .registry import ConstraintRegistry
+from .registry import ConstraintRegistry, estimates
 
 Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"]
 

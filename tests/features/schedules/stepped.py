@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamflow_io.features.schedules.model import ApplicationSet
-from streamflow_io.features.schedules.play import Policy, State
+from streamflow_io.features.schedules.policies import Policy, State
 
 
 def stepped(of: ApplicationSet, policy: Policy, seconds: float, step: float) -> list[float]:

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from streamflow_io.commands.console import say
 from streamflow_io.features.schedules.check import Problem, check
+from streamflow_io.features.schedules.files import read_schedule
 from streamflow_io.features.schedules.model import Schedule
-from streamflow_io.features.schedules.schedule_file import read_schedule
 
 from .table import show_figures
 

@@ -14,10 +14,16 @@ from rich.console import Console
 from streamflow_io.commands.console import say
 from streamflow_io.commands.output import write_output
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, published, read_set
+from streamflow_io.features.schedules.files import (
+    SET_ALLOWED,
+    paper_number,
+    published,
+    read_set,
+    schedule_text,
+    schedule_to_json,
+)
 from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Schedule, figures
 from streamflow_io.features.schedules.persched import LARGEST_FACTOR, STEP, Sweep, persched
-from streamflow_io.features.schedules.schedule_file import schedule_text, schedule_to_json
 from streamflow_io.hints.errors import HintErrors
 
 from .table import show_figures

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -11,13 +14,55 @@ from rich.console import Console
 
 from streamflow_io.commands.console import say, table
 from streamflow_io.features.schedules.curve import StorageCurve
-from streamflow_io.features.schedules.forecast import Forecast, forecast
-from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way
+from streamflow_io.features.schedules.jobs import WAYS, Forecast, PeriodicRun, Way, forecast
 from streamflow_io.features.schedules.profile import SeenRate
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.wording import counted
 
-from .curve import CURVE_ALLOWED, read_curve
 from .runs import ProfiledRuns, add_run_arguments, periodic_run, profiled_runs, seen_curve
+
+CURVE_ALLOWED = (
+    "JOBS:MB/s,... as in 1:110,4:400,16:250, or a file that `streamflow-io storage probe --json` has written"
+)
+
+
+def read_curve(text: str, direction: Literal["read", "write"]) -> StorageCurve:
+    """Read a curve.
+
+    :param text: points, or the path of a file
+    :raises HintErrors: if it is neither; says what is wrong
+    """
+    path = Path(text)
+    try:
+        points = list(_probed(path, direction)) if path.is_file() else list(_points(text))
+        return StorageCurve.of(points)
+    except ValueError as error:
+        raise HintErrors.one(text, "--curve", str(error), CURVE_ALLOWED) from None
+
+
+def _points(text: str) -> Iterator[tuple[int, float]]:
+    """:raises ValueError: if it has another form"""
+    for point in text.split(","):
+        count, colon, rate = point.strip().partition(":")
+        try:
+            yield int(count), float(rate)
+        except ValueError:
+            what = "is no point" if colon else "is no file, and no point"
+            raise ValueError(f"{point.strip()!r} {what}") from None
+
+
+def _probed(path: Path, direction: str) -> Iterator[tuple[int, float]]:
+    """:raises ValueError: if the file is not what `storage probe` writes"""
+    try:
+        levels = json.loads(path.read_bytes())["levels"]
+        for level in levels:
+            count, rate = level["writers"], level[direction]["bandwidth"]
+            yield int(count), float(rate) if math.isfinite(rate) else math.nan
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ValueError("this is no result of `storage probe --json`") from None
+
 
 _OPTIONS = {way.replace(" ", "-"): way for way in WAYS}
 _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")

@@ -12,7 +12,7 @@ from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS, Way
 
-from .curve import CURVE_ALLOWED, read_curve
+from .forecast import CURVE_ALLOWED, read_curve
 
 
 class ScheduleOptions(ShareOptions):

@@ -14,9 +14,9 @@ from rich.text import Text
 from streamflow_io.commands.console import say
 from streamflow_io.commands.output import write_output
 from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.files import read_schedule
 from streamflow_io.features.schedules.gantt import Gantt, Row, gantt
 from streamflow_io.features.schedules.model import Schedule
-from streamflow_io.features.schedules.schedule_file import read_schedule
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.report.page import environment, number
 

@@ -17,12 +17,17 @@ from rich.console import Console
 
 from streamflow_io.commands.console import say, table
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, read_set
+from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, read_schedule, read_set
 from streamflow_io.features.schedules.fluid import simulate
 from streamflow_io.features.schedules.model import ApplicationSet, Pattern
-from streamflow_io.features.schedules.play import PlayedOutcome, lognormal, seconds_of, staggered
-from streamflow_io.features.schedules.policies import POLICY_ALLOWED, policy
-from streamflow_io.features.schedules.schedule_file import read_schedule
+from streamflow_io.features.schedules.policies import (
+    POLICY_ALLOWED,
+    PlayedOutcome,
+    lognormal,
+    policy,
+    seconds_of,
+    staggered,
+)
 from streamflow_io.hints.errors import HintErrors
 
 _POLICIES = (

@@ -22,10 +22,10 @@ from lab.forked import Driver
 from lab.runs import Bench, kill_group
 from streamflow_io.features.schedules.burst_profile import BurstProfile, profile_of
 from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.files import schedule_to_json
 from streamflow_io.features.schedules.followed import are_steady, digest
 from streamflow_io.features.schedules.model import Algorithm, Instance, Pattern, Schedule, Transfer, figures
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set
-from streamflow_io.features.schedules.schedule_file import schedule_to_json
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile

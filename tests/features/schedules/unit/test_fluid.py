@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from streamflow_io.features.schedules.files import read_set
 from streamflow_io.features.schedules.fluid import simulate
 from streamflow_io.features.schedules.model import Application, ApplicationSet, Instance, Pattern, Platform, Transfer
-from streamflow_io.features.schedules.play import Event, Perturbation, lognormal, seconds_of, staggered
-from streamflow_io.features.schedules.policies import POLICIES, Paced, SlotPolicy, policy
+from streamflow_io.features.schedules.policies import (
+    POLICIES,
+    Event,
+    Paced,
+    Perturbation,
+    SlotPolicy,
+    lognormal,
+    policy,
+    seconds_of,
+    staggered,
+)
 from tests.features.schedules.stepped import stepped
 
 ONE = Application("one", 2, 10.0, 40.0)

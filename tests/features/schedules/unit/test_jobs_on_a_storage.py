@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from benchmarks.io_tasks import CURVE as SLOW
 from streamflow_io.features.schedules.curve import StorageCurve
-from streamflow_io.features.schedules.forecast import forecast, later_start
-from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way, alone, play
+from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way, alone, forecast, later_start, play
 from streamflow_io.storage.sharing.allocation import Tenant, decide
 
 CONGESTED = StorageCurve.of((count, SLOW.total(count) / 1e6) for count in range(1, 200))

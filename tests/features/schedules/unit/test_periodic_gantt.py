@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.cli import main
+from streamflow_io.features.schedules.files import schedule_text
 from streamflow_io.features.schedules.gantt import MOST_BARS, MOST_ROWS, evenly, gantt
 from streamflow_io.features.schedules.model import (
     Algorithm,
@@ -24,7 +25,6 @@ from streamflow_io.features.schedules.model import (
     figures,
 )
 from streamflow_io.features.schedules.persched import pattern
-from streamflow_io.features.schedules.schedule_file import schedule_text
 from tests.features.schedules.periodic_sets import application_sets
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.files import paper_set, published
+from streamflow_io.features.schedules.files import paper_set, published, read_schedule, schedule_text
 from streamflow_io.features.schedules.model import (
     Algorithm,
     Application,
@@ -24,7 +24,6 @@ from streamflow_io.features.schedules.model import (
     figures,
 )
 from streamflow_io.features.schedules.persched import Sweep, pattern, persched
-from streamflow_io.features.schedules.schedule_file import read_schedule, schedule_text
 from streamflow_io.hints.errors import HintErrors
 from tests.features.schedules.periodic_sets import application_sets
 
