@@ -288,13 +288,16 @@ async def test_the_end_does_not_wait_for_a_start_that_waits(
     monkeypatch.setattr(node_runtimes, "_START_SECONDS", 0.1)
     location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
 
-    async def never(*_: object) -> None:
+    waits = asyncio.Event()
+
+    async def never(*_: object, **__: object) -> None:
+        waits.set()
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(deployed.manager.get_connector("host"), "get_stream_reader", never)
+    monkeypatch.setattr(deployed.manager.get_connector("host"), "run", never)
     runtimes = NodeRuntimes(deployed.context)
     starting = asyncio.create_task(runtimes.at(location))
-    await asyncio.sleep(0.05)
+    await waits.wait()
     await asyncio.wait_for(runtimes.close(), 10)
     with pytest.raises(asyncio.CancelledError):
         await starting
