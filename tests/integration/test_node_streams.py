@@ -205,7 +205,7 @@ def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
     script = f"head -c 100000 /dev/zero > {path}; until [ -e {fed} ]; do sleep 0.01; done; {ways[how]}; sleep 0.5"
     producer = runtime.shell("p", script, outputs=[output(runtime.base / "out", "p")])
     fifo = runtime.base / "in" / "f"
-    reads = f"exec < {fifo}; dd bs=1 count=1 status=none > {fed}; cat > {runtime.base}/rest; touch {ended}"
+    reads = f"exec < {fifo}; dd bs=1 count=1 of=/dev/null status=none; touch {fed}; cat > /dev/null; touch {ended}"
     consumer = runtime.shell("c", reads, inputs=[runtime.stream("p", path, fifo)])
     assert consumer.wait() == 75
     assert consumer.exit()["reason"] == "rewritten"

@@ -57,7 +57,8 @@ from streamflow_io.storage.sharing.other_entries import (
 )
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
-SECONDS = 10.0
+#: After so long without an event, there will be none: on a busy machine one takes seconds.
+SECONDS = 60.0
 GROUP, MEMBERS, STRANGER = 61234, (61001, 61002), 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users or to mount")
 
@@ -631,8 +632,16 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
 def test_a_member_who_keeps_others_from_their_share(
     of_all: SharedDirectory, processes: Processes, monkeypatch: pytest.MonkeyPatch, number: int, does: dict[str, int]
 ) -> None:
-    """The others have at least their share after a while, and get the member's name."""
+    """The others have at least their share after a few looks, and get the member's name."""
     monkeypatch.setattr(allocation, "GRACE_SECONDS", 0.3)
+    looks: list[float] = []
+    look = sessions.LeaseSession.look
+
+    def counted(session: sessions.LeaseSession) -> Lease | None:
+        looks.append(time.monotonic())
+        return look(session)
+
+    monkeypatch.setattr(sessions.LeaseSession, "look", counted)
     bad_user, good_user = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("bin").pw_uid
     amounts = {each: {"write": much} for each, much in does.items()}
 
@@ -657,24 +666,24 @@ def test_a_member_who_keeps_others_from_their_share(
 
     def good(pipe: Connection) -> None:
         run = Run(of_all, "good")
-        began = time.monotonic()
         run.request(lacks=25, seconds=0.5)
         run.wait_for(lambda run: run.given == 25 or run.failures)
         run.request(kept=25, lacks=25, seconds=0.5)
         run.wait_for(lambda run: run.given == 50 or run.failures)
-        took = time.monotonic() - began
+        needed = len(looks)
         run.request(kept=50, lacks=25, seconds=0.5)
         run.wait_for(lambda run: entries(of_all)["good"]["wanted"])
-        pipe.send((run.given, run.failures, run.warnings, took))
+        pipe.send((run.given, run.failures, run.warnings, needed))
         pipe.recv()
 
     one = processes(good, good_user, (GROUP,))
-    given, failures, warnings, took = one.answer()
+    given, failures, warnings, needed = one.answer()
     assert (given, failures, len(warnings)) == (50, [], 1), warnings
     assert "of user daemon" in warnings[0]
     assert str(of_all.path / "runs" / "0") in warnings[0]
     assert warnings[0].endswith("[SFIO-B007]")
-    assert took < 5, took
+    # Three where the machine is idle. On a busy one, more time passes from one to the next.
+    assert needed <= 5, needed
 
 
 @needs_root

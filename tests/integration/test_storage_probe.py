@@ -263,6 +263,27 @@ def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
         measure(str(storage), LEAST_BYTES, 2, kill)
 
 
+#: Stops the only writer when it has written, so that its parent waits for it.
+STOPS_A_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from streamflow_io import cli
+from streamflow_io.commands import storage
+
+measure = storage.measure
+
+def stopping(path, limit, seconds, announce):
+    def announced(writers, task):
+        announce(writers, task)
+        if task == "read":
+            os.kill(int(Path("/proc/thread-self/children").read_text()), signal.SIGSTOP)
+    return measure(path, limit, seconds, announced)
+
+storage.measure = stopping
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(
     "number",
     [
@@ -273,25 +294,20 @@ def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
 )
 def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(
-        [*COMMAND, str(storage), "--bytes", "64MiB", "--seconds", "60"],
+        [sys.executable, "-c", STOPS_A_WRITER, "storage", "probe", str(storage), *QUICK],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
     stopped: list[int] = []
 
-    def stop_one_that_writes() -> bool:
+    def one_is_stopped() -> bool:
         assert running.poll() is None
-        for each in files_below(storage):
-            if each != running.pid and stop(each):
-                if files_below(storage)[each]:
-                    stopped.append(each)
-                    return True
-                os.kill(each, signal.SIGCONT)
-        return False
+        stopped.extend(each for each, size in files_below(storage).items() if size and state(each) == "T")
+        return bool(stopped)
 
     try:
-        wait_until(stop_one_that_writes)
+        wait_until(one_is_stopped)
         os.killpg(running.pid, number)  # as a terminal does
         output, errors = running.communicate(timeout=30)
         assert (output, errors) == (b"", b"")
