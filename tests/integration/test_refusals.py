@@ -122,6 +122,15 @@ def test_a_streamflow_file(tmp_path: Path, fields: Document, line: int, field: s
         assert error.allowed.startswith(allowed)
 
 
+def test_a_cwl_file_in_place_of_a_streamflow_file(tmp_path: Path) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    (tmp_path / "bare.yml").write_text("workflows: {}\n")
+    for name, message in (("main.cwl", "this is a CWL file"), ("bare.yml", "there is no version")):
+        with pytest.raises(HintErrors) as planned:
+            plan_file(tmp_path / name)
+        assert planned.value.errors[0].message == message
+
+
 def test_names_and_texts_that_are_not_utf_8(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/caf\xe9.cwl"
     Path(os.fsdecode(name)).write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
