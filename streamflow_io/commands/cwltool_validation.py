@@ -7,14 +7,18 @@ import io
 import logging
 import re
 import tempfile
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import cast
 
 from cwl_utils.types import CWLObjectType
 
 from streamflow_io.errors import WITH_CWLTOOL, said
 from streamflow_io.hints.cwl import Fetcher
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.schemas import SALAD_URI, add_hint_classes, salad_schema
+from streamflow_io.hints.yaml_files import read_yaml
 
 try:
     from cwltool import process
@@ -73,10 +77,26 @@ def run_cwltool(
                 loadingContext=context,
                 custom_schema_callback=lambda: _use_schema(version, with_our_schema),
             )
+        except SystemExit:  # without a word, if the job is no mapping
+            code = 1
         except Exception as error:  # cwltool means to catch all exceptions of its own
             code = 1
             collector.messages.append(f"{workflow}: {said(error)}")
+    if code != 0 and job is not None and (why := _wrong_job(job)) is not None:
+        return False, (why,)
     return code == 0, tuple(dict.fromkeys(collector.messages))
+
+
+def _wrong_job(job: str) -> str | None:
+    """Say why a file is no job file; None: the mistake is another one."""
+    try:
+        document = read_yaml(Path(job), "job file")
+    except HintErrors as errors:
+        error = errors.errors[0]
+        return f"{job}{'' if error.line is None else f':{error.line}'}: {error.message}"
+    if isinstance(document, Mapping):
+        return None
+    return f"{job}: this is no job file: allowed are lines as `INPUT: VALUE`, or {{}} without inputs"
 
 
 def _use_schema(version: str, ours: bool) -> None:

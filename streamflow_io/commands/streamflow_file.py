@@ -55,13 +55,15 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     document = read_yaml(path, "StreamFlow file")
     if not isinstance(document, Mapping):
         raise HintErrors.one(path, "StreamFlow file", "not a mapping", "version, workflows, ...", line=1)
+    if "cwlVersion" in document:
+        allowed = f"a StreamFlow file, which names this file; `streamflow-io validate {path.name}` checks it alone"
+        raise HintErrors.one(path, "StreamFlow file", "this is a CWL file", allowed, line=1)
     validator = SfValidator()
     version, versions = document.get("version"), [*validator.schema.configs]
     if version not in versions:
         line, told = source_of(document, str(path)).line("version"), shortened(repr(plain(version)))
-        raise HintErrors.one(
-            path, "version", f"{told} is no version of StreamFlow files", ", ".join(versions), line=line
-        )
+        message = f"{told} is no version of StreamFlow files" if "version" in document else "there is no version"
+        raise HintErrors.one(path, "version", message, ", ".join(versions), line=line)
     try:
         return dict(validator.validate_file(str(path)))
     except ValueError as error:  # StreamFlow makes dates of texts that look like one

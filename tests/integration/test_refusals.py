@@ -122,6 +122,28 @@ def test_a_streamflow_file(tmp_path: Path, fields: Document, line: int, field: s
         assert error.allowed.startswith(allowed)
 
 
+def test_a_cwl_file_in_place_of_a_streamflow_file(tmp_path: Path) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    (tmp_path / "bare.yml").write_text("workflows: {}\n")
+    for name, message in (("main.cwl", "this is a CWL file"), ("bare.yml", "there is no version")):
+        with pytest.raises(HintErrors) as planned:
+            plan_file(tmp_path / name)
+        assert planned.value.errors[0].message == message
+
+
+@pytest.mark.parametrize("content", ["", "[]", "3", "null", "- a: b"])
+def test_a_file_that_is_no_job(tmp_path: Path, content: str) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    (job := tmp_path / "job.yml").write_text(content)
+    message = f"{job}: this is no job file: allowed are lines as `INPUT: VALUE`, or {{}} without inputs"
+    result = validate(str(tmp_path / "main.cwl"), str(job))
+    assert (result.ok, result.messages) == (False, (message,))
+    workflows = {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.yml"}}}
+    with pytest.raises(HintErrors) as planned:
+        plan_file(streamflow_file(tmp_path, workflows=workflows))
+    assert message in planned.value.errors[0].message
+
+
 def test_names_and_texts_that_are_not_utf_8(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/caf\xe9.cwl"
     Path(os.fsdecode(name)).write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))

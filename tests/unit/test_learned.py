@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from streamflow_io.commands.learned import LearnedDetails, LearnedList
+from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
@@ -94,3 +95,8 @@ def test_show_shows_the_whole_registry(job_bytes: float | None, title: str) -> N
     rows = [line.replace("│", " ").split() for line in details if line.startswith("│")]
     assert rows == [["28.12", "16", "10.32", "14"], ["56.25", "8", "5.1", "8"]]
     assert "storage:     scratch write 450 MB/s" in details
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1e308, 253_402_300_800.0])
+def test_a_number_that_is_no_time_is_shown_as_a_number(seconds: float) -> None:
+    assert date_of(seconds) == f"{seconds:g}"

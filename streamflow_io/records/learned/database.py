@@ -110,11 +110,14 @@ def learned_path(config: SchedulerConfig, streamflow_file: Path) -> Path:
 
 
 def date_of(seconds: float) -> str:
-    """Return the time when a fact was learned, for people.
+    """Return the time when a fact was learned, for people. A number that is no time is returned as a number.
 
     :param seconds: since the epoch
     """
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):  # a damaged file may hold any number
+        return f"{seconds:g}"
 
 
 class LearnedDatabase:
