@@ -26,7 +26,7 @@ from streamflow_io._streamflow import OwnHosts
 
 from .allocation import Allocation, Node
 from .commands import end
-from .find_allocation import Choice, find_allocation
+from .find_allocation import AllocationChoice, find_allocation
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 from .submission import Wanted
@@ -54,7 +54,7 @@ class AllocationConnector(OwnHosts):
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
-        self._choice = Choice(None if submit is None else _wanted(submit), launcher, nodes)
+        self._choice = AllocationChoice(None if submit is None else _wanted(submit), launcher, nodes)
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}

@@ -17,7 +17,7 @@ from .submission import Wanted
 _SLURM = "SLURM_JOB_ID"
 
 
-class Choice(Struct, frozen=True):
+class AllocationChoice(Struct, frozen=True):
     """The fields of a deployment that say which allocation it has.
 
     :ivar wanted: the allocation to ask for; None: the one that this process runs in is used
@@ -30,7 +30,7 @@ class Choice(Struct, frozen=True):
     nodes: Sequence[str] | None = None
 
 
-async def find_allocation(deployment: str, choice: Choice) -> Allocation:
+async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocation:
     """Return an allocation that runs.
 
     :param deployment: its name in messages
