@@ -20,18 +20,18 @@ class Links(Struct, frozen=True):
     :ivar certificate: the certificate of the run, which both sides of a link show, and accept
     :ivar address: the address to listen at; empty: the one by which SSH has reached the host
     :ivar tls: whether streams are encrypted
-    :ivar hand_out: a directory whose files go to other node runtimes as a whole, too; None: no files do
+    :ivar hand_out: directories whose files go to other node runtimes as a whole, too
     """
 
     certificate: Certificate
     address: str = ""
     tls: bool = False
-    hand_out: str | None = None
+    hand_out: tuple[str, ...] = ()
 
     @property
     def serve_options(self) -> list[str]:
         listen = ["--listen", *([self.address] if self.address else []), *(["--tls"] if self.tls else [])]
-        return listen if self.hand_out is None else [*listen, "--hand-out", self.hand_out]
+        return [*listen, *(word for directory in self.hand_out for word in ("--hand-out", directory))]
 
 
 class LinkedRuntime(NodeRuntime):

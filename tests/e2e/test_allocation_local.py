@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
+from lab.processes import of_processes
 from lab.runs import Run
 from lab.sites import Site
 from tests.e2e.test_allocation import NODE, cores, lose_node, resume, run_in_batch_job, three_streams
@@ -155,6 +157,28 @@ def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
         rf"it is no longer in allocation {job} of Slurm",
         ours.log,
     )
+
+
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
+def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signals) -> None:
+    """The driver ends while a large file goes from node to node."""
+    first = tool("truncate -s 2G out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
+    each = tool(f'{BOTH}wc -c < "$file"', {"file": "File", "number": "int"}, {}, requirements=cores(2))
+    sources = {"file": "a/out", "number": "numbers"}
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
+    path = local.write(workflow({"numbers": "int[]"}, steps, {}), {"numbers": [1, 2]}, io=True)
+    process = local.start(path)
+
+    def receives() -> bool:
+        ours = str(local.directory).encode()
+        return any(
+            b"\0receive\0" in words and ours in names for _, (words, names) in of_processes("cmdline", "environ")
+        )
+
+    wait_for(receives, "a copy by a link", 90)
+    os.kill(process.pid, how)
+    process.wait(60)
+    check_gone(local)
 
 
 def test_a_job_that_takes_both_nodes(local: Site) -> None:

@@ -138,6 +138,17 @@ async def test_outside_of_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None
     assert "sbatch" in said
 
 
+async def test_submit_goes_with_no_other_nodes_and_launcher() -> None:
+    submit = {"nodes": 1, "time": "1"}
+    assert "`submit` beside `nodes` or `launcher`" in await deploy_error(submit=submit, nodes=["n1"])
+    assert "`submit` beside `nodes` or `launcher`" in await deploy_error(submit=submit, launcher="ssh {node}")
+
+
+async def test_slurm_has_its_own_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert "where srun is the launcher" in await deploy_error(launcher="ssh {node}")
+
+
 async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("PATH", str(tmp_path))

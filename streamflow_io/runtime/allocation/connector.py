@@ -106,7 +106,9 @@ class AllocationConnector(OwnHosts):
     @property
     def left(self) -> MutableMapping[str, Hardware]:
         known = {name: task for name, task in self._hardware.items() if task.done() and not task.cancelled()}
-        return {name: task.result() for name, task in known.items() if name not in self._lost}
+        return {
+            name: task.result() for name, task in known.items() if name not in self._lost and task.exception() is None
+        }
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
         allocation = self._deployed()

@@ -36,6 +36,11 @@ async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocati
     :param deployment: its name in messages
     :raises WorkflowExecutionException: if there is none, with the reason
     """
+    if choice.wanted is not None and (choice.nodes is not None or choice.launcher is not None):
+        raise WorkflowExecutionException(
+            f"{deployment} has `submit` beside `nodes` or `launcher`: the allocation that `submit` asks for has its own "
+            "nodes, and srun is the launcher"
+        )
     if choice.nodes is not None:
         return await LaunchedAllocation.of_nodes(choice.nodes, choice.launcher or SSH)
     if choice.wanted is not None:
