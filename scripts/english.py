@@ -25,13 +25,16 @@ _FEWEST = 4
 #: Columns of one line of a page, at most.
 WIDEST = 120
 
-#: The pages that are in plain English. The list grows until all pages are in it.
+#: The pages that are in plain English: all pages for users and developers.
 PAGES = (
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "cwl-extensions/README.md",
     "docs/benchmarks.md",
     "docs/capio-runtime.md",
+    "docs/command-line.md",
     "docs/containers.md",
     "docs/coordination-check.md",
     "docs/coordination.md",
@@ -41,9 +44,11 @@ PAGES = (
     "docs/hints.md",
     "docs/how-it-works.md",
     "docs/index.md",
+    "docs/messages.md",
     "docs/node-protocol.md",
     "docs/operating-on-a-cluster.md",
     "docs/required-bandwidth.md",
+    "docs/scheduler-config.md",
     "docs/schedules.md",
     "docs/sharing.md",
     "docs/split-steps.md",
@@ -61,6 +66,7 @@ PAGES = (
     "workflows/1000genome/README.md",
     "workflows/hmmer/README.md",
     "workflows/kmeans/README.md",
+    "workflows/variant-calling/CHECKPOINTS.md",
     "workflows/variant-calling/README.md",
 )
 

@@ -72,8 +72,7 @@ RUNS = {
     ),
     Code.CHANGED_AFTER_COMMIT: Explanation(
         "A file was changed after its commit",
-        "A commit is final, because other jobs have the file already. So the run fails, and nothing made from the "
-        "file reaches the output directory.",
+        "Other jobs have the file already. The run fails, and nothing made from the file reaches the output directory.",
         (
             Case(
                 "... was committed by ..., but was written again afterwards",
@@ -178,7 +177,8 @@ RUNS = {
     ),
     Code.STREAM_REPLACED: Explanation(
         "Another file is in the place of a stream",
-        "The command has succeeded without opening its FIFO, and may have read wrong bytes. So the job fails.",
+        "The command has succeeded without opening its FIFO. The job fails, because the command may have read wrong "
+        "bytes.",
         (
             Case(
                 "no program has opened the stream FIFO, and something else is in its place",
@@ -319,7 +319,7 @@ RUNS = {
     ),
     Code.CHANGED_SINCE_CUT: Explanation(
         "A file has changed while its parts were read",
-        "The places of parts now hold other bytes. So the run fails.",
+        "The run fails, because the places of parts now hold other bytes.",
         (
             Case(
                 "its input I is a part of a file that has changed ...",

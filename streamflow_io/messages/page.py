@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from textwrap import wrap
 
 from .codes import Code
 from .explanation import Explanation
@@ -18,6 +19,7 @@ _GROUPS = {
     "T": "Telemetry",
     "C": "CAPIO",
 }
+_WIDTH = 120
 _HEAD = """\
 # Message codes
 
@@ -44,7 +46,13 @@ def reference_page() -> str:
             found = EXPLANATIONS[code]
             lines = [f"### {code.value}\n", f"**{found.title}.** {found.why}", *_cases(found)]
             parts.append("\n".join([*lines, *_more(found, "[More]({}).")]) + "\n")
-    return "\n".join(parts)
+    lines = "\n".join(parts).split("\n")
+    return "\n".join(piece for line in lines for piece in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = "  " if line.startswith("- ") else ""
+    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _cases(found: Explanation) -> Iterator[str]:
