@@ -48,7 +48,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("lines", [1, 4, 7, 1000])
+@pytest.mark.parametrize("lines", [1, 7])
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
 def test_every_so_many_lines_is_split_l(tmp_path: Path, content: bytes, lines: int) -> None:
     of, directory = tmp_path / "of", tmp_path / "parts"
