@@ -158,14 +158,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="the name of a run, `last`, or the path of telemetry; other runs are compared with the first",
+        help="the name of a run, `last`, or a path; others are compared with it",
     )
     parser.add_argument(
         "--format",
         choices=list(FORMATS),
         default="html",
-        help="a page (default), a table for a spreadsheet, all numbers, a trace for Perfetto and speedscope, or a "
-        "section for MultiQC",
+        help="a page (default), a table, all numbers, a trace for Perfetto or speedscope, a section for MultiQC",
     )
     parser.add_argument(
         "-o",
