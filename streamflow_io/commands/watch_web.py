@@ -67,6 +67,7 @@ async def serve(
     application.add_routes([web.get("/{word}/", _page), web.get("/{word}/events", _events(shown))])
     # aiohttp logs invalid requests, by which any process on this machine could write into the terminal.
     silent = logging.Logger(__name__, logging.CRITICAL + 1)
+    asyncio.get_running_loop().set_exception_handler(_tell_of_own_errors)
     runner = web.AppRunner(application, access_log=None, logger=silent, shutdown_timeout=0.5)
     await runner.setup()
     try:
@@ -79,6 +80,12 @@ async def serve(
             await asyncio.sleep(_EACH)
     finally:
         await runner.cleanup()
+
+
+def _tell_of_own_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error, unless the bytes of a connection have caused the error."""
+    if "protocol" not in context:
+        loop.default_exception_handler(context)
 
 
 def _guard(word: str) -> Any:

@@ -170,7 +170,8 @@ class Failure(logging.Filter):
         reason = _on_one_line(reason)
         reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)
         if words is not None and words.code is not None and not self._succeeds(job, words.code):
-            reason = reason or f"exit code {words.code}"
+            named = "" if words.code else ", which the permanentFailCodes of the tool name"
+            reason = reason or f"exit code {words.code}{named}"
         return reason[:_LONGEST_REASON] or "no reason is known"
 
 

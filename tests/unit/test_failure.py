@@ -116,6 +116,14 @@ def test_why_a_job_has_failed(failure: Failure, error: str, words: LastWords | N
     assert [part for part in told if part not in last.getMessage()] == []
 
 
+def test_a_code_of_failure_may_be_0(failure: Failure) -> None:
+    failure._succeeds = lambda _, code: code != 0
+    fail(failure, "/a/0", "FAILED Job /a/0 with error:\n\tbad", LastWords(0, ["bad"], "stderr", "bad"))
+    last = record("FAILED Workflow execution")
+    failure.filter(last)
+    assert "(exit code 0, which the permanentFailCodes of the tool name)" in last.getMessage()
+
+
 def test_what_follows_from_a_failure_is_not_said(failure: Failure) -> None:
     failure.job_failed("/a/0")
     own = record("FAILED Job /z/0 with error:\n\texit code 1")
