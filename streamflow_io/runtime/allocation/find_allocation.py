@@ -38,8 +38,8 @@ async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocati
     """
     if choice.wanted is not None and (choice.nodes is not None or choice.launcher is not None):
         raise WorkflowExecutionException(
-            f"{deployment} has `submit` beside `nodes` or `launcher`: the allocation that `submit` asks for has its "
-            "own nodes, and srun is the launcher"
+            f"{deployment} has `submit` beside `nodes` or `launcher`: an allocation that is asked for has its own "
+            "nodes, and srun is the launcher"
         )
     if choice.nodes is not None:
         return await LaunchedAllocation.of_nodes(choice.nodes, choice.launcher or SSH)
