@@ -57,7 +57,7 @@ class Setting:
         else:
             random = Random(1)
             computing = [self.compute * random.uniform(0.9, 1.1) for _ in range(self.tasks)]
-            tasks = Work(self.nodes, CORES, disk, self.megabytes, computing).as_io_tasks(demand)
+            tasks = Work(self.nodes, CORES, self.megabytes, computing).as_io_tasks(demand)
         return simulate(admission, tasks, lambda location, now: disk, in_turn=True).seconds
 
 

@@ -88,13 +88,11 @@ class Published(Struct, frozen=True):
     """Figures that the paper has for one of its sets.
 
     :ivar least_period: where the sweep of its authors began, in seconds
-    :ivar online: efficiency and dilation of its best online policy, where we know them
     """
 
     efficiency: float
     dilation: float
     least_period: float
-    online: tuple[float, float] | None
 
 
 def read_set(name: str | os.PathLike[str]) -> ApplicationSet:
@@ -190,12 +188,7 @@ def published(number: int) -> Published:
     :param number: of the set, from 1
     """
     row = _paper()["sets"][number - 1]
-    online = row.get("online")
-    return Published(
-        **row["persched"],
-        least_period=row["leastPeriod"],
-        online=None if online is None else (online["efficiency"], online["dilation"]),
-    )
+    return Published(**row["persched"], least_period=row["leastPeriod"])
 
 
 @cache
@@ -247,9 +240,6 @@ class ScheduleFile(CamelModel):
     bounds: BoundsFile = Field(description="a mapping with efficiency and dilation")
     algorithm: AlgorithmFile = Field(description="a mapping with name, parameters and seconds")
     applications: list[ScheduledFile] = Field(description="a list with an entry for each application of the set")
-    followed: bool | None = Field(None, description="true, false: whether the runs that it is for follow it")
-    reason: str | None = Field(None, description="a text: why")
-    start: Number | None = Field(None, description="a number: when it begins, in seconds since the epoch")
 
     def to_schedule(self) -> Schedule:
         applications = self.set.to_set()

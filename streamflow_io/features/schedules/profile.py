@@ -121,7 +121,6 @@ class Profile(AnalysisModel):
     :ivar storage_bw: of a job
     :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
     :ivar volume: MB of a burst
-    :ivar leased: MB that its jobs would move with their storageBW for as long as they have it
     :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
     :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
     :ivar work: seconds between a burst and the next
@@ -140,7 +139,6 @@ class Profile(AnalysisModel):
     storage_bw: float
     latency: float
     volume: float
-    leased: float
     bandwidth: float | None
     rate: float
     work: float
@@ -176,7 +174,6 @@ class _Burst:
         self.end = max(end if end is not None else math.inf for end in ends)
         self.outstanding = [(_submitted(job), job.ended if job.ended is not None else history.seconds) for job in jobs]
         self.volume = sum(_megabytes(history, job) for job in jobs)
-        self.leased = sum(_leased(job) for job in jobs)
         self.latencies = [latency(history, job) for job in jobs]
         self.constraints = list({job.name: job.constraint or 0.0 for job in jobs}.values())
 
@@ -237,7 +234,6 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[JobA
         storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
         latency=median(each for burst in inner for each in burst.latencies),
         volume=volume,
-        leased=median(burst.leased for burst in inner),
         bandwidth=bandwidth,
         rate=rate,
         work=work,
@@ -301,12 +297,6 @@ def _megabytes(history: History, job: JobAttempt) -> float:
         return job.usage.moved(history.direction(job.step)) / MB
     running = history.running(job)
     return 0.0 if running is None else (job.constraint or 0.0) * (running[1] - running[0])
-
-
-def _leased(job: JobAttempt) -> float:
-    if job.admitted is None or job.ended is None:
-        return 0.0
-    return (job.constraint or 0.0) * max(0.0, job.ended - job.admitted)
 
 
 def _bandwidth(history: History, storage: str, way: Direction) -> float | None:

@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="due",
         metavar="WAY",
         help="how the runs share the storage: with one ledger (due, default), with a ledger for each "
-        "(own), or with equal parts of the bandwidth (by-hand). For comparison: turns, burst, paced",
+        "(own), or with equal parts of the bandwidth (by-hand).",
     )
 
 
