@@ -171,7 +171,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help=f"write the report into this file (default: {FORMATS['html']} or similar; with --json no file)",
+        help=f"the file to write (default: {FORMATS['html']} or similar)",
     )
 
 
