@@ -104,6 +104,7 @@ def test_much_is_printed_and_others_go_on(node: ConversingNode) -> None:
         wait_for(
             lambda name=name: returned(node, name),  # type: ignore[misc]
             "the end of what prints much",
+            timeout=60,
             progress=lambda: len(node.printed),
         )
         text = said(node, name)
