@@ -166,12 +166,20 @@ def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEd
         ruled |= any(rule.value.of == name for rule in steps[consumer].sessions)
         if (made is None) is (read is None) or origin is None or ruled:
             continue
+        if _has_streamable_field(steps[step].streamable_outputs, output) or _has_streamable_field(
+            steps[consumer].streamable_inputs, name
+        ):
+            continue  # a `valueFrom` may take just that file of the record
         one, other = (writer, reader) if read is None else (reader, writer)
         message = coded(
             f"{one} is `streamable`, and {other} is not: nothing streams from {writer} to {reader}", Code.ONE_END
         )
         found.append(origin.error(message, "`streamable: true` on both, or a rule for the output"))
     return list(dict.fromkeys(found))
+
+
+def _has_streamable_field(streamables: Iterable[str], record: str) -> bool:
+    return any(name.startswith(f"{record}.") for name in streamables)
 
 
 def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]) -> list[HintError]:

@@ -260,7 +260,8 @@ STREAMS = {
         (
             Case(
                 "A is `streamable`, and B is not: nothing streams from A to B",
-                "Write `streamable: true` on both ends if this is so. If not, ignore the warning.",
+                "Write `streamable: true` on both ends if both tools allow streams. If not, ignore the warning. Of a "
+                "record only fields of type `File` stream, and no fields of records in the record.",
             ),
         ),
         "guide.md#2-annotate",

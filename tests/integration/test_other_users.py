@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -151,9 +152,12 @@ def test_a_stranger_who_owns_the_work_directory_is_not_read(bench: Bench, place:
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
     path = bench.write(workflow({}, steps, {"read": "b/read"}), {}, io=True)
     theirs = temporary / "streamflow"
-    with subprocess.Popen(["sh", "-c", ATTACK], cwd=theirs, user=STRANGER, group=STRANGER, extra_groups=[]) as attack:
+    command = ["sh", "-c", ATTACK]
+    with subprocess.Popen(
+        command, cwd=theirs, user=STRANGER, group=STRANGER, extra_groups=[], start_new_session=True
+    ) as attack:
         run = bench.finish(bench.start(path, TMPDIR=str(temporary)), path)
-        attack.kill()
+        os.killpg(attack.pid, signal.SIGKILL)  # its `sleep`, too
     assert run.ok, run.errors
     assert run.files["read.txt"] == b"ours\n"
     assert f": the work directory {theirs} is not safe: {theirs} belongs to user {STRANGER}: set another" in run.log

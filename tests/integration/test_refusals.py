@@ -131,6 +131,24 @@ def test_a_cwl_file_in_place_of_a_streamflow_file(tmp_path: Path) -> None:
         assert planned.value.errors[0].message == message
 
 
+def test_one_streamable_file_of_a_record_is_not_called_missing(tmp_path: Path) -> None:
+    """The reader may take just that file, and gets it as a stream."""
+    fields = {name: {"type": "File", "outputBinding": {"glob": name}} for name in ("one", "two")}
+    fields["one"]["streamable"] = True
+    kind = {"type": "record", "name": "pair", "fields": fields}
+    writer = {**TOOL, "outputs": {"p": {"type": kind}}}
+    reader = {**READER, "inputs": {"i": {"type": "File", "streamable": True}}}
+    steps = {
+        "a": {"run": writer, "in": {}, "out": ["p"]},
+        "b": {"run": reader, "in": {"i": {"source": "a/p", "valueFrom": "$(self.one)"}}, "out": ["o"]},
+    }
+    document = {"cwlVersion": "v1.2", "class": "Workflow", "inputs": {}, "outputs": {}, "steps": steps}
+    document["requirements"] = {"StepInputExpressionRequirement": {}}
+    (tmp_path / "main.cwl").write_text(json.dumps(document, indent=1))
+    result = validate(str(tmp_path / "main.cwl"))
+    assert (result.ok, result.warnings) == (True, ())
+
+
 @pytest.mark.parametrize("content", ["", "[]", "3", "null", "- a: b"])
 def test_a_file_that_is_no_job(tmp_path: Path, content: str) -> None:
     (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
