@@ -103,6 +103,7 @@ def test_streams_go_from_node_to_node(local: Site) -> None:
 
 
 def test_committed_files_go_from_node_to_node(local: Site) -> None:
+    """All that goes between the nodes is encrypted."""
     first = tool(
         "mkdir d; for i in 1 2 3 4 5 6; do seq $i 1000 > d/$i.txt; sleep 0.1; done",
         {},
@@ -114,7 +115,7 @@ def test_committed_files_go_from_node_to_node(local: Site) -> None:
         f'{NODE}wc < "$file"; sort "$file"', {"file": "File"}, {"out": "stdout"}, stdout="s.txt", requirements=cores(1)
     )
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": {"file": "a/out"}, "scatter": "file"}}
-    _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120)
+    _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120, config={"tls": True})
     assert len(nodes_of(ours)) == 2
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
