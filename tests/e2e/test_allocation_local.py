@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from lab.node import wait_for
 from lab.processes import of_processes
 from lab.runs import Run
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, lose_node, resume, run_in_batch_job, three_streams
+from tests.e2e.test_allocation import NODE, cores, kill_serve, lose_node, resume, run_in_batch_job, three_streams
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 # A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
@@ -103,6 +104,7 @@ def test_streams_go_from_node_to_node(local: Site) -> None:
 
 
 def test_committed_files_go_from_node_to_node(local: Site) -> None:
+    """All that goes between the nodes is encrypted."""
     first = tool(
         "mkdir d; for i in 1 2 3 4 5 6; do seq $i 1000 > d/$i.txt; sleep 0.1; done",
         {},
@@ -114,15 +116,15 @@ def test_committed_files_go_from_node_to_node(local: Site) -> None:
         f'{NODE}wc < "$file"; sort "$file"', {"file": "File"}, {"out": "stdout"}, stdout="s.txt", requirements=cores(1)
     )
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": {"file": "a/out"}, "scatter": "file"}}
-    _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120)
+    _, ours = local.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120, config={"tls": True})
     assert len(nodes_of(ours)) == 2
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
     check_gone(local)
 
 
-def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
-    """A job of the other node needs a file of a node that dies when the file is complete."""
+def wait_then_read() -> Document:
+    """A job writes a file. A job of the other node waits, and a third one reads the file then."""
     first = tool(f"{NODE}seq 1 1000 > out.txt; note written", {}, {"out": found("out.txt")}, requirements=cores(2))
     wait = tool(
         'i=0; until [ -e "$TRACE.go" ] || [ $i = 600 ]; do i=$((i+1)); sleep 0.1; done; echo > go.txt',
@@ -136,27 +138,41 @@ def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
         "b": {"run": wait, "in": {}},
         "c": {"run": read, "in": {"file": "a/out", "go": "b/out"}},
     }
-    path = local.write(workflow({}, steps, {"out": "c/out"}), {}, io=True)
-    process = local.start(path)
-    trace = path.parent / "trace"
+    return workflow({}, steps, {"out": "c/out"})
+
+
+def run_with_loss(site: Site, lose: Callable[[Site, str], None]) -> tuple[Run, str]:
+    """Lose the node that has the file, before the file is read; return the run, and the node."""
+    path = site.write(wait_then_read(), {}, io=True)
+    process = site.start(path)
+    trace, log = path.parent / "trace", path.parent / "stderr"
     wait_for(lambda: trace.exists() and "written" in trace.read_text(), "the file", 60)
     node = trace.read_text().split()[1]
-    wait_for(lambda: "COMPLETED Step /a" in (path.parent / "stderr").read_text(), "the end of its job", 60)
+    wait_for(lambda: "COMPLETED Step /a" in log.read_text(), "the end of its job", 60)
     try:
-        lose_node(local, node)
-        wait_for(lambda: f"No more jobs start at hpc/{node}" in (path.parent / "stderr").read_text(), "the loss", 60)
+        lose(site, node)
+        wait_for(lambda: f"No more jobs start at hpc/{node}" in log.read_text(), "the loss", 60)
         Path(f"{trace.resolve()}.go").touch()
-        ours = local.finish(process, path)
+        return site.finish(process, path), node
     finally:
-        resume(local, node)
+        resume(site, node)
+
+
+def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
+    ours, node = run_with_loss(local, lose_node)
     assert ours.code == 1
     assert ours.times("read") == []
-    job = local.environment["SLURM_JOB_ID"]
-    assert re.search(
-        rf"/out.txt cannot be copied: it is on hpc/{node}, and node {node} has failed: "
-        rf"it is no longer in allocation {job} of Slurm",
-        ours.log,
-    )
+    why = f"node {node} has failed: it is no longer in allocation {local.environment['SLURM_JOB_ID']} of Slurm"
+    assert f"/out.txt cannot be copied: it is on hpc/{node}, and {why}" in ours.log
+
+
+def test_the_driver_copies_from_a_node_whose_serve_was_killed(local: Site) -> None:
+    """The node itself still answers."""
+    ours, node = run_with_loss(local, kill_serve)
+    assert ours.ok, ours.errors
+    assert ours.files["all.txt"].decode() == "".join(f"{number}\n" for number in range(1, 1001))
+    assert re.search(rf"{BY_DRIVER}: hpc/n\d cannot get .*/out.txt from hpc/{node}: ", ours.log)
+    check_gone(local)
 
 
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
