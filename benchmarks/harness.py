@@ -7,9 +7,10 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
-from .model import Machine, Report, Sample, VariantReport, evaluate
+from .model import Machine, Report, Sample, VariantReport, commit_here, evaluate
 from .processes import CommandError
 from .workload import Outcome, Variant, Workload
 
@@ -25,6 +26,7 @@ def run_workload(workload: Workload, repetitions: int, announce: Callable[[str],
     samples: dict[str, list[Sample]] = defaultdict(list)
     outputs: dict[str, set[str]] = defaultdict(set)
     notes: dict[str, None] = {}
+    date, commit, machine = datetime.now(timezone.utc).replace(microsecond=0), commit_here(), Machine.here()
     with tempfile.TemporaryDirectory(prefix=f"benchmark-{workload.name}-") as name:
         base = Path(name).resolve()
         (inputs := base / "input").mkdir()
@@ -49,7 +51,9 @@ def run_workload(workload: Workload, repetitions: int, announce: Callable[[str],
     )
     return Report(
         name=workload.name,
-        machine=Machine.here(),
+        date=date,
+        commit=commit,
+        machine=machine,
         repetitions=repetitions,
         notes=tuple(notes),
         variants=reports,

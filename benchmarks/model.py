@@ -1,12 +1,15 @@
-"""Measures, goals, and whether the goals were reached. Pure; the JSON of a benchmark is :class:`Report`."""
+"""Measures, goals, and whether the goals were reached. The JSON of a benchmark is :class:`Report`."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import version
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
@@ -16,12 +19,16 @@ class _Model(BaseModel):
 
 
 class Machine(_Model):
-    """Where the measurements were taken."""
+    """Where the measurements were taken.
+
+    :ivar load: the mean number of processes that ran or could run, in the minute before the first run
+    """
 
     system: str
     architecture: str
     cores: int
     memory_bytes: int
+    load: float
     python: str
     streamflow: str
 
@@ -32,6 +39,7 @@ class Machine(_Model):
             architecture=platform.machine(),
             cores=len(os.sched_getaffinity(0)),
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            load=os.getloadavg()[0],
             python=platform.python_version(),
             streamflow=version("streamflow"),
         )
@@ -111,11 +119,15 @@ class VariantReport(_Model):
 class Report(_Model):
     """All about one run of a workload.
 
+    :ivar date: the start of the first run, in UTC
+    :ivar commit: the commit of the repository, with `-dirty` after a change. None: unknown outside a clone
     :ivar notes: what was done in another way on another machine
     :ivar differing: the outputs that were not byte for byte the same in all variants and repetitions
     """
 
     name: str
+    date: datetime
+    commit: str | None
     machine: Machine
     repetitions: int
     notes: tuple[str, ...] = ()
@@ -133,6 +145,16 @@ class Report(_Model):
     def met(self) -> bool:
         """Whether every goal is reached and all outputs are identical."""
         return self.identical and all(result.met is not False for result in self.results)
+
+
+def commit_here() -> str | None:
+    """Return the commit of the repository. None: unknown, outside a clone or without git."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()
 
 
 def evaluate(comparison: Comparison, variants: Iterable[VariantReport]) -> Result:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,10 @@ def test_exit_code_and_json(
     assert data["met"] is (code == 0)
     assert data["identical"] is (output == "same")
     assert data["results"][0]["value"] == 1
+    # A result says when, from which sources, and on how busy a machine it was measured.
+    assert datetime.fromisoformat(data["date"].replace("Z", "+00:00")) <= datetime.now(timezone.utc)
+    assert data["commit"] is None or re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", data["commit"])
+    assert data["machine"]["load"] >= 0
     assert data["variants"][1]["samples"] == [{"wall": 1, "window": 1, "further": {}}] * 2
 
 

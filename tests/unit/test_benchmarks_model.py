@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 from pydantic import ValidationError
 
@@ -13,7 +15,17 @@ def variant(name: str, *walls: float) -> VariantReport:
 
 
 def report(*results: Result, differing: tuple[str, ...] = ()) -> Report:
-    return Report(name="w", machine=Machine.here(), repetitions=1, variants=(), results=results, differing=differing)
+    date = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    return Report(
+        name="w",
+        date=date,
+        commit=None,
+        machine=Machine.here(),
+        repetitions=1,
+        variants=(),
+        results=results,
+        differing=differing,
+    )
 
 
 def test_ratio_is_the_median_of_the_ratios_of_each_repetition() -> None:
