@@ -26,6 +26,7 @@ from .features import workloads_of_features
 from .feeder import FEEDER
 from .gate import GATE
 from .harness import run_workload
+from .intermediates import INTERMEDIATES, SIZE, intermediates
 from .io_tasks import IO_TASKS
 from .ledger import LEDGER
 from .limiter import LIMITER
@@ -63,6 +64,7 @@ WORKLOADS = {
         PATTERNS,
         GATE,
         IO_TASKS,
+        INTERMEDIATES,
         CHECKPOINTS,
         NEIGHBOUR,
         DEADLINES,
@@ -111,6 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if workload is not MANY_JOBS:
             parser.error(f"--jobs is for {MANY_JOBS.name} only")
         workload = many_jobs(options.jobs)
+    if options.size is not None:
+        if workload is not INTERMEDIATES:
+            parser.error(f"--size is for {INTERMEDIATES.name} only")
+        workload = intermediates(options.size)
     return _run(workload, options.reps, options.json)
 
 
@@ -157,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {READ_SESSIONS.name}: how many, beside 1 and 16 ({usual}; 8192 take half a minute more)",
     )
     run.add_argument("--jobs", type=_positive, metavar="N", help=f"of {MANY_JOBS.name}: how many ({JOBS})")
+    run.add_argument("--size", type=_positive, metavar="MIB", help=f"of {INTERMEDIATES.name}: what A writes ({SIZE})")
     return parser
 
 
