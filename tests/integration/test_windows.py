@@ -190,7 +190,7 @@ def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
 
 
 def test_a_reader_that_reads_twice(bench: Bench) -> None:
-    """Its declaration is wrong."""
+    """The declaration of the input is wrong."""
     steps = {"a": writer(awaited(40 * MB)), "b": reader("sha1sum < $i; md5sum < $i", "a/o", "b")}
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
     assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
