@@ -24,6 +24,7 @@ from .fanout import FANOUT
 from .features import workloads_of_features
 from .gate import GATE
 from .harness import run_workload
+from .intermediates import INTERMEDIATES, SIZE, intermediates
 from .io_tasks import IO_TASKS
 from .many_jobs import JOBS, MANY_JOBS, many_jobs
 from .ordinary import BUSY_CORES, ORDINARY
@@ -50,6 +51,7 @@ WORKLOADS = {
         MANY_JOBS,
         GATE,
         IO_TASKS,
+        INTERMEDIATES,
         CHECKPOINTS,
         DEADLINES,
         SHARED_RUNS,
@@ -90,6 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if workload is not MANY_JOBS:
             parser.error(f"--jobs is for {MANY_JOBS.name} only")
         workload = many_jobs(options.jobs)
+    if options.size is not None:
+        if workload is not INTERMEDIATES:
+            parser.error(f"--size is for {INTERMEDIATES.name} only")
+        workload = intermediates(options.size)
     return _run(workload, options.reps, options.json)
 
 
@@ -136,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {READ_SESSIONS.name}: how many, beside 1 and 16 ({usual}; 8192 take half a minute more)",
     )
     run.add_argument("--jobs", type=_positive, metavar="N", help=f"of {MANY_JOBS.name}: how many ({JOBS})")
+    run.add_argument("--size", type=_positive, metavar="MIB", help=f"of {INTERMEDIATES.name}: what A writes ({SIZE})")
     return parser
 
 

@@ -245,7 +245,7 @@ RUNS = {
     ),
     Code.NOT_AS_WINDOW: Explanation(
         "A file with a window was not written front to back, or was read by another program",
-        "Bytes of the file were removed when its readers had them. The job fails, because its results may be wrong.",
+        "Bytes of the file were removed when its readers had them. The jobs run again, and keep the file whole.",
         (
             Case(
                 "F cannot have a window, and is lost: ...",

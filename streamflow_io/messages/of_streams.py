@@ -274,14 +274,17 @@ STREAMS = {
     ),
     Code.WINDOW_LOST: Explanation(
         "A job needs a file that was removed behind its readers",
-        "The file has a window. A reader that has failed cannot read it a second time. The run fails.",
+        "The file has a window. The job that writes the file runs again, and keeps the file whole. Results are the same.",
         (
             Case(
-                "F has a window, and is not there as a whole any more: ...",
-                "Write `permanent: true` for the output: then the file is kept whole. If its reader is wrongly "
+                "Job J starts again, and keeps its files whole: ...",
+                "If this happens in each run, write `permanent: true` for the output. If its reader is wrongly "
                 "declared `streamable`, remove that.",
             ),
-            Case("the job has to read F of J again, which has a window", "The same holds."),
+            Case(
+                "F has a window, and is not there as a whole any more: ...",
+                "The job could not run again, and the run fails. Write `permanent: true` for the output.",
+            ),
         ),
         "guide.md#windows",
     ),

@@ -191,7 +191,7 @@ def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
 
 
 def test_a_reader_that_reads_twice(bench: Bench) -> None:
-    """The declaration of such a reader is wrong."""
+    """The declaration of the input is wrong."""
     steps = {"a": writer(awaited(40 * MB)), "b": reader("sha1sum < $i; md5sum < $i", "a/o", "b")}
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
     assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
@@ -209,6 +209,26 @@ def test_an_output_that_is_a_link_to_a_window(bench: Bench) -> None:
         },
     }
     both(bench, workflow({}, steps, {"o": "b/o"}))
+
+
+def test_two_streams_of_one_job(bench: Bench) -> None:
+    """A pause of the job would be for ever: its reader takes one file first, and then the other one."""
+    rules = [{"port": port, "mode": "no_update", "window": "16MB"} for port in ("o", "p")]
+    script = f"{numbers(MB)} > one; for t in $(seq 40); do cat one >> x; cat one >> y; done"
+    write = tool(script, {}, {"o": found("x", streamable=True), "p": found("y", streamable=True)}, [streaming(*rules)])
+    read = tool("cat $j $i | sha1sum", {"i": streamable(), "j": streamable()}, {"o": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": write, "in": {}}, "b": {"run": read, "in": {"i": "a/o", "j": "a/p"}}}
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
+    assert "/a/o has no window, and is kept whole: /b also reads /a/p while that is written [SFIO-S029]" in ours.log
+
+
+def test_a_reader_that_takes_nothing_for_a_while(bench: Bench) -> None:
+    """The window is lifted, with a message, and the run goes on."""
+    rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
+    slow = '{ head -c 2000000; until test -e "$TRACE.done"; do sleep 0.1; done; cat; } < $i | sha1sum'
+    steps = {"a": writer(f'{numbers(40 * MB)}; touch "$TRACE.done"', [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
+    assert "its reader takes nothing, and may wait for another output" in ours.log
 
 
 @pytest.mark.parametrize("victim", ["driver", "exec", "producer", "serve"])
