@@ -114,7 +114,7 @@ RESOURCES = {
             ),
             Case("Intermediate files are kept from now on: ...", "StreamFlow-IO has made an error: please report it."),
         ),
-        "guide.md#intermediate-files",
+        "intermediate-files.md",
     ),
     Code.LITTLE_SPACE: Explanation(
         "The run may not fit on the disk",
@@ -127,7 +127,7 @@ RESOURCES = {
                 "of type `local` with another `workdir` uses another disk.",
             ),
         ),
-        "guide.md#intermediate-files",
+        "intermediate-files.md",
     ),
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",

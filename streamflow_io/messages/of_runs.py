@@ -241,7 +241,7 @@ RUNS = {
                 "The tool reads its own output. Do not give this output a window.",
             ),
         ),
-        "guide.md#windows",
+        "intermediate-files.md#windows",
     ),
     Code.NOT_AS_WINDOW: Explanation(
         "A file with a window was not written front to back, or was read by another program",
@@ -252,7 +252,7 @@ RUNS = {
                 "Remove `window` from the rule, or write `permanent: true`: then the file is kept whole.",
             ),
         ),
-        "guide.md#windows",
+        "intermediate-files.md#windows",
     ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",

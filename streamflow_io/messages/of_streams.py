@@ -270,11 +270,11 @@ STREAMS = {
         "An output has no window, although its rule asks for one",
         "Something needs the whole file. The file is written as without a window. Results are the same.",
         (Case("A has no window, and is kept whole: ...", "The reason says what needs the file."),),
-        "guide.md#windows",
+        "intermediate-files.md#windows",
     ),
     Code.WINDOW_LOST: Explanation(
         "A job needs a file that was removed behind its readers",
-        "The file has a window. The job that writes the file runs again, and keeps the file whole. Results are the same.",
+        "The file has a window. The job that writes the file runs again, and keeps the file whole.",
         (
             Case(
                 "Job J starts again, and keeps its files whole: ...",
@@ -286,6 +286,6 @@ STREAMS = {
                 "The job could not run again, and the run fails. Write `permanent: true` for the output.",
             ),
         ),
-        "guide.md#windows",
+        "intermediate-files.md#windows",
     ),
 }
