@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
@@ -73,7 +73,7 @@ class JobState:
     def __init__(self, job: Job, hints: StepAnnotations | None = None, targets: Sequence[Target] = ()) -> None:
         self.job = job
         self.name = str(job.name)
-        self.step = str(get_job_step_name(job.name))
+        self.step = _step_of(self.name)
         self.hints = hints
         self.targets = tuple(targets)
         self.sources: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class Jobs:
 
     def new(self, job: Job, targets: Sequence[Target] = ()) -> JobState:
         """The state of a job that is about to ask for a place; see :meth:`submitted`."""
-        return JobState(job, self._hints.get(get_job_step_name(job.name)), targets)
+        return JobState(job, self._hints.get(_step_of(job.name)), targets)
 
     def of(self, job: Job) -> JobState:
         """The state of a job of StreamFlow, which runs."""
@@ -326,3 +326,11 @@ class Jobs:
         """The listeners whose class overrides a method of :class:`Listener`."""
         name = method.__name__
         return tuple(one for one in self._listeners if getattr(type(one), name) is not method)
+
+
+def _step_of(job: str) -> str:
+    """The path of the step of a job.
+
+    StreamFlow 0.2.0rc3 starts a job without a tag where it gathers lists too early.
+    """
+    return posixpath.dirname(job)

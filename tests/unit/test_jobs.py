@@ -101,6 +101,11 @@ def test_an_attempt_is_told_what_all_listeners_ask_for() -> None:
     assert jobs.starting(job("/a/0"), spec, FakeRuntime("here")) == with_observation(spec, io=True)
 
 
+@pytest.mark.parametrize("name", ["/a/b/0.1", "/a/b/0", "/a/b/"])
+def test_a_job_has_its_step_also_without_a_tag(name: str) -> None:
+    assert job(name).step == "/a/b"
+
+
 def test_what_is_known_of_a_job() -> None:
     sources = [StreamSource(name, "out", "out.txt") for name in ("/p/0", "/q/0", "/p/0")]
     inputs = {str(number): StreamToken(file_value("/o"), source) for number, source in enumerate(sources)}
