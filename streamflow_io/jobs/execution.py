@@ -33,7 +33,7 @@ from streamflow_io.adapters.jobs import Jobs
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
-from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, streams_of, with_own_value
+from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, stream_tokens, streams_of, with_own_value
 from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
@@ -187,7 +187,9 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
-                    if not self._learned.blamed(error):
+                    if self._learned.blamed(error):
+                        self._give_up(self._learned.given_up)
+                    else:
                         await self._wait_for_retry(error)
                     await deliverer.failed()
                 except UnicodeEncodeError as error:
@@ -217,6 +219,14 @@ class Execution:
         reason = coded(f"the reader has started again: {error.how or 'the file was changed'}", Code.REWRITTEN)
         for source in (token.source for token in self._streams if token.source.job == error.job):
             self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+
+    def _give_up(self, inputs: Collection[str]) -> None:
+        """Record that the job gets the file of a stream with which the job has failed."""
+        failed = "the reader has failed with the stream, and starts again with the file"
+        reason = coded(failed, Code.NOT_AS_DECLARED)
+        for name in inputs:
+            for source in (token.source for token in stream_tokens(self._inputs[name])):
+                self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
     async def _take_replacements(self, error: ReplacedError) -> None:
         if not await self._learned.replaced(error):

@@ -355,6 +355,11 @@ class LearnedReads:
         logger.info(f"Job {self._job.name} has failed with a stream, and is tried with the file: {self._why}")
         return True
 
+    @property
+    def given_up(self) -> frozenset[str]:
+        """The inputs that are declared `streamable`, and whose streams the last failure is blamed on."""
+        return self._blamed & frozenset(self._declared)
+
     @contextmanager
     def suspecting(self) -> Iterator[None]:
         """Let a job that has ended without its outputs be tried with files if a stream may be to blame.

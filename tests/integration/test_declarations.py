@@ -79,6 +79,8 @@ def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None
     assert "/b/file is declared `streamable`, but the tool fails with a stream, and not with the file" in warning
     assert "Remove `streamable` from /b/file" in warning
     assert warning.endswith(CODE)
+    failed = "Not delivered as asked: /a/out: the reader has failed with the stream, and starts again with the file"
+    assert failed in ours.log
     assert len(ours.times("read")) == 2
     [proof] = known(bench)
     assert proof.is_refused
