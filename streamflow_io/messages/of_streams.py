@@ -277,7 +277,7 @@ STREAMS = {
     ),
     Code.WINDOW_LOST: Explanation(
         "A job needs a file that was removed behind its readers",
-        "The file has a window. The job that writes the file runs again, and keeps the file whole. Results are the same.",
+        "The file has a window. The job that writes it runs again, and keeps the file whole. Results are the same.",
         (
             Case(
                 "Job J starts again, and keeps its files whole: ...",
