@@ -12,6 +12,8 @@ use super::noted::{Difference, Noted};
 
 /// The length of a block.
 const BLOCK: u64 = 1 << 20;
+/// The most bytes that are kept, and perhaps a block.
+const KEPT: u64 = 1 << 20;
 /// Another length, in tests with small files. A multiple of 4096.
 const VARIABLE: &str = "SFIO_NODE_BLOCK";
 
@@ -63,7 +65,7 @@ impl Noted for Blocks {
         self.place = self.noted;
         self.kept.clear();
         while self.noted < end {
-            if self.kept.len() as u64 > block() {
+            if self.kept.len() as u64 >= KEPT {
                 self.place = self.noted;
                 self.kept.clear();
             }
