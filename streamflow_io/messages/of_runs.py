@@ -226,7 +226,7 @@ RUNS = {
     ),
     Code.KEPT_WHOLE: Explanation(
         "A file has no window in this run",
-        "The file is written as without a window, and takes its whole size on disk. Results are the same.",
+        "The file is written as without a window, and takes its whole size on disk.",
         (
             Case(
                 "F is kept whole, without a window: no holes: ...",
@@ -249,14 +249,14 @@ RUNS = {
         (
             Case(
                 "F cannot have a window, and is lost: ...",
-                "Remove `window` from the rule, or write `permanent: true`: then the file is kept whole.",
+                "Remove `window` from the rule, or write `permanent: true`.",
             ),
         ),
         "intermediate-files.md#windows",
     ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",
-        "The readers have to see or reach the split file, and the program has to say its cuts. Results are the same.",
+        "The readers have to see or reach the split file, and the program has to say its cuts.",
         (
             Case("The rule of `sfio:ReadSession` for A does nothing: ...", _REASON),
             Case(
@@ -308,7 +308,7 @@ RUNS = {
     ),
     Code.NO_PART: Explanation(
         "The value of `part` names no part",
-        "The job reads the file by itself, and results are the same.",
+        "The job reads the file by itself.",
         (
             Case(
                 "Step S: `P` names no part of F: ...",
