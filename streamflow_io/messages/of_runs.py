@@ -12,8 +12,7 @@ _TRY_PLACE = "`streamflow-io doctor --location DEPLOYMENT` tries the place where
 RUNS = {
     Code.NOTHING_STREAMS: Explanation(
         "Nothing is delivered early in this run",
-        "`sfio-node` is missing or does not start, or the directory for temporary files is not usable. Results are "
-        "those of plain StreamFlow.",
+        "`sfio-node` is missing or does not start, or the directory for temporary files is not usable.",
         (
             Case(
                 "Nothing streams in this run, ...",
