@@ -24,8 +24,7 @@ path with the tag of StreamFlow. `input` and `output` are `/step/port`. `locatio
 
 A field is left out if there is no value, or if the value is not known: *none* says which. Ignore fields that you do
 not know, and a last line without an end. A repeated job has all its records again, from `submitted` on. The
-[schema](../streamflow_io/records/telemetry.schema.json) of a line has the types. Schema and page are generated from the
-code.
+[schema](../streamflow_io/records/telemetry.schema.json) of a line has the types.
 """
 #: What the head says, and the lists need not repeat.
 _PLAIN = ("string", "integer", "number", "boolean")

@@ -21,8 +21,8 @@ from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     """A way from an output to an input, as far as it is known before a run."""
 
-    output: Annotated[str, Meta(description="an output, as /step/port")]
-    input: Annotated[str, Meta(description="an input, as /step/port")]
+    output: Annotated[str, Meta(description="as /step/port")]
+    input: Annotated[str, Meta(description="as /step/port")]
     kind: OutputKind
     standard_output: Annotated[bool, Meta(description="the output is the standard output of the command")] = False
     through: Annotated[tuple[HopKind, ...], Meta(description="the hops between both")] = ()

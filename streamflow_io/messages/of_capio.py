@@ -10,8 +10,7 @@ _PAGE = "capio-runtime.md"
 CAPIO = {
     Code.NO_CAPIO: Explanation(
         "CAPIO is not used in this run",
-        "A part of CAPIO is missing or does not work here. The embedded node runtime serves all edges. Results are "
-        "the same.",
+        "A part of CAPIO is missing or does not work here. The embedded node runtime serves all edges.",
         (
             Case(
                 "`runtime: capio`: the embedded node runtime is used for all: SERVER is not in ...",
@@ -30,8 +29,7 @@ CAPIO = {
     ),
     Code.CAPIO_NOT_FOR_EDGE: Explanation(
         "CAPIO does not serve this edge",
-        "CAPIO does not support its rule, programs or names. The embedded node runtime delivers the file. Results are "
-        "the same.",
+        "CAPIO does not support its rule, programs or names. The embedded node runtime delivers the file.",
         (
             Case(
                 "EDGE is served by the embedded node runtime: ...",

@@ -12,8 +12,7 @@ _TRY_PLACE = "`streamflow-io doctor --location DEPLOYMENT` tries the place where
 RUNS = {
     Code.NOTHING_STREAMS: Explanation(
         "Nothing is delivered early in this run",
-        "`sfio-node` is missing or does not start, or the directory for temporary files is not usable. Results are "
-        "those of plain StreamFlow.",
+        "`sfio-node` is missing or does not start, or the directory for temporary files is not usable.",
         (
             Case(
                 "Nothing streams in this run, ...",
@@ -226,7 +225,7 @@ RUNS = {
     ),
     Code.KEPT_WHOLE: Explanation(
         "A file has no window in this run",
-        "The file is written as without a window, and takes its whole size on disk. Results are the same.",
+        "The file is written as without a window, and takes its whole size on disk.",
         (
             Case(
                 "F is kept whole, without a window: no holes: ...",
@@ -249,14 +248,14 @@ RUNS = {
         (
             Case(
                 "F cannot have a window, and is lost: ...",
-                "Remove `window` from the rule, or write `permanent: true`: then the file is kept whole.",
+                "Remove `window` from the rule, or write `permanent: true`.",
             ),
         ),
         "intermediate-files.md#windows",
     ),
     Code.PARTS_WRITTEN: Explanation(
         "A split writes its files, as without its rule",
-        "The readers have to see or reach the split file, and the program has to say its cuts. Results are the same.",
+        "The readers have to see or reach the split file, and the program has to say its cuts.",
         (
             Case("The rule of `sfio:ReadSession` for A does nothing: ...", _REASON),
             Case(
@@ -308,7 +307,7 @@ RUNS = {
     ),
     Code.NO_PART: Explanation(
         "The value of `part` names no part",
-        "The job reads the file by itself, and results are the same.",
+        "The job reads the file by itself.",
         (
             Case(
                 "Step S: `P` names no part of F: ...",

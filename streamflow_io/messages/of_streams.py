@@ -5,7 +5,6 @@ from __future__ import annotations
 from .codes import Code
 from .explanation import Case, Explanation
 
-_MESSAGE_SAYS = "See the message."
 _NOT_YET = "Nothing to do: this version does not support streams there."
 _ONE_KIND = "Bind both steps to one of these kinds of places."
 _NOTHING = "Nothing to do."
@@ -89,14 +88,6 @@ STREAMS = {
             Case(
                 "S runs on D, T on E: the gate needs both ...",
                 "On hosts (SSH or an allocation), use `no_update` of a File into a `streamable` input.",
-            ),
-            Case(
-                "S runs on D or E: to stream, bind it to one kind of deployment, ...",
-                _MESSAGE_SAYS,
-            ),
-            Case(
-                "S runs in a container of A or B: to stream, bind it to one kind of deployment, ...",
-                _MESSAGE_SAYS,
             ),
             Case(
                 "S runs in a container of A (docker), T in one of B (docker): they share no directory of their host; "
@@ -268,7 +259,7 @@ STREAMS = {
     ),
     Code.NO_WINDOW: Explanation(
         "An output has no window, although its rule asks for one",
-        "Something needs the whole file. The file is written as without a window. Results are the same.",
+        "Something needs the whole file. The file is written as without a window.",
         (Case("A has no window, and is kept whole: ...", "The reason says what needs the file."),),
         "intermediate-files.md#windows",
     ),

@@ -94,7 +94,7 @@ class OutputRecord(JobRecord, frozen=True, tag="output", kw_only=True):
 
     port: str
     path: Annotated[str, Meta(description="relative to the output directory; of several files: a directory above them")]
-    files: Annotated[int, Meta(description="number of files in this record")] = 1
+    files: int = 1
     opened: Annotated[float | None, Meta(description="when a file was first opened")] = None
     closes: Annotated[int, Meta(description="closes after writing; of several files: the least")]
     most_closes: Annotated[int, Meta(description="of several files: the most")]
@@ -110,7 +110,7 @@ class InputRecord(JobRecord, frozen=True, tag="input", kw_only=True):
     input: str
     path: Annotated[str, Meta(description="absolute, or relative to the output directory of `source`")]
     source: Annotated[str | None, Meta(description="job that wrote the file")] = None
-    files: Annotated[int, Meta(description="number of files in this record")] = 1
+    files: int = 1
     opens: Annotated[int, Meta(description="openings; of several files: the most")]
     sequential: Annotated[bool, Meta(description="each opening only read, front to back")]
     reasons: Annotated[tuple[str, ...], Meta(description="why the reading was not sequential")] = ()
@@ -122,18 +122,18 @@ class InputRecord(JobRecord, frozen=True, tag="input", kw_only=True):
 
 
 class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
-    """A job that has written parts of an input: the rule of a read session that gives the same parts."""
+    """A job that has written parts of an input: the rule of `sfio:ReadSession` that gives the same parts."""
 
     port: str
-    of: Annotated[str, Meta(description="the input")]
+    of: str
     count: Annotated[int, Meta(description="number of parts")]
-    names: Annotated[str, Meta(description="name of a part, with one %d for its number")]
-    first: Annotated[int, Meta(description="number of the first part")]
+    names: str
+    first: int
     records: str
-    every: Annotated[int | None, Meta(description="this many records in each part")] = None
-    parts: Annotated[int | None, Meta(description="this many parts of equal bytes")] = None
-    chunk: Annotated[int | None, Meta(description="at most this many MiB in each part")] = None
-    equal: Annotated[bool, Meta(description="this many parts of equal bytes are the same parts")]
+    every: int | None = None
+    parts: int | None = None
+    chunk: int | None = None
+    equal: Annotated[bool, Meta(description="`count` parts of equal bytes are the same parts")]
 
 
 #: Origin of the parts: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is read

@@ -74,7 +74,7 @@ class StartedRecord(JobRecord, frozen=True, tag="started"):
         default_factory=dict
     )
     cores: Annotated[float | None, Meta(description="cores of the job, free or not")] = None
-    location_cores: Annotated[float | None, Meta(description="cores of the location")] = None
+    location_cores: float | None = None
     queue: Annotated[bool, Meta(description="a queue manager has the job; the command may start later")] = False
 
 
@@ -97,7 +97,7 @@ class LentRecord(JobRecord, frozen=True, tag="lent"):
     """The start of a job on cores that other jobs hold and do not use."""
 
     location: str
-    cores: Annotated[int, Meta(description="number of borrowed cores")]
+    cores: Annotated[int, Meta(description="borrowed cores")]
     lenders: Annotated[tuple[str, ...], Meta(description="jobs that hold these cores")]
 
 
@@ -126,8 +126,8 @@ class CommandRecord(JobRecord, frozen=True, tag="command", kw_only=True):
     attempt: Annotated[int, Meta(description="from 1")]
     command: Annotated[str, Meta(description="the command line; of a long one the first 16 kB")]
     location: str
-    directory: Annotated[str | None, Meta(description="directory of the job")] = None
-    started: Annotated[float, Meta(description="when the command started")]
+    directory: str | None = None
+    started: float
     code: Annotated[int | None, Meta(description="exit code; none: not known")] = None
     stream: Annotated[
         Literal["stderr", "both"],

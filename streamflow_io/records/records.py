@@ -63,15 +63,15 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     """The start of a run; always the first record."""
 
     version: Literal[1] = VERSION
-    name: Annotated[str, Meta(description="name of the run")]
+    name: str
     workflow: Annotated[str, Meta(description="the CWL file")]
     streamflow_file: str | None = None
-    host: Annotated[str | None, Meta(description="the name of the driver's node")] = None
+    host: Annotated[str | None, Meta(description="the driver's node")] = None
     pid: Annotated[int | None, Meta(description="the process of the driver, on that node")] = None
     storages: tuple[RunStorage, ...] = ()
-    io_executors: Annotated[int | None, Meta(description="as configured")] = None
-    streaming: Annotated[str | None, Meta(description="as configured")] = None
-    oversubscribe: Annotated[str | None, Meta(description="as configured")] = None
+    io_executors: int | None = None
+    streaming: str | None = None
+    oversubscribe: str | None = None
     steps: Annotated[
         dict[str, tuple[str, ...]], Meta(description="each step, with the steps whose results it gets")
     ] = field(default_factory=dict)
@@ -172,13 +172,13 @@ class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):
     step: str
     storage: str
     location: str
-    number: Annotated[int, Meta(description="number, from 1 for each learning")]
+    number: Annotated[int, Meta(description="from 1 for each learning")]
     constraint: Annotated[float, Meta(description="storageBW of a job")]
-    concurrency: Annotated[int, Meta(description="number of jobs at once")]
-    jobs: Annotated[int, Meta(description="number of jobs in the mean")]
+    concurrency: Annotated[int, Meta(description="jobs at once")]
+    jobs: Annotated[int, Meta(description="jobs in the mean")]
     mean_seconds: Annotated[float | None, Meta(description="mean time of a job; none: no job succeeded")] = None
     registered: Annotated[bool, Meta(description="whether the result counts")]
-    started: Annotated[float, Meta(description="when the epoch started")]
+    started: float
 
 
 class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
@@ -207,7 +207,7 @@ class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
 class ResultsRecord(BaseRecord, frozen=True, tag="results"):
     """The directories of jobs that results of the run need. The other results were copied."""
 
-    directories: Annotated[tuple[str, ...], Meta(description="names of directories")] = ()
+    directories: Annotated[tuple[str, ...], Meta(description="their names")] = ()
 
 
 #: How a run has ended.

@@ -12,8 +12,8 @@ from streamflow_io.hints.models import Direction
 class JobUsage(Struct, frozen=True, rename="camel"):
     """The resources that a job's process tree used, as the node runtime measured them."""
 
-    started: Annotated[float, Meta(description="when the command started, by the clock of its node")]
-    ended: Annotated[float, Meta(description="when the command ended, by the clock of its node")]
+    started: Annotated[float, Meta(description="by the clock of its node")]
+    ended: Annotated[float, Meta(description="by the clock of its node")]
     bytes_read: Annotated[int, Meta(description="by system calls")]
     bytes_written: Annotated[int, Meta(description="by system calls")]
     storage_bytes_read: Annotated[int, Meta(description="from storage, as the kernel accounts them")]
@@ -26,7 +26,7 @@ class JobUsage(Struct, frozen=True, rename="camel"):
         None
     )
     paused_seconds: Annotated[float | None, Meta(description="seconds in which the job was paused by a limit")] = None
-    pauses: Annotated[int | None, Meta(description="the number of pauses")] = None
+    pauses: int | None = None
 
     def moved(self, direction: Direction) -> int:
         """The bytes moved in a direction; for both directions, their sum."""
