@@ -23,11 +23,13 @@ import os, signal, subprocess, sys
 from pathlib import Path
 from tests.e2e.conftest import hosts_laboratory
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEP = [sys.executable, "-uc", "import time; print(); time.sleep(60)"]
 
 def test_that_ends_all(hosts_laboratory):
     Path(__file__).with_name("directory").write_text(str(hosts_laboratory.directory))
-    subprocess.Popen([*hosts_laboratory.prefix, *SLEEP, hosts_laboratory.directory])
+    command = [*hosts_laboratory.prefix, *SLEEP, hosts_laboratory.directory]
+    # Before its first line the process may not be in the laboratory yet.
+    subprocess.Popen(command, stdout=subprocess.PIPE).stdout.readline()
     os.kill(os.getpid(), signal.{number})
     signal.pause()
 """

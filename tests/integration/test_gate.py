@@ -10,7 +10,7 @@ from lab.runs import Bench
 
 
 def read_as_an_optional_file() -> Document:
-    script = "sleep 0.5; exec 3> out.txt; note opened; echo one >&3; meet read; echo two >&3"
+    script = "sleep 0.5; note opened; exec 3> out.txt; echo one >&3; meet read; echo two >&3"
     document = pair(producer(script, "on_termination", "File?", "out.txt"), reader())
     document["steps"]["b"]["run"]["inputs"]["file"] = "File?"
     return document
