@@ -225,8 +225,11 @@ def test_two_streams_of_one_job(bench: Bench) -> None:
 def test_a_reader_that_takes_nothing_for_a_while(bench: Bench) -> None:
     """The window is lifted, with a message, and the run goes on."""
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
-    slow = '{ head -c 2000000; until test -e "$TRACE.done"; do sleep 0.1; done; cat; } < $i | sha1sum'
-    steps = {"a": writer(f'{numbers(40 * MB)}; touch "$TRACE.done"', [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
+    slow = 'head -c 2000000; touch "$TRACE.began"; until test -e "$TRACE.done"; do sleep 0.1; done; cat'
+    # The reader of the plain run begins later.
+    begun = 'for t in $(seq 60); do test -e "$TRACE.began" && break; sleep 0.1; done'
+    script = f'{numbers(4 * MB)}; {begun}; {numbers(40 * MB)}; touch "$TRACE.done"'
+    steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
     assert "its reader takes nothing, and may wait for another output" in ours.log
 
