@@ -18,6 +18,11 @@ WINDOW: Final[Document] = {"config": {"intermediates": "window"}}
 MB: Final = 1 << 20
 
 
+# A reader begins, and a writer waits for that. The reader of the plain run begins later: the wait is bounded.
+BEGIN = 'head -c 2000000; touch "$TRACE.began"'
+BEGUN = 'for t in $(seq 60); do test -e "$TRACE.began" && break; sleep 0.1; done'
+
+
 def numbers(size: int) -> str:
     """A script that prints different lines."""
     return f"seq 1 99999999 | head -c {size}"
@@ -70,10 +75,10 @@ def test_a_chain(bench: Bench) -> None:
 def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
     """The file never takes much more than the window."""
     watch = 'while test -e "$TRACE.on"; do du -k --block-size=1 a.txt; sleep 0.02; done 2>/dev/null > "$TRACE.sizes" & '
-    script = f'touch "$TRACE.on"; {watch}{numbers(90 * MB)}; rm "$TRACE.on"'
+    script = f'touch "$TRACE.on"; {watch}{numbers(4 * MB)}; {BEGUN}; {numbers(86 * MB)}; rm "$TRACE.on"'
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
-    slow = "{ for i in 1 2 3 4 5 6 7 8 9; do head -c 10485760; sleep 0.1; done; cat; } < $i | sha1sum"
-    steps = {"a": writer(script, [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
+    slow = f"{BEGIN}; for i in 1 2 3 4 5 6 7 8 9; do head -c 10485760; sleep 0.1; done; cat"
+    steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, place = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
     assert "SFIO-N00" not in ours.log
     sizes = [int(line.split()[0]) for line in (place / "trace.sizes").read_text().splitlines()]
@@ -225,10 +230,8 @@ def test_two_streams_of_one_job(bench: Bench) -> None:
 def test_a_reader_that_takes_nothing_for_a_while(bench: Bench) -> None:
     """The window is lifted, with a message, and the run goes on."""
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
-    slow = 'head -c 2000000; touch "$TRACE.began"; until test -e "$TRACE.done"; do sleep 0.1; done; cat'
-    # The reader of the plain run begins later.
-    begun = 'for t in $(seq 60); do test -e "$TRACE.began" && break; sleep 0.1; done'
-    script = f'{numbers(4 * MB)}; {begun}; {numbers(40 * MB)}; touch "$TRACE.done"'
+    slow = f'{BEGIN}; until test -e "$TRACE.done"; do sleep 0.1; done; cat'
+    script = f'{numbers(4 * MB)}; {BEGUN}; {numbers(40 * MB)}; touch "$TRACE.done"'
     steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
     assert "its reader takes nothing, and may wait for another output" in ours.log
