@@ -434,13 +434,17 @@ class OwnPaths(_RemotePathMapper):  # type: ignore[misc]
         pass
 
 
+def _deployed(connector: Connector | None) -> Connector | None:
+    """The connector behind one that StreamFlow deploys at its first use; before that use there is none."""
+    return connector._connector if isinstance(connector, FutureConnector) else connector
+
+
 async def remove_jobs(connector: Connector) -> None:
     """Remove the jobs of this run that a queue manager still has, also those that wait in its queue.
 
     StreamFlow 0.2.0rc3 means to when it undeploys, but asks in the location that is inside the right one, and fails.
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
+    connector = _deployed(connector)
     if not isinstance(connector, QueueManagerConnector):
         return
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
@@ -609,20 +613,23 @@ class _HostOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
         return content
 
 
+def _own_hosts(connector: Connector | None) -> OwnHosts | None:
+    """The connector of the plugin; None: another connector."""
+    deployed = _deployed(connector)
+    return deployed if isinstance(deployed, OwnHosts) else None
+
+
 def found_hosts(connector: Connector | None) -> str | None:
     """The hosts that a connector of the plugin has found, for people; None: another connector."""
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
-    return connector.found if isinstance(connector, OwnHosts) else None
+    hosts = _own_hosts(connector)
+    return None if hosts is None else hosts.found
 
 
 def offer_links(connector: Connector, copy: CopyByLink) -> bool:
     """Let a connector of the plugin copy between its hosts by links. False: another connector."""
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
-    if not isinstance(connector, OwnHosts):
+    if (hosts := _own_hosts(connector)) is None:
         return False
-    connector.copy_by_link = copy
+    hosts.copy_by_link = copy
     return True
 
 
@@ -634,18 +641,15 @@ def hosts_left(
     :param on_loss: called from now on when a host is lost
     :return: None: no host is lost, or another connector
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
-    if not isinstance(connector, OwnHosts):
+    if (hosts := _own_hosts(connector)) is None:
         return None
-    connector.on_loss = on_loss
-    return (connector.left, connector.losses) if connector.losses else None
+    hosts.on_loss = on_loss
+    return (hosts.left, hosts.losses) if hosts.losses else None
 
 
 def seconds_left(connector: Connector) -> float | None:
     """The time for which the locations of a connector, or of that below it, can be used; None: no limit is known."""
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
+    connector = _deployed(connector)
     if isinstance(connector, ConnectorWrapper):
         return seconds_left(connector.connector)
     return connector.seconds_left if isinstance(connector, OwnHosts) else None
@@ -656,8 +660,7 @@ def abandon(connector: Connector, location: ExecutionLocation) -> None:
 
     StreamFlow 0.2.0rc3 waits, when it undeploys, until they are closed: a quarter of an hour, until TCP gives up.
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
+    connector = _deployed(connector)
     if isinstance(connector, OwnHosts):
         connector.drop(location)
     if not isinstance(connector, SSHConnector):
@@ -768,8 +771,7 @@ def container_command(connector: Connector, location: ExecutionLocation, words: 
 
     None: the location is no container of an engine.
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
+    connector = _deployed(connector)
     if not isinstance(connector, ContainerConnector):
         return None
     return shlex.split(" ".join(connector._get_run_command(f"exec {shlex.join(words)}", location, interactive=True)))
@@ -783,8 +785,7 @@ async def own_shell(
     :param name: of this one only, because a connector finds its shells again by their words; without special characters
     :return: what closes it, its output, its input
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector or connector
+    connector = _deployed(connector) or connector
     # StreamFlow 0.2.0rc3 asks the connection of a queue manager for a shell at the location of the queue manager.
     while isinstance(connector, QueueManagerConnector):
         connector, location = connector.connector, get_inner_location(location)
@@ -844,8 +845,7 @@ async def pod_location(connector: Connector, location: ExecutionLocation) -> Pod
 
     :raises Exception: any, if it does not
     """
-    if isinstance(connector, FutureConnector):
-        connector = connector._connector
+    connector = _deployed(connector)
     assert isinstance(connector, KubernetesBaseConnector)
     name, container = location.name.split(":")
     namespace = connector.namespace or "default"

@@ -31,8 +31,7 @@ class LaunchedAllocation(Allocation):
         self.nodes = {node.name: Node(node.name, node.name, node.cores, node.memory) for node in found.nodes}
         self._name = name
         self._launchers = {node.name: _words(launcher, node) for node in found.nodes}
-        end = found.end if found.seconds is None else time.time() + found.seconds
-        self._end = end
+        self._end = found.end if found.seconds is None else time.time() + found.seconds
         self._has_shell = False
 
     @classmethod

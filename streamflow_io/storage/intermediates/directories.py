@@ -25,18 +25,22 @@ from streamflow_io.files import stranger
 
 # A command line has at most some 128 kB.
 _MOST_CHARACTERS = 60_000
+# Tells whether a file system is mounted in the directory of a job: no other path has the random name of the directory.
+_MOUNTED = """mounted() { grep -qF "/${1##*/}" /proc/self/mounts 2>/dev/null; }
+"""
 #: `safe` tells whether no other user could replace entries of a directory; the rule is that of
-#: :func:`~streamflow_io.files.stranger`, with trust in groups. `mounted` tells whether a file system is mounted in the
-#: directory of a job: no other path has the random name of the directory.
-CHECKS = """safe() { test "$1" = "$seen" && return $was; seen=$1 was=0; (
+#: :func:`~streamflow_io.files.stranger`, with trust in groups. Also `mounted`.
+CHECKS = (
+    """safe() { test "$1" = "$seen" && return $was; seen=$1 was=0; (
 set -f; at=$(cd "$1/" 2>/dev/null && pwd -P && echo .) || exit 1; at=${at%??}; me=$(id -u); in=" $(id -G) "
 set -- $(ls -ldn /); root=$3
 while :; do set -- $(ls -ldn "$at/."); case $3 in 0|"$me"|"$root") ;; *) exit 1; esac
 case $1 in ?????????[tT]*) ;; ????????w*) exit 1;;
 ?????w*) case "$me $in" in "$3 "*|*" $4 "*) ;; *) exit 1; esac; esac
 test -n "$at" || exit 0; at=${at%/*}; done ) || was=1; return $was; }
-mounted() { grep -qF "/${1##*/}" /proc/self/mounts 2>/dev/null; }
 """
+    + _MOUNTED
+)
 # `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. The end of
 # the answer is marked: a link that is missed would cost the file behind the link.
 _LOOK = f"""{CHECKS}for d; do
@@ -48,7 +52,7 @@ printf '\\0%s\\0' $?; fi
 elif ls "${{d%/*}}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
 #: Removes the directory `$d`, also one in which the user may not write.
 REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null'
-_REMOVE = f"""{CHECKS}for d; do test -L "$d" && {{ rm -f "$d"; continue; }}; mounted "$d" && continue
+_REMOVE = f"""{_MOUNTED}for d; do test -L "$d" && {{ rm -f "$d"; continue; }}; mounted "$d" && continue
 {REMOVE_ONE}; done"""
 
 
@@ -205,8 +209,8 @@ def _partly(directory: str, left: frozenset[str]) -> str:
     choice = f"\\( {' -o '.join(kept)} \\) -prune"
     if passed:
         choice += f" -o \\( {' -o '.join(passed)} \\)"
-    place, name = shlex.quote(directory), shlex.quote(os.path.basename(directory))
-    unless = f"grep -qF /{name} /proc/self/mounts 2>/dev/null || test -L {place}"
+    place = shlex.quote(directory)
+    unless = f"{_MOUNTED}mounted {place} || test -L {place}"
     return f"{unless} || find {place} -mindepth 1 {choice} -o -prune -exec rm -rf {{}} + 2>/dev/null"
 
 

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::digests::digest_range;
+use super::digests::{digest_piece, first_difference};
 use super::noted::{Difference, Noted};
 
 /// The length of a block.
@@ -72,13 +71,7 @@ impl Noted for Blocks {
             let block_end = (self.noted / block() + 1) * block();
             let (from, to) = (self.kept.len(), end.min(block_end));
             self.kept.resize(from + (to - self.noted) as usize, 0);
-            let piece = &mut self.kept[from..];
-            if file.read_exact_at(piece, self.noted).is_err() {
-                // It was cut: what cannot be read is different from everything.
-                piece.fill(0);
-                self.open.update(b"cut");
-            }
-            self.open.update(piece);
+            digest_piece(file, self.noted, &mut self.kept[from..], &mut self.open);
             self.noted = to;
             if to == block_end {
                 self.digests.push(self.open.digest());
@@ -95,17 +88,9 @@ impl Noted for Blocks {
     }
 
     fn difference(&self, file: &File) -> Option<Difference> {
-        let last = self.open.digest();
-        let mut from = self.start;
-        for digest in self.compared().iter().chain([&last]) {
-            let to = (from + block()).min(self.noted);
-            let mut found = Xxh3Default::new();
-            if digest_range(file, from, to, &mut found).is_err() || found.digest() != *digest {
-                return Some(Difference { from, to });
-            }
-            from = to;
-        }
-        None
+        let digests = self.compared().iter().copied().chain([self.open.digest()]);
+        let ends = (1..).map(|number| (self.start + number * block()).min(self.noted));
+        first_difference(file, self.start, ends.zip(digests))
     }
 
     fn kept(&self, place: u64) -> &[u8] {
@@ -124,6 +109,8 @@ impl Noted for Blocks {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
     use crate::protocol::verify::noted::note_in_pieces;
 

@@ -51,13 +51,7 @@ impl Noted for Digests {
         while self.noted < end {
             let block_end = end_of(self.blocks.last().map_or(0, |block| block.end));
             let to = end.min(block_end).min(self.noted + PIECE);
-            let piece = &mut self.buffer[..(to - self.noted) as usize];
-            if file.read_exact_at(piece, self.noted).is_err() {
-                // It was cut: what cannot be read is different from everything.
-                piece.fill(0);
-                self.open.update(b"cut");
-            }
-            self.open.update(piece);
+            digest_piece(file, self.noted, &mut self.buffer[..(to - self.noted) as usize], &mut self.open);
             self.noted = to;
             if to == block_end {
                 self.blocks.push(Block { end: to, digest: self.open.digest() });
@@ -74,17 +68,38 @@ impl Noted for Digests {
     }
 
     fn difference(&self, file: &File) -> Option<Difference> {
-        let last = Block { end: self.noted, digest: self.open.digest() };
-        let mut from = 0;
-        for Block { end, digest } in self.blocks.iter().chain([&last]) {
-            let mut found = Xxh3Default::new();
-            if digest_range(file, from, *end, &mut found).is_err() || found.digest() != *digest {
-                return Some(Difference { from, to: *end });
-            }
-            from = *end;
-        }
-        None
+        let complete = self.blocks.iter().map(|block| (block.end, block.digest));
+        first_difference(file, 0, complete.chain([(self.noted, self.open.digest())]))
     }
+}
+
+/// Reads the bytes of a file at `place` into `piece`, and adds them to a digest.
+pub fn digest_piece(file: &File, place: u64, piece: &mut [u8], digest: &mut Xxh3Default) {
+    if file.read_exact_at(piece, place).is_err() {
+        // It was cut: what cannot be read is different from everything.
+        piece.fill(0);
+        digest.update(b"cut");
+    }
+    digest.update(piece);
+}
+
+/// Returns the first block, after `from`, whose bytes have another digest now.
+///
+/// # Arguments
+/// * `blocks` - the end and the digest of each, one after the other
+pub fn first_difference(
+    file: &File,
+    mut from: u64,
+    blocks: impl IntoIterator<Item = (u64, u64)>,
+) -> Option<Difference> {
+    for (to, digest) in blocks {
+        let mut found = Xxh3Default::new();
+        if digest_range(file, from, to, &mut found).is_err() || found.digest() != digest {
+            return Some(Difference { from, to });
+        }
+        from = to;
+    }
+    None
 }
 
 /// Adds some bytes of a file to a digest.
