@@ -123,10 +123,15 @@ def test_a_tool_that_does_more_than_write(bench: Bench, script: str, why: str) -
 def test_what_is_seen_early_keeps_the_file(bench: Bench, script: str, why: str) -> None:
     steps = {
         "a": {
-            "run": tool(f": > a.txt; {script}; {numbers(40 * MB)} > a.txt", {}, {"o": found("a.txt", streamable=True)}),
+            # The job goes on until its reader has read more than the first block.
+            "run": tool(
+                f": > a.txt; {script}; {numbers(4 * MB)} > a.txt; {BEGUN}; {numbers(60 * MB)} >> a.txt",
+                {},
+                {"o": found("a.txt", streamable=True)},
+            ),
             "in": {},
         },
-        "b": reader("sha1sum < $i", "a/o", "b"),
+        "b": reader(f"{{ {BEGIN}; cat; }} < $i | sha1sum", "a/o", "b"),
     }
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
     assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
