@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from asyncio.subprocess import Process
@@ -184,3 +185,56 @@ async def test_a_shell_runs_commands_one_after_the_other(command: list[str], sai
         assert await connector.run(location, command) is None
     finally:
         await connector.undeploy(False)
+
+
+class Losing(Here):
+    """A launcher that loses what it has not handed on yet when the program ends, and still has the exit code 0."""
+
+    async def start(
+        self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
+    ) -> Process:
+        script = (
+            'exec 3<&0; "$@" <&3 3<&- > "$0" & program=$!; exec 3<&-; '
+            'while cat "$0" > "$0.all"; kill -0 $program 2>/dev/null; do '
+            'tail -c "+$((${sent:-0} + 1))" "$0.all"; sent=$(stat -c %s "$0.all"); sleep 0.01; done'
+        )
+        return await begin(["sh", "-c", script, str(self.file), *words], stdin, stdout, stderr)
+
+    file: Path
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 300_000])
+@pytest.mark.parametrize("most", [None, 1000, 65_536])
+async def test_a_copy_has_the_end_of_its_file(size: int, most: int | None, tmp_path: Path) -> None:
+    connector = Losing("nodes", "/")
+    connector.file = tmp_path / "printed"
+    command = ["head", "-c", str(size), "/dev/zero"]
+    read = bytearray()
+    async with await connector.get_stream_reader(command, ExecutionLocation("n1", "nodes")) as stream:
+        while content := await stream.read(most):
+            assert most is None or len(content) <= most
+            read += content
+    assert bytes(read) == bytes(size)
+
+
+async def read_from(connector: AllocationConnector, command: list[str], most: int | None) -> bytes:
+    async with await connector.get_stream_reader(command, ExecutionLocation("n1", "nodes")) as stream:
+        content: bytes = await stream.read(most)
+        return content
+
+
+async def test_a_reader_may_need_no_more() -> None:
+    """The archive of a file has an end of its own."""
+    assert await read_from(Here("nodes", "/"), ["seq", "100000"], 4) == b"1\n2\n"
+
+
+async def test_the_lost_end_of_a_copy_is_an_error() -> None:
+    with pytest.raises(WorkflowExecutionException, match="The end of the output of 'exec seq 9' on nodes/n1 is lost"):
+        await read_from(Here("nodes", "/"), ["exec", "seq", "9"], None)
+
+
+async def test_a_copy_ends_when_its_reader_fails() -> None:
+    stream = await Here("nodes", "/").get_stream_reader(["exec", "cat", "/dev/zero"], ExecutionLocation("n1", "nodes"))
+    assert len(await (await stream.__aenter__()).read(10)) == 10
+    error = ValueError("no more")
+    await asyncio.wait_for(stream.__aexit__(type(error), error, None), 60)
