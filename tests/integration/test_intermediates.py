@@ -224,8 +224,9 @@ def permanent() -> Document:
 
 
 def streamed() -> Document:
+    """The declared stream is compared with the file after its job, for longer than files wait for their removal."""
     first = tool("for i in 1 2 3; do echo $i; sleep 0.1; done", {}, {"o": streamable("stdout")}, stdout="a.txt")
-    second = tool("cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
+    second = tool("sleep 0.7; cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
     steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}
     return workflow({}, {**steps, "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"})
 

@@ -190,13 +190,16 @@ class Intermediates(Listener):
             self._turning = asyncio.create_task(self._turns())
 
     async def _turns(self) -> None:
-        while self._is_due:
-            self._is_due = False
+        held: Collection[str] = ()
+        # Files that a rehearsal has kept are to go when the rehearsal has ended.
+        while self._is_due or held:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._is_over.wait(), max(_SETTLING, self._took / _SHARE))
             if self._is_over.is_set():
                 return
-            await self._turn()
+            if self._is_due or self._held() != held:
+                self._is_due, held = False, self._held()
+                await self._turn()
 
     async def _turn(self, *, is_over: bool = False) -> None:
         """Look into the directories of jobs that have ended, decide, and remove."""
