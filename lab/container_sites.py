@@ -263,7 +263,7 @@ def _ssh_bench(
         directory,
         environment=docker_environment(laboratory),
         laboratory=laboratory,
-        network=laboratory.network,
+        namespaces=(laboratory.network,),
         workdir=workdir,
         deployments=hosts,
         **options,

@@ -38,7 +38,7 @@ _PROGRAMS = {
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("lab.runtime_driver", "command"),
 }
-_CLONE_NEWNET = 0x40000000
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
 
 
@@ -96,18 +96,19 @@ def start(
     directory: Path,
     environment: Mapping[str, str],
     output: Path | None = None,
-    network: Path | None = None,
+    namespaces: Sequence[Path] = (),
 ) -> Forked:
     """Start a program in a session of its own.
 
     :param output: the directory for what it prints, in files `stdout` and `stderr`; none: where it runs
-    :param network: of a process, in `/proc`: where it runs, and for no longer than we do
+    :param namespaces: those of other processes in which it runs, as files of `/proc`; then for no longer than we do
     """
     words = [program, *map(str, arguments)]
     for name in ("stdout", "stderr"):
         # Also of one that is killed before it has begun.
         (output or directory).joinpath(name).touch()
-    process = _CONTEXT.Process(target=_main, args=(words, directory, dict(environment), output or directory, network))
+    shared = words, directory, dict(environment), output or directory, namespaces
+    process = _CONTEXT.Process(target=_main, args=shared)
     with Forked.lock:
         process.start()
     return Forked(process)
@@ -118,7 +119,7 @@ def run(
     *arguments: object,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    network: Path | None = None,
+    namespaces: Sequence[Path] = (),
     seconds: float = 100,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with more in its environment.
@@ -127,7 +128,9 @@ def run(
     """
     with tempfile.TemporaryDirectory() as output:
         printed = Path(output)
-        process = start(program, arguments, cwd or Path.cwd(), {**os.environ, **(environment or {})}, printed, network)
+        process = start(
+            program, arguments, cwd or Path.cwd(), {**os.environ, **(environment or {})}, printed, namespaces
+        )
         try:
             code = process.wait(seconds)
         finally:
@@ -136,18 +139,20 @@ def run(
     return subprocess.CompletedProcess([program, *map(str, arguments)], code, *texts)
 
 
-def _main(words: list[str], directory: Path, environment: dict[str, str], output: Path, network: Path | None) -> None:
+def _main(
+    words: list[str], directory: Path, environment: dict[str, str], output: Path, namespaces: Sequence[Path]
+) -> None:
     os.setsid()
     for number, name in ((0, os.devnull), (1, output / "stdout"), (2, output / "stderr")):
         file = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(file, number)
         os.close(file)
+    if namespaces:
+        _enter(namespaces)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
-    if network is not None:
-        _enter(network)
     sys.argv = words
     module, name = _PROGRAMS[words[0]]
     code = _call(getattr(import_module(module), name), words[1:])
@@ -158,12 +163,19 @@ def _main(words: list[str], directory: Path, environment: dict[str, str], output
     os._exit(code)
 
 
-def _enter(network: Path) -> None:
+def _enter(namespaces: Sequence[Path]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    file = os.open(network, os.O_RDONLY)
-    if libc.setns(file, _CLONE_NEWNET) or libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        sys.exit(f"cannot enter {network}: {os.strerror(ctypes.get_errno())}")
-    os.close(file)
+    for file in [os.open(path, os.O_RDONLY) for path in namespaces]:
+        if libc.setns(file, 0) or libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+            sys.exit(f"cannot enter {namespaces}: {os.strerror(ctypes.get_errno())}")
+        os.close(file)
+    # We have our own processes, and need their `/proc`, which the others must not see.
+    if any(path.name == "mnt" for path in namespaces) and (
+        libc.unshare(_CLONE_NEWNS)
+        or libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+        or libc.mount(b"proc", b"/proc", b"proc", 0, None)
+    ):
+        sys.exit(f"cannot mount /proc: {os.strerror(ctypes.get_errno())}")
 
 
 def _call(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:

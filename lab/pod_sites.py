@@ -64,7 +64,7 @@ class Pods(Bench):
     laboratory: Laboratory = field(kw_only=True)
     manifests: Mapping[str, list[Document]] = field(default_factory=dict, kw_only=True)
     bound: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    namespaces: list[str] = field(default_factory=list, init=False)
+    pod_namespaces: list[str] = field(default_factory=list, init=False)
 
     def write(
         self,
@@ -74,15 +74,15 @@ class Pods(Bench):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Path:
-        self.namespaces.append(f"run-{uuid.uuid4().hex}")
-        (trace := self.laboratory.directory / "shared" / self.namespaces[-1]).touch()
+        self.pod_namespaces.append(f"run-{uuid.uuid4().hex}")
+        (trace := self.laboratory.directory / "shared" / self.pod_namespaces[-1]).touch()
         trace.chmod(0o666)
         path = super().write(document, {"trace": str(trace), **job}, io, config, **settings)
         place = path.parent
         (place / "trace").symlink_to(trace)
         cwl = place / "main.cwl"
         cwl.write_text(cwl.read_text().replace("$(date +%s.%N)", UPTIME))
-        cluster = kubernetes_config(self.laboratory, self.namespaces[-1])
+        cluster = kubernetes_config(self.laboratory, self.pod_namespaces[-1])
         streamflow = json.loads(path.read_text())
         deployments = streamflow.setdefault("deployments", {})
         for name, manifest in self.manifests.items():
@@ -115,7 +115,7 @@ class Pods(Bench):
     def pods(self) -> list[tuple[str, str]]:
         """List the pods of our runs: namespace and name."""
         found = []
-        for namespace in self.namespaces:
+        for namespace in self.pod_namespaces:
             items = self.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
             found += [(namespace, item["metadata"]["name"]) for item in items]
         return found
@@ -137,13 +137,13 @@ class Pods(Bench):
         for place, commands in running.items():
             namespace, _, name = place.partition("/")
             # The shells of StreamFlow end with its connection.
-            if namespace in self.namespaces and (left := [command for command in commands if command != "sh"]):
+            if namespace in self.pod_namespaces and (left := [command for command in commands if command != "sh"]):
                 found[name] = left
         return found
 
     def run_directories(self) -> list[Path]:
         """Find the directories of node runtimes in claims; the own files of a pod end with the pod."""
-        claims = [self.laboratory.directory / "claims" / namespace for namespace in self.namespaces]
+        claims = [self.laboratory.directory / "claims" / namespace for namespace in self.pod_namespaces]
         return [path for place in claims for path in run_directories(place)]
 
     def left_by_us(self) -> list[str]:
@@ -157,7 +157,7 @@ class Pods(Bench):
 
 def pods_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Pods:
     """Workflows of a driver that reaches the cluster, and its pods."""
-    return Pods(directory, laboratory=laboratory, network=laboratory.network, **options)
+    return Pods(directory, laboratory=laboratory, namespaces=(laboratory.network,), **options)
 
 
 def soon_nothing(what: Callable[[], list[str]], seconds: float = 8) -> None:

@@ -76,14 +76,14 @@ class Bench:
 
     :ivar prefix: what is put before the command `streamflow`
     :ivar environment: more of its environment
-    :ivar network: of a process, in `/proc`: where it runs
+    :ivar namespaces: those of other processes in which it runs, as files of `/proc`
     :ivar program: what is run, by its name in `lab/forked.py`
     """
 
     directory: Path
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: Path | None = None
+    namespaces: tuple[Path, ...] = ()
     program: str = "streamflow"
     count: int = field(default=0, init=False)
 
@@ -138,7 +138,7 @@ class Bench:
         variables = {**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **added}
         # These are for an interpreter that starts.
         if not self.prefix and not any(name.startswith(("PYTHON", "LD_")) for name in added):
-            return forked.start(self.program, self._arguments(path), place, variables, network=self.network)
+            return forked.start(self.program, self._arguments(path), place, variables, namespaces=self.namespaces)
         return subprocess.Popen(
             [*self.prefix, str(STREAMFLOW), *self._arguments(path)],
             stdout=(place / "stdout").open("w"),

@@ -85,6 +85,12 @@ class Site(Bench):
         return [record for record in self.telemetry() if record["event"] == event]
 
     @property
+    def workdir(self) -> Path:
+        """The work directory, as the driver sees it and as tests reach it."""
+        root = f"/proc/{self.laboratory.pid}/root" if self.laboratory.mounts in self.namespaces else ""
+        return Path(f"{root}{self.deployment['workdir']}")
+
+    @property
     def is_slurm(self) -> bool:
         return self.deployment["type"] in ("slurm", "sfio.allocation")
 
@@ -104,8 +110,10 @@ class Site(Bench):
 
     def streamflow_io(self, *arguments: str) -> Any:
         """Return what a `streamflow-io` command prints for programs; the command must succeed."""
-        words, network = (*arguments, "--json"), self.network
-        finished = forked.run("streamflow-io", *words, cwd=self.directory, environment=self._user, network=network)
+        words, namespaces = (*arguments, "--json"), self.namespaces
+        finished = forked.run(
+            "streamflow-io", *words, cwd=self.directory, environment=self._user, namespaces=namespaces
+        )
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)
 
@@ -120,7 +128,7 @@ class Site(Bench):
         results = self.directory / f"{file}.results"
         environment = {"TMPDIR": str(self.directory), **self._user, **self.environment}
         words = ("streamflow", "run", "--outdir", results, file)
-        finished = template.run(*words, environment=environment, network=self.network)
+        finished = template.run(*words, environment=environment, namespaces=self.namespaces)
         assert finished.returncode == 0, finished.stderr
         return contents(results), finished.stderr + finished.stdout
 
@@ -135,7 +143,7 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
     return Site(
         directory,
         environment=slurm_environment(laboratory),
-        network=laboratory.network,
+        namespaces=(laboratory.network,),
         laboratory=laboratory,
         name="hpc",
         deployment=slurm_deployment(directory / "work"),
@@ -154,6 +162,16 @@ def allocation_site(laboratory: Laboratory, directory: Path, nodes: int = 2, lim
         yield replace(site, deployment=allocation_deployment(directory / "work"), environment=environment)
 
 
+def on_volume(site: Site) -> Site:
+    """The same Slurm with its work directory on the distributed file system: the driver and each node are clients."""
+    workdir = str(site.laboratory.directory / "volume" / site.directory.name)
+    site = replace(
+        site, deployment={**site.deployment, "workdir": workdir}, namespaces=(*site.namespaces, site.laboratory.mounts)
+    )
+    site.workdir.mkdir()
+    return site
+
+
 def login_site(laboratory: Laboratory, directory: Path) -> Site:
     """The same Slurm from elsewhere: all that the driver does goes through SSH to the login node."""
     site = slurm_site(laboratory, directory)
@@ -166,7 +184,7 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
     """Two SSH hosts with file systems of their own."""
     return Site(
         directory,
-        network=laboratory.network,
+        namespaces=(laboratory.network,),
         laboratory=laboratory,
         name="hosts",
         deployment={**ssh_deployment(laboratory, *ADDRESSES), "workdir": "/scratch"},

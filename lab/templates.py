@@ -122,11 +122,11 @@ class Template:
         return results
 
     def run(
-        self, program: str, *arguments: object, environment: Mapping[str, str], network: Path | None = None
+        self, program: str, *arguments: object, environment: Mapping[str, str], namespaces: tuple[Path, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run one of the programs of :mod:`lab.forked` in its directory."""
         variables = {"PATH": f"{BIN}:{os.environ['PATH']}", **environment}
-        return forked.run(program, *arguments, cwd=self.directory, environment=variables, network=network)
+        return forked.run(program, *arguments, cwd=self.directory, environment=variables, namespaces=namespaces)
 
 
 def check_template_with_checkpoints(source: Path, storage_bw: str, required: str) -> None:

@@ -30,6 +30,7 @@ _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = f"{os.environ['PATH']}:{_SYSTEM}"
 _DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
 _CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "ssh-keygen", "ip", "tc", "hostname", "free", "python3")
+GLUSTERFS = ("glusterd", "gluster", "glusterfs", "mount.glusterfs")
 _NAMESPACES = ("unshare", "nsenter", "setpriv", "mount")
 CLUSTERS = (*_DAEMONS, *_CLIENTS, *_NAMESPACES, "pivot_root")
 DOCKER = ("docker", "dockerd", "containerd", "runc", "iptables", "busybox", "ip", "dpkg-query", "sshd", *_NAMESPACES)
@@ -61,6 +62,11 @@ class Laboratory:
     def network(self) -> Path:
         """The network of its namespaces."""
         return Path(f"/proc/{self.pid}/ns/net")
+
+    @property
+    def mounts(self) -> Path:
+        """The mounts of its namespaces."""
+        return Path(f"/proc/{self.pid}/ns/mnt")
 
     @property
     def prefix(self) -> tuple[str, ...]:
@@ -143,9 +149,12 @@ def slurm_obstacle() -> str | None:
     return None
 
 
-def start_slurm() -> AbstractContextManager[Laboratory]:
-    """A Slurm: :mod:`lab.machines.slurm`. Raises as :func:`laboratory`."""
-    return laboratory("-m", "lab.machines.slurm")
+def start_slurm(is_distributed: bool = False) -> AbstractContextManager[Laboratory]:
+    """A Slurm: :mod:`lab.machines.slurm`. Raises as :func:`laboratory`.
+
+    :param is_distributed: whether there is a distributed file system, too
+    """
+    return laboratory("-m", "lab.machines.slurm", *(["--distributed"] if is_distributed else []))
 
 
 def start_hosts(megabits: int = LINK_MEGABITS) -> AbstractContextManager[Laboratory]:

@@ -1,9 +1,10 @@
 """Process 1 of a laboratory with a real Slurm: munged, slurmctld, a slurmd for each node, and the sshd of a login node.
 
-    python -S -E -m lab.machines.slurm DIRECTORY
+    python -S -E -m lab.machines.slurm [--distributed] DIRECTORY
 
 The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in as root at LOGIN, with the key
-DIRECTORY/key. Each node has a file system of its own at DIRECTORY/local, and shares all others.
+DIRECTORY/key. Each node has a file system of its own at DIRECTORY/local, and shares all others. With `--distributed`,
+DIRECTORY/volume is a distributed file system. Each node is a client with caches of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from lab.machines.glusterfs import mount_words, start_volume
 from lab.machines.hosts import SSHD_CONFIGURATION, generate_key
 
 NODES = 4
@@ -36,8 +38,9 @@ sed -i s/^root:[^:]*/root:*/ /run/shadow
 mount --bind /run/shadow /etc/shadow
 mkdir -m 755 {directory}/local
 """
-# slurmd and its jobs see the mount, and nothing else does.
-OWN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o mode=755 "$0" "$1"/local && shift && exec "$@"')
+# slurmd and its jobs see the mounts, and nothing else does.
+OWN = "mount -t tmpfs -o mode=755 {name} {directory}/local"
+OWN_CLIENT = "umount --lazy {directory}/volume && {mount}"
 CONFIGURATION = """\
 ClusterName=laboratory
 SlurmctldHost=laboratory(127.0.0.1)
@@ -71,17 +74,23 @@ PartitionName=all Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP OverS
 """
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, is_distributed: bool) -> None:
     for key in ("key", "host.key"):
         generate_key(directory / key)
     for command in PREPARATION.format(login=LOGIN, directory=directory).splitlines():
         subprocess.run(command.split(), check=True)
+    if is_distributed:
+        start_volume(directory, LOGIN)
     os.environ["SLURM_CONF"] = str(configure(directory))
     start_munge(directory)
     daemons = [start(directory, "slurmctld", "-D"), start_login(directory)]
     for number in range(1, NODES + 1):
         (directory / f"spool-n{number}").mkdir()
-        daemons.append(start(directory, *OWN, f"n{number}", str(directory), "slurmd", "-D", "-N", f"n{number}"))
+        own = [OWN.format(name=f"n{number}", directory=directory)]
+        if is_distributed:
+            own.append(OWN_CLIENT.format(directory=directory, mount=" ".join(mount_words(directory))))
+        script = " && ".join([*own, f"exec slurmd -D -N n{number}"])
+        daemons.append(start(directory, "unshare", "--mount", "sh", "-c", script))
     while idle_nodes() < NODES:
         if any(daemon.poll() is not None for daemon in daemons):
             sys.exit("a daemon has ended")
@@ -132,4 +141,4 @@ def idle_nodes() -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[-1]), is_distributed="--distributed" in sys.argv[1:-1])

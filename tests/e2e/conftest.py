@@ -12,6 +12,7 @@ from lab.machines.containers import LOGIN
 from lab.machines.laboratory import (
     CLUSTERS,
     DOCKER,
+    GLUSTERFS,
     PODS,
     Laboratory,
     containers_obstacle,
@@ -25,7 +26,10 @@ from lab.machines.laboratory import (
     start_slurm,
 )
 from lab.once import once
-from lab.sites import Site, allocation_site, hosts_site, login_site, slurm_site
+from lab.sites import Site, allocation_site, hosts_site, login_site, on_volume, slurm_site
+
+# Whether the work directories of all tests of a Slurm are on a distributed file system: `tests/RUNNING.md`.
+ON_VOLUME = os.environ.get("SFIO_SLURM_FILES") == "glusterfs"
 
 why_not = functools.cache(obstacle)
 why_no_containers = functools.cache(containers_obstacle)
@@ -35,6 +39,11 @@ why_no_pods = functools.cache(pods_obstacle)
 def require_laboratories() -> None:
     """Skip the test where there can be no clusters."""
     _require(CLUSTERS, why_not)
+
+
+def require_glusterfs() -> None:
+    """Skip the test where there can be no distributed file system."""
+    _require(GLUSTERFS, lambda: ", ".join(missing_programs(GLUSTERFS)) or None)
 
 
 def require_containers() -> None:
@@ -61,7 +70,7 @@ def slurm_laboratory() -> Iterator[Laboratory]:
     require_laboratories()
     if (reason := slurm_obstacle()) is not None:
         pytest.skip(reason)
-    with start_slurm() as running:
+    with start_slurm(ON_VOLUME) as running:
         yield running
 
 
@@ -124,14 +133,15 @@ def one_user_host(
 
 @pytest.fixture
 def slurm(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
-    return slurm_site(slurm_laboratory, tmp_path)
+    site = slurm_site(slurm_laboratory, tmp_path)
+    return on_volume(site) if ON_VOLUME else site
 
 
 @pytest.fixture
 def allocation(slurm_laboratory: Laboratory, tmp_path: Path) -> Iterator[Site]:
     """Two nodes of the Slurm, as a batch job finds them."""
     with allocation_site(slurm_laboratory, tmp_path) as site:
-        yield site
+        yield on_volume(site) if ON_VOLUME else site
 
 
 @pytest.fixture

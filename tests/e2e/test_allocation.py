@@ -313,7 +313,7 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     words = ("doctor", "--json", "--location", allocation.name, str(path))
     environment = {**allocation.environment, "TMPDIR": str(path.parent / "tmp")}
     ended = forked.run(
-        "streamflow-io", *words, cwd=path.parent, environment=environment, network=allocation.network, seconds=90
+        "streamflow-io", *words, cwd=path.parent, environment=environment, namespaces=allocation.namespaces, seconds=90
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = {one["name"]: one["detail"] for one in json.loads(ended.stdout)["findings"]}

@@ -176,11 +176,11 @@ def streaming_directory() -> Document:
 
 
 def test_intermediate_files_go(allocation: Site) -> None:
-    run = allocation.run(removed_chain(f"{allocation.directory}/work/*"), config=REMOVE, seconds=120)
+    run = allocation.run(removed_chain(f"{allocation.deployment['workdir']}/*"), config=REMOVE, seconds=120)
     assert run.ok, run.errors
     assert run.files == {"d.txt": b"a\na\n"}
     assert "SFIO-B008" not in run.log
-    assert [name for name in files(allocation.directory / "work") if not name.startswith("sfio-node-")] == ["d.txt"]
+    assert [name for name in files(allocation.workdir) if not name.startswith("sfio-node-")] == ["d.txt"]
 
 
 def test_what_commands_say(allocation: Site) -> None:

@@ -196,7 +196,7 @@ def doctor(pods: Pods, *words: str) -> dict[str, Document]:
     """Run `doctor`, and return its findings by name; no pod of it is left."""
     path = pods.write(stream(), {}, io=True)
     said = forked.run(
-        "streamflow-io", "doctor", "--json", *words, str(path), cwd=path.parent, network=pods.network, seconds=100
+        "streamflow-io", "doctor", "--json", *words, str(path), cwd=path.parent, namespaces=pods.namespaces, seconds=100
     )
     assert said.stdout, said.stderr
     assert pods.leftovers() == []

@@ -75,7 +75,7 @@ async def test_what_a_pod_is(pods_laboratory: Laboratory, tmp_path: Path) -> Non
     one = pod("one", container("a"), container("b", "data", BUSYBOX, securityContext={"runAsUser": 1234}))
     two = pod("two", container("a"), volume=claimed("work"))
     bench = pods_bench(pods_laboratory, tmp_path)
-    bench.namespaces.append("lab")
+    bench.pod_namespaces.append("lab")
     try:
         assert (await api.create(two))["status"] == "Failure"  # There is no claim.
         await api.create(claim("work"))
@@ -115,7 +115,7 @@ async def test_a_client_that_still_writes_is_told_the_end_of_a_command(
     """The command reads nothing of its input, and the input is larger than a pipe."""
     api = Api(pods_laboratory, namespace := f"writing-{tmp_path.name}")
     bench = pods_bench(pods_laboratory, tmp_path)
-    bench.namespaces.append(namespace)
+    bench.pod_namespaces.append(namespace)
     try:
         await api.create(pod("one", container("a")))
         for busy, pieces in (*[(0.1, 4)] * 5, *[(0, 1)] * 20):

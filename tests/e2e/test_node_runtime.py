@@ -24,7 +24,9 @@ def start(site: Site, program: str, *words: str, config: Document | None = None)
     scheduling = {} if config is None else {"scheduling": {"scheduler": {"type": "sfio.io-aware", "config": config}}}
     file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **scheduling, **site.settings}))
     environment = {**site.environment, "TMPDIR": str(site.directory), "XDG_DATA_HOME": str(site.directory)}
-    return forked.run(program, *words, cwd=site.directory, environment=environment, network=site.network, seconds=90)
+    return forked.run(
+        program, *words, cwd=site.directory, environment=environment, namespaces=site.namespaces, seconds=90
+    )
 
 
 def drive(site: Site, *options: str) -> tuple[int, list[Document]]:

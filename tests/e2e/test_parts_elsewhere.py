@@ -345,7 +345,9 @@ def test_provenance(slurm: Site, tmp_path: Path) -> None:
         ("run", path, "--name", "ours", "--outdir", place / "out"),
         ("prov", "ours", "--file", path, "--outdir", place, "--name", "crate.zip"),
     ):
-        finished = forked.run("streamflow", *words, cwd=place, environment=slurm.environment, network=slurm.network)
+        finished = forked.run(
+            "streamflow", *words, cwd=place, environment=slurm.environment, namespaces=slurm.namespaces
+        )
         assert finished.returncode == 0, finished.stderr
     with zipfile.ZipFile(place / "crate.zip") as crate:
         graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]

@@ -99,7 +99,7 @@ def run_in_allocation(
             place,
             program=program,
             environment=dict(allocation.environment),
-            network=laboratory.network,
+            namespaces=(laboratory.network,),
             laboratory=laboratory,
             name=_NAME,
             deployment=allocation_deployment(own or workdir),

@@ -93,7 +93,7 @@ def run_on_hosts(
         bench = Hosts(
             place,
             program=program,
-            network=laboratory.network,
+            namespaces=(laboratory.network,),
             laboratory=laboratory,
             name=_BOTH,
             deployment=deployments[_BOTH],
