@@ -133,7 +133,7 @@ class JobLogs:
         return self._last[record.job]
 
     def on_node(self, location: ExecutionLocation, path: str) -> str:
-        """Return a path at a location as the node has it: the container may be gone when its directory is looked for."""
+        """Return a path at a location as the node has it. The container may be gone when its directory is needed."""
         return str(innermost(StreamFlowPath(path, context=self._context, location=location)))
 
     async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
