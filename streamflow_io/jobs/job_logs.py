@@ -133,8 +133,13 @@ class JobLogs:
         return self._last[record.job]
 
     def on_node(self, location: ExecutionLocation, path: str) -> str:
-        """Return a path at a location as the node has it. The container may be gone when its directory is needed."""
-        return str(innermost(StreamFlowPath(path, context=self._context, location=location)))
+        """Return a path at a location as the node has it: a container is gone after the run. Raises nothing."""
+        try:
+            return str(innermost(StreamFlowPath(path, context=self._context, location=location)))
+        except Exception as error:
+            # A connector may raise anything: the job goes on all the same.
+            logger.debug(f"No path on a node is known for {path} at {location}: {error}")
+            return path
 
     async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
         """Return the content of a file at a location: all of it, or its beginning and its end. Raises nothing.
