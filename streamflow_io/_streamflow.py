@@ -782,8 +782,8 @@ def _own_location(host: Connector, location: ExecutionLocation) -> ExecutionLoca
     return own or location
 
 
-# An expression: StreamFlow evaluates it for each job. It lies beside the directories of the job, where no glob looks.
-_STANDARD_ERROR = ".streamflow-io-stderr"
+#: What is put behind the path of a job's temporary directory. No glob looks beside the directories of a job.
+STANDARD_ERROR = ".streamflow-io-stderr"
 
 
 def separate_standard_error(workflow: Workflow) -> None:
@@ -794,12 +794,13 @@ def separate_standard_error(workflow: Workflow) -> None:
     for step in workflow.steps.values():
         command = getattr(step, "command", None)
         if isinstance(command, CWLCommand) and command.stdout is not None and command.stderr is None:
-            command.stderr = f"$(runtime.tmpdir){_STANDARD_ERROR}"
+            # An expression: StreamFlow evaluates it for each job.
+            command.stderr = f"$(runtime.tmpdir){STANDARD_ERROR}"
 
 
 def is_separate_standard_error(path: object) -> bool:
     """Whether a file is one of those that :func:`separate_standard_error` names: no other reader exists."""
-    return isinstance(path, str) and path.endswith(_STANDARD_ERROR)
+    return isinstance(path, str) and path.endswith(STANDARD_ERROR)
 
 
 _run_queued = QueueManagerConnector.run

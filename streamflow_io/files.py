@@ -6,9 +6,16 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlparse
 
 #: How to open what another user may have put there: a link is not followed, and nothing is waited for.
 NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def file_of(uri: str) -> str:
+    """Return the path of a `file:` URI; another URI as it is."""
+    parsed = urlparse(uri)
+    return os.fsdecode(unquote_to_bytes(parsed.path)) if parsed.scheme == "file" else uri
 
 
 def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping, MutableSet
+import json
+from collections.abc import Collection, Mapping, MutableMapping, MutableSet
 from typing import Any, Protocol, cast
 
 from streamflow.core.deployment import Connector
@@ -60,10 +61,12 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     own.
 
     :ivar streamable: the inputs that read a part of a file front to back, once
+    :ivar streamed: of a run that is over: see :meth:`save_streamed`
     """
 
     early_outputs: tuple[EarlyOutput, ...] = ()
     streamable: tuple[str, ...] = ()
+    streamed: Collection[tuple[str, str]] = ()
     _has_warned = False
 
     def add_early_port(self, name: str, port: Port) -> None:
@@ -120,6 +123,16 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
             await self.deliver(job, name, token)
             manager = self.workflow.context.failure_manager
             await manager.notify(self.get_output_port(name).name, token, self._job_token(job))
+
+    async def save_streamed(self, edges: Collection[tuple[str, str]]) -> None:
+        """Save which inputs were read as streams to the end. StreamFlow has saved the step before.
+
+        :param edges: inputs, each with the output that was read, as /step/port
+        """
+        database = self.workflow.context.database
+        row = await database.get_step(self.persistent_id)
+        params = {**row["params"], "streamed": sorted(edges)}
+        await database.update_step(self.persistent_id, {"params": json.dumps(params)})
 
     def _regular_ports(self) -> dict[str, Port]:
         ports = self.get_output_ports()
@@ -189,4 +202,5 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         step = await super()._load(row, loading_context)
         step.early_outputs = tuple(EarlyOutput.model_validate(o) for o in row["params"]["early_outputs"])
         step.streamable = tuple(row["params"]["streamable"])
+        step.streamed = {(name, output) for name, output in row["params"].get("streamed", ())}
         return cast(Self, step)

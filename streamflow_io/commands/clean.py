@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import socket
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,8 @@ from .console import say, table
 from .doctor_location import NotDeployedError, deployed
 from .streamflow_file import quiet_streamflow, read_streamflow_file
 
+# Columns of a sentence below the name of a run, which is as a rule a UUID.
+_MOST = 36
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 # Directories of these deployments are where they were when the deployment is deployed once more.
 _LASTING = ("local", "ssh", "slurm", "pbs", "flux")
@@ -93,14 +96,23 @@ class Cleaned(Struct, frozen=True):
         if not self.parts:
             say(console, f"Nothing is left of {looked}")
             return
-        columns = ("RUN", "where", "directories", "size", "what")
+        # The names of most runs leave no room for a column with a sentence, which then stands below the name.
+        columns = ("RUN\n  what", "where", "directories", "size")
         rows = [
-            (part.run, part.where, f"{part.directories:,}", size_text(part.bytes) if part.bytes else "", part.told)
+            (
+                "\n  ".join((part.run, *textwrap.wrap(part.told, _MOST))),
+                part.where,
+                f"{part.directories:,}",
+                size_text(part.bytes) if part.bytes else "",
+            )
             for part in self.parts
         ]
-        console.print(table(None, columns, rows, numbers=("directories", "size"), unfolded=("RUN", "size")))
+        console.print(
+            table(None, columns, rows, numbers=("directories", "size"), unfolded=("RUN\n  what", "directories", "size"))
+        )
         verb = "removed" if self.removes else "would be removed: nothing was touched"
-        say(console, f"{size_text(self.bytes)} of {looked} {verb}")
+        what = size_text(self.bytes) if self.bytes else "Nothing"
+        say(console, f"{what} of {looked} {verb}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

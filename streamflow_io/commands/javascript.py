@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 
-from streamflow_io.hints.cwl import CWLObject, file_of, read_steps
+from streamflow_io.files import file_of
+from streamflow_io.hints.cwl import CWLObject, read_steps
 from streamflow_io.hints.errors import HintError
 from streamflow_io.nested import parts
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import PurePath
 
 from msgspec import to_builtins
 
+from streamflow_io.files import file_of
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.runs import runs_directory
@@ -31,11 +33,12 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
     if not runs:
         return PlainResult(facts, [f"There is no run in {runs_directory()}"])
     longest = max(len(run.name) for run in runs)
+    workflows = told_apart({run.workflow for run in runs})
     is_wide = longest > _SHORT
     first = ("RUN\n  workflow",) if is_wide else ("RUN", "workflow")
     rows = []
     for run in runs:
-        workflow = Path(run.workflow).name
+        workflow = workflows[run.workflow]
         if is_wide:
             most = max(longest, _LEAST) - 2
             workflow = workflow if len(workflow) <= most else f"{workflow[: most - 1]}…"
@@ -45,6 +48,20 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
     columns = (*first, "began", "time (s)", "state")
     made = table(None, columns, rows, numbers=("time (s)",), unfolded=unfolded, cut=("workflow",))
     return PlainResult(facts, [made, "There are older runs: streamflow-io runs --all"] if more else [made])
+
+
+def told_apart(workflows: Collection[str]) -> dict[str, str]:
+    """Return for each CWL file its name, with the last directories that tell the file from the others.
+
+    :param workflows: paths or `file:` URIs
+    """
+    parts = {workflow: PurePath(file_of(workflow)).parts for workflow in workflows}
+    ends = Counter(own[-count:] for own in parts.values() for count in range(1, len(own) + 1))
+    names = {}
+    for workflow, own in parts.items():
+        count = next((count for count in range(1, len(own)) if ends[own[-count:]] == 1), len(own))
+        names[workflow] = str(PurePath(*own[-count:]))
+    return names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -101,14 +101,18 @@ def run(arguments: argparse.Namespace) -> Watched | PlainResult:
 
 def _next_run() -> Path:
     """Return the newest run that goes on. If none does, wait for the next one, which may end between two looks."""
-    began = time.time()
-    with contextlib.suppress(HintErrors):
-        return running_run()
-    say(SafeConsole(stderr=True), "No run is active. Waiting for the next run; Ctrl-C stops waiting")
+    known = {run.name for run in list_runs()}
+    is_told = False
     while True:
+        # A run that was just beginning may go on now.
+        with contextlib.suppress(HintErrors):
+            return running_run()
         for run in list_runs(1):
-            if run.began >= began:
+            if run.name not in known:
                 return runs_directory() / run.name / TELEMETRY_FILE
+        if not is_told:
+            say(SafeConsole(stderr=True), "No run is active. Waiting for the next run; Ctrl-C stops waiting")
+            is_told = True
         time.sleep(_SHOWN_EACH)
 
 

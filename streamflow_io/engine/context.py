@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 from streamflow.core.deployment import Connector
@@ -148,6 +148,7 @@ class Run:
         self.failure.closing()
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
+        await self._save_streamed()
         for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
         if self._has_begun or self.failure.status == "failed":
@@ -160,6 +161,14 @@ class Run:
             await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
         await self._runtimes.close()
+
+    async def _save_streamed(self) -> None:
+        """Save for crates which inputs were streamed. Raises nothing, so that the run can end."""
+        try:
+            for name, edges in self.recorder.streamed.items():
+                await cast(StreamingExecuteStep, self._plan.workflow.steps[name]).save_streamed(edges)
+        except Exception as error:  # each database has exceptions of its own
+            logger.warning(f"A crate of this run will not name its streamed inputs: {error}")
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""

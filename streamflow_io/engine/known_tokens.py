@@ -38,7 +38,7 @@ from streamflow.workflow.step import (
 )
 from streamflow.workflow.token import TerminationToken
 
-from streamflow_io.hints.cwl import file_of
+from streamflow_io.files import file_of
 
 _ROOT = "0"
 

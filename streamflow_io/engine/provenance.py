@@ -6,7 +6,7 @@ import uuid
 from collections.abc import MutableMapping, MutableSequence
 from contextvars import ContextVar
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.persistence import DatabaseLoadingContext
@@ -16,20 +16,35 @@ from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.workflow.token import ObjectToken
 
 from streamflow_io.adapters.output_globs import field_port
+from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens, stream_tokens
+from streamflow_io.hints.inheritance import port_path
 
 from .scheduler import IOAwareScheduler
 
 _DISTRIBUTION = "streamflow-io"
-# The workflow of the list or record whose elements are looked at.
-_read_in: ContextVar[Workflow | None] = ContextVar("read_in", default=None)
+
+
+class _ReadPort(NamedTuple):
+    """The input of a step whose tokens are looked at.
+
+    :ivar streamed: the outputs, as /step/port, that were read there as streams
+    """
+
+    workflow: Workflow
+    streamed: frozenset[str]
+
+
+# The input that got the list or record whose elements are looked at.
+_read: ContextVar[_ReadPort | None] = ContextVar("read", default=None)
 
 
 class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
     """Writes the crate of runs; a streamed input is the file that its producer has written.
 
     The crate has the entities and links that plain StreamFlow writes. It names this plugin as an add-on of StreamFlow.
-    It lists the streamed inputs of each run, as an `additionalProperty` of the run's action.
+    It lists the streamed inputs of each run, as an `additionalProperty` of the run's action. An input is streamed if
+    a job that has succeeded has read the input as a byte stream, and never as a file.
     """
 
     def __init__(
@@ -48,17 +63,19 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
             self._name_the_plugin()
 
     async def get_property_value(self, name: str, token: Token) -> MutableMapping[str, Any] | None:
-        workflow = _read_in.get()
-        if workflow is None and next(stream_tokens(token), None) is not None:
-            if (workflow := await self._workflow_of(token)) is None:
+        read = _read.get()
+        if read is None and next(stream_tokens(token), None) is not None:
+            if (read := await self._port_of(token)) is None:
                 return None
             # An element of a list or a record has no port of its own.
-            _read_in.set(workflow)
-        if isinstance(token, StreamToken) and workflow is not None:
+            _read.set(read)
+        if isinstance(token, StreamToken) and read is not None:
             self._name_the_plugin()
-            self._list_streamed(workflow, name)
+            source = token.source
+            if port_path(get_job_step_name(source.job), source.port) in read.streamed:
+                self._list_streamed(read.workflow, name)
             # A job that has failed has no output, as with plain StreamFlow.
-            token = await self._final(workflow, token.source) or Token(None, tag=token.tag)
+            token = await self._final(read.workflow, source) or Token(None, tag=token.tag)
         value: MutableMapping[str, Any] | None = await super().get_property_value(name, token)
         return value
 
@@ -86,9 +103,20 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
         if name not in names:
             names.append(name)
 
-    async def _workflow_of(self, token: Token) -> Workflow | None:
+    async def _port_of(self, token: Token) -> _ReadPort | None:
+        """Return the input that got a token with an identifier."""
         port = await self.context.database.get_port_from_token(token.persistent_id)
-        return next((each for each in self.workflows if each.persistent_id == port["workflow"]), None)
+        workflow = next((each for each in self.workflows if each.persistent_id == port["workflow"]), None)
+        if workflow is None:
+            return None
+        edges = {
+            output
+            for step in workflow.steps.values()
+            if isinstance(step, StreamingExecuteStep)
+            for name, output in step.streamed
+            if step.input_ports[name] == port["name"]
+        }
+        return _ReadPort(workflow, frozenset(edges))
 
     async def _final(self, workflow: Workflow, source: StreamSource) -> Token | None:
         """Return the token of the final file of a job; None: the job has not succeeded."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from streamflow_io.files import file_of
 from streamflow_io.graph.candidates import Stamp
-from streamflow_io.hints.cwl import Walk, file_of, name_of, tool_digest
+from streamflow_io.hints.cwl import Walk, name_of, tool_digest
 from streamflow_io.jobs.programs import stamps_here
 
 # The requirements that a program can depend on, at whichever level they stand.

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_plus, unquote_to_bytes, urldefrag, urlparse
+from urllib.parse import unquote_plus, urldefrag, urlparse
 
 import cwl_utils.parser
 import requests
@@ -17,6 +17,7 @@ from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 from schema_salad.utils import CacheType
 
+from streamflow_io.files import file_of
 from streamflow_io.nested import parts
 
 from .errors import HintError, HintErrors, Level, Loc, Located, Source
@@ -352,12 +353,6 @@ def _real(uri: str) -> str:
     """Return the URI that `cwl_utils.parser.load_document_by_uri` loads: without links, and with `+` as a space."""
     parsed = urlparse(uri)
     return uri if parsed.scheme != "file" else Path(unquote_plus(parsed.path)).resolve().as_uri()
-
-
-def file_of(uri: str) -> str:
-    """Return the path of a `file:` URI; another URI as it is."""
-    parsed = urlparse(uri)
-    return os.fsdecode(unquote_to_bytes(parsed.path)) if parsed.scheme == "file" else uri
 
 
 def _clean(raw: Mapping[str, object] | str) -> object:

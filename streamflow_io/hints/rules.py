@@ -282,7 +282,7 @@ def _check_ports(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintErro
         if any(can_stream(step.outputs.get(port)) for step in heirs):
             continue
         found = any(port in step.outputs for step in heirs)
-        message = f"output {port!r} holds no files" if found else f"unknown port {port!r}"
+        message = f"output {port!r} is no File, File[] or Directory" if found else f"unknown port {port!r}"
         outputs = [name for step in heirs for name, output in step.outputs.items() if can_stream(output)]
         yield rule.error(message, f"outputs with files: {listed(outputs)}", "port")
 

@@ -22,9 +22,11 @@ from streamflow_io.runtime.protocol import (
     CommittedEvent,
     Event,
     FedEvent,
+    HeldEvent,
     InputStream,
     JobSpec,
     StreamEvent,
+    WarningEvent,
 )
 
 from .progress import Progress
@@ -61,12 +63,25 @@ class _Early(Struct):
     :ivar streams: by the names that the node runtime has for them
     :ivar read: the files that the job may read from CAPIO, by path
     :ivar commits: by port
+    :ivar ended: the streams that were read to their end, or as far as the command wanted
+    :ivar as_files: the sources of inputs that the command has got as files after all, each with the output, if known
     """
 
     directory: str
     streams: dict[str, _RecordedStream]
     read: dict[str, _RecordedStream]
     commits: dict[str, _Commits] = field(default_factory=dict)
+    ended: list[_RecordedStream] = field(default_factory=list)
+    as_files: set[tuple[str, str | None]] = field(default_factory=set)
+
+    def streamed(self) -> set[tuple[str, str]]:
+        """The inputs that were only read as streams, each with the output that was read."""
+        return {
+            (stream.input, stream.output)
+            for stream in self.ended
+            if stream.input is not None
+            and self.as_files.isdisjoint({(stream.source, stream.output), (stream.source, None)})
+        }
 
 
 class EarlyRecords:
@@ -74,6 +89,7 @@ class EarlyRecords:
 
     :param record: keeps a record for telemetry
     :param progress: shows how far byte streams are
+    :ivar streamed: by step: its inputs that a successful job has only read as streams, each with the output
     """
 
     def __init__(self, record: Callable[[Record], None], progress: Progress) -> None:
@@ -82,6 +98,7 @@ class EarlyRecords:
         # The names of the jobs under node runtimes.
         self._running: set[str] = set()
         self._said: set[tuple[str, ...]] = set()
+        self.streamed: dict[str, set[tuple[str, str]]] = {}
 
     def told(self, spec: JobSpec, job: JobState) -> None:
         """Note that a job is about to run its command under the node runtime."""
@@ -111,6 +128,11 @@ class EarlyRecords:
             self._streamed(job, early, event)
         elif isinstance(event, CarriedEvent):
             self._carried(job, early, event)
+        elif isinstance(event, HeldEvent):
+            early.as_files.add((event.name, None))
+        elif isinstance(event, WarningEvent) and event.input is not None:
+            output = None if event.port is None else port_path(get_job_step_name(event.input), event.port)
+            early.as_files.add((event.input, output))
         elif isinstance(event, FedEvent):
             self._progress.fed(job, event)
         elif isinstance(event, CommittedEvent) and not event.at_end:
@@ -129,6 +151,8 @@ class EarlyRecords:
         early, step = job.drop(_Early), job.step
         if early is None or ended is None:
             return
+        if edges := early.streamed():
+            self.streamed.setdefault(step, set()).update(edges)
         for port, commits in early.commits.items():
             output = port_path(step, port)
             facts = {"first": commits.first, "last": commits.last, "ended": ended}
@@ -176,6 +200,7 @@ class EarlyRecords:
         if (stream := early.streams.get(event.id or event.name)) is None:
             return
         step, now = job.step, time.time()
+        early.ended.append(stream)
         self._record(
             StreamedRecord(
                 time=now,
@@ -203,6 +228,7 @@ class EarlyRecords:
             self._progress.reads(job, event.path, stream.source, stream.output, port)
             return
         self._progress.ended(job, event.path)
+        early.ended.append(stream)
         self._record(
             StreamedRecord(
                 time=event.time,

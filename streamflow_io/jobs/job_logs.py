@@ -132,6 +132,15 @@ class JobLogs:
         self._last[record.job] = LastWords(record.code, lines, record.stream)
         return self._last[record.job]
 
+    def on_node(self, location: ExecutionLocation, path: str) -> str:
+        """Return a path at a location as the node has it: a container is gone after the run. Raises nothing."""
+        try:
+            return str(innermost(StreamFlowPath(path, context=self._context, location=location)))
+        except Exception as error:
+            # A connector may raise anything: the job goes on all the same.
+            logger.debug(f"No path on a node is known for {path} at {location}: {error}")
+            return path
+
     async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
         """Return the content of a file at a location: all of it, or its beginning and its end. Raises nothing.
 
@@ -200,7 +209,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
             attempt=1,
             command=command_text(list(command), names[0], names[1], names[2]),
             location=node_name(location),
-            directory=workdir,
+            directory=None if workdir is None else self._logs.on_node(location, workdir),
             started=time.time(),
             stream="both" if stderr == stdout else "stderr",
         )

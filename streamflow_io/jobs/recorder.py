@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
@@ -104,6 +104,11 @@ class JobRecorder(Listener):
         self._origins: dict[tuple[str, str], str] = {}
         # By location: the files of its host that its node runtime sees.
         self._places: dict[str, Place] = {}
+
+    @property
+    def streamed(self) -> Mapping[str, Collection[tuple[str, str]]]:
+        """See :class:`EarlyRecords`."""
+        return self._early.streamed
 
     def is_measured(self, job: JobState) -> bool:
         """Whether the node runtime is to measure a job."""

@@ -126,7 +126,7 @@ class CommandRecord(JobRecord, frozen=True, tag="command", kw_only=True):
     attempt: Annotated[int, Meta(description="from 1")]
     command: Annotated[str, Meta(description="the command line; of a long one the first 16 kB")]
     location: str
-    directory: str | None = None
+    directory: Annotated[str | None, Meta(description="as that location has it, also of a job in a container")] = None
     started: float
     code: Annotated[int | None, Meta(description="exit code; none: not known")] = None
     stream: Annotated[

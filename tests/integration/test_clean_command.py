@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
 from lab.cwl import Document, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, kill_group
+from streamflow_io.records.runs import SILENT_SECONDS
 
 SFIO: Final = Path(sys.executable).with_name("streamflow-io")
 OBSERVED: Final = {"config": {"observe": True}}
@@ -102,6 +104,34 @@ def test_what_a_killed_run_has_left(bench: Bench) -> None:
     (kept,) = [told for told in parts if told != "removed"]
     assert "may still run" in kept
     assert len([each for each in work(path) if each.is_dir()]) == parts[kept]["directories"]
+    # The job of this test has ended with its driver: as after a long time, its files may go, too.
+    errors = [each for each in work(path) if not each.is_dir()]
+    assert [each.suffix for each in errors] == [".streamflow-io-stderr"]
+    (file,) = bench.data.glob("streamflow-io/runs/*/telemetry.jsonl")
+    errors[0].write_bytes(bytes(2_000_000))
+    # A run has no end before its beginning.
+    first, *others = file.read_text().splitlines(keepends=True)
+    old = json.dumps(json.loads(first) | {"time": time.time() - SILENT_SECONDS - 60}) + "\n"
+    file.write_text("".join([old, *others]))
+    os.utime(file, (file.stat().st_atime, time.time() - SILENT_SECONDS - 1))
+    (part,) = clean(bench)["parts"]
+    assert part["told"] == "removed"
+    assert part["bytes"] >= 2_000_000
+    assert work(path) == []
+
+
+def test_a_table_is_readable(bench: Bench) -> None:
+    path = bench.write(chain(), {}, io=True, **OBSERVED)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data), "COLUMNS": "80"}
+    first, again = (
+        subprocess.run([SFIO, "clean"], capture_output=True, text=True, env=environment, check=True).stdout
+        for _ in range(2)
+    )
+    assert "directories" in first
+    assert "removed" in first.splitlines()[-1]
+    assert again == "Nothing is left of 1 run\n"
 
 
 def test_mistakes_are_explained(bench: Bench) -> None:

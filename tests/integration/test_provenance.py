@@ -17,6 +17,7 @@ import pytest
 
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import RETRY
 from lab.once import once
 from lab.runs import Bench
 
@@ -114,19 +115,25 @@ def without_chance(graph: list[dict[str, Any]]) -> list[str]:
 _OF_CHANCE = {"startTime", "endTime", "datePublished"}
 
 
-def test_the_crate_of_a_run_that_streams_is_that_of_plain_streamflow(bench: Bench) -> None:
-    plain = crate_of(bench.write(streams(), {}, io=False), "plain")
-    ours = crate_of(bench.write(streams(), {}, io=True), "ours")
+def assert_same_crates(bench: Bench, document: Document, names: list[str], **fields: Any) -> None:
+    """Compare the crate with that of plain StreamFlow.
+
+    :param names: the inputs that the crate names as streamed
+    """
+    plain = crate_of(bench.write_plain(document, {}), "plain")
+    ours = crate_of(bench.write(document, {}, io=True, **fields), "ours")
     (plugin,) = (entity for entity in ours if entity["@id"] == "#streamflow-io")
     assert plugin["softwareVersion"] == version("streamflow-io")
-    (streamed,) = (entity for entity in ours if entity.get("name") == "streamed inputs")
-    names = ["b/run/file", "d/run/file", "f/run/all", "h/run/p/left", "h/run/p/right", "i/run/files"]
-    assert sorted(streamed["value"]) == names
     (engine,) = (entity for entity in ours if "softwareAddOn" in entity)
     assert engine.pop("softwareAddOn") == {"@id": plugin["@id"]}
-    (action,) = (entity for entity in ours if "additionalProperty" in entity)
-    assert action.pop("additionalProperty") == {"@id": streamed["@id"]}
-    ours = [entity for entity in ours if entity not in (plugin, streamed)]
+    added = [plugin]
+    for streamed in [entity for entity in ours if entity.get("name") == "streamed inputs"]:
+        assert sorted(streamed["value"]) == names
+        (action,) = (entity for entity in ours if "additionalProperty" in entity)
+        assert action.pop("additionalProperty") == {"@id": streamed["@id"]}
+        added.append(streamed)
+    assert len(added) == (2 if names else 1)
+    ours = [entity for entity in ours if entity not in added]
     for graph in (plain, ours):
         (organized,) = (entity for entity in graph if entity["@type"] == "OrganizeAction")
         organized["object"] = [each for each in organized["object"] if each["@id"].startswith("#")]
@@ -134,6 +141,88 @@ def test_the_crate_of_a_run_that_streams_is_that_of_plain_streamflow(bench: Benc
         files = {entity["@id"] for entity in graph if entity.get("encodingFormat") == "application/yaml"}
         root["hasPart"] = [each for each in root["hasPart"] if each["@id"] not in files]
     assert without_chance(ours) == without_chance(plain)
+
+
+def test_the_crate_of_a_run_that_streams_is_that_of_plain_streamflow(bench: Bench) -> None:
+    names = ["b/run/file", "d/run/file", "h/run/p/left", "h/run/p/right", "i/run/files"]
+    assert_same_crates(bench, streams(), names)
+
+
+def given_up() -> Document:
+    """A workflow with streams that become files, and a scatter with one such job."""
+    wrote = tool("(echo $name; sleep 1; echo $name) > $name", {"name": "string"}, {"out": found("$(inputs.name)")})
+    wrote["outputs"]["out"]["streamable"] = True
+
+    def read(name: str, script: str) -> Document:
+        return tool(script, {"file": streamable()}, {"out": "stdout"}, stdout=name)
+
+    asks = "head -c 1 $file > first; cat first; test -s $file; cat $file"
+    one = "case $file in */two) test -s $file;; esac; cat $file"
+    steps = {
+        "a": {"run": wrote, "in": {"name": {"default": "one"}}},
+        "asks": {"run": read("asked", asks), "in": {"file": "a/out"}},
+        "size": {"run": read("sized", "test -s $file && cat $file"), "in": {"file": "a/out"}},
+        "whole": {"run": read("copied", "cat $file"), "in": {"file": "a/out"}},
+        "c": {"run": wrote, "in": {"name": {"default": ["two", "three"]}}, "scatter": "name"},
+        "some": {"run": read("$(inputs.file.basename).copied", one), "in": {"file": "c/out"}, "scatter": "file"},
+    }
+    return workflow({}, steps, {name: f"{name}/out" for name in ("asks", "size", "whole", "some")})
+
+
+def test_a_stream_that_was_given_up_is_not_named(bench: Bench) -> None:
+    assert_same_crates(bench, given_up(), ["some/run/file", "whole/run/file"])
+
+
+def test_each_attempt_has_an_action(bench: Bench) -> None:
+    """With plain StreamFlow, no crate can be made of a run that has tried a job again."""
+    fails = "echo one; if test ! -e $TRACE.was; then touch $TRACE.was; sleep 1; exit 3; fi; echo two"
+    first = tool(fails, {}, {"out": streamable("stdout")}, stdout="first")
+    second = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="second")
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"file": "a/out"}}}
+    graph = crate_of(bench.write(workflow({}, steps, {"b": "b/out"}), {}, io=True, **RETRY), "ours")
+    actions = [(e["name"][-1], e["actionStatus"]) for e in graph if e["@type"] == "CreateAction"]
+    ended = [(step, f"{status}ActionStatus") for step in "ab" for status in ("Completed", "Failed")]
+    assert sorted(actions) == [*ended, ("l", "CompletedActionStatus")]
+    assert [e["value"] for e in graph if e.get("name") == "streamed inputs"] == [["b/run/file"]]
+
+
+def nested() -> Document:
+    """A workflow with streams in and out of a subworkflow, from a step with `when`, and to one."""
+    wrote = tool(
+        "echo $name; sleep 0.5; echo $name", {"name": "string"}, {"out": streamable("stdout")}, stdout="$(inputs.name)"
+    )
+    copied = tool(
+        "cat $file; echo $name",
+        {"file": streamable(), "name": "string"},
+        {"out": streamable("stdout")},
+        stdout="$(inputs.name)",
+    )
+
+    def copy(name: str, source: str, **fields: Any) -> Document:
+        return {"run": copied, "in": {"file": source, "name": {"default": name}}, **fields}
+
+    inner = workflow({"file": "File"}, {"k": copy("k", "file"), "l": copy("l", "k/out")}, {"out": "l/out"})
+    steps = {
+        "a": {"run": wrote, "in": {"name": {"default": "a"}}},
+        "b": {"run": inner, "in": {"file": "a/out"}},
+        "c": copy("c", "b/out"),
+        "d": {"run": wrote, "in": {"name": {"default": "d"}, "yes": {"default": True}}, "when": "$(inputs.yes)"},
+        "e": {"run": wrote, "in": {"name": {"default": "e"}, "yes": {"default": False}}, "when": "$(inputs.yes)"},
+        "f": {
+            **copy("f", "d/out"),
+            "in": {
+                "file": {"source": ["d/out", "e/out"], "pickValue": "first_non_null"},
+                "name": {"default": "f"},
+                "yes": {"default": True},
+            },
+            "when": "$(inputs.yes)",
+        },
+    }
+    return workflow({}, steps, {"c": "c/out", "f": "f/out"})
+
+
+def test_the_crate_of_subworkflows_and_conditions(bench: Bench) -> None:
+    assert_same_crates(bench, nested(), ["b/run/k/run/file", "b/run/l/run/file", "c/run/file", "f/run/file"])
 
 
 def streamflow(path: Path, *arguments: str) -> str:

@@ -591,7 +591,7 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
             "bandwidth": {"write": 10**18},
             "held": {"write": 10**18},
             "wanted": {"write": 1},
-            "due": -1e300,
+            "due": -1e11,
         }
         odd = {**entry, "ticket": 2**80}
         texts = [json.dumps({**entry, "started": 0.0, "now": 0.0}), "{" * 4096, "[" * 100_000, json.dumps(odd)]
@@ -600,6 +600,11 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
             path.write_text(text)
             path.chmod(0o644)
             fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+        leased = place / f"{8:032x}.json"
+        leased.write_text(texts[0])
+        leased.chmod(0o644)
+        fcntl.fcntl(os.open(leased, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
         (place / f"{9:032x}.json").symlink_to("/etc/shadow")
         os.mkfifo(place / f"{10:032x}.json")
         (of_all.path / "lock").write_bytes(os.urandom(3))
@@ -646,7 +651,7 @@ def test_a_member_who_keeps_others_from_their_share(
     amounts = {each: {"write": much} for each, much in does.items()}
 
     def attacker(pipe: Connection) -> None:
-        times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e300, "beat": 1}
+        times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e11, "beat": 1}
         entry = {"version": 1, "run": "greedy", "host": "h", "pid": 7, "bandwidth": {}, **times, **amounts}
         for one in range(number):
             path = of_all.path / "runs" / f"{one:032x}.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -19,7 +20,9 @@ from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, kill_group
-from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.commands import watch as watch_command
+from streamflow_io.records.records import VERSION
+from streamflow_io.records.runs import PROGRESS_FILE, create_run_directory
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import waits_text
@@ -111,6 +114,23 @@ def test_the_next_run_is_waited_for(bench: Bench) -> None:
     assert "has succeeded after" in output
     assert errors == ""
     assert waiting.returncode == 0
+
+
+def test_a_run_that_is_just_starting_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run has its time before it has a file: a watch that begins in between shows the run."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    began = time.time() - 1
+
+    def starts(_: float) -> None:
+        create_run_directory("new")
+        run = {"event": "run", "time": began, "version": VERSION, "name": "new", "workflow": "w.cwl"}
+        (tmp_path / "streamflow-io/runs/new/telemetry.jsonl").write_text(json.dumps(run) + "\n")
+
+    monkeypatch.setattr(watch_command.time, "sleep", starts)
+    assert watch_command._next_run().parent.name == "new"
+    assert "No run is active" in capsys.readouterr().err
 
 
 def test_a_job_that_is_held_at_the_gate_is_seen(bench: Bench) -> None:

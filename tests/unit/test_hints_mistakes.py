@@ -275,7 +275,7 @@ MISTAKES_IN_A_TOOL = [
             ("{mode: update}", "port", "missing", "an output of the step, of type File, File[], Directory or stdout"),
             ("{port: a/b}", "port", "'a/b' is no name of a port", "the name of one output, as in `port: alignments`"),
             ("{port: bma}", "port", "unknown port 'bma'", OUTPUTS),
-            ("{port: count}", "port", "output 'count' holds no files", OUTPUTS),
+            ("{port: count}", "port", "output 'count' is no File, File[] or Directory", OUTPUTS),
             ("{port: bam, filedeps: [index]}", "filedeps", "unknown field", FIELDS),
             ("{port: bam, committed: onclose}", "committed", "'onclose' is no commit rule", COMMITTED),
             ("{port: bam, committed: on_close:0}", "committed", "'0' is no number of closes", COMMITTED),
@@ -521,7 +521,7 @@ def test_rules_without_mistakes(tmp_path: Path, rules: str) -> None:
     ("place", "rule", "field", "message", "allowed"),
     [
         (0, "{port: x}", "port", "unknown port 'x'", ALL_OUTPUTS),
-        (0, "{port: count}", "port", "output 'count' holds no files", ALL_OUTPUTS),
+        (0, "{port: count}", "port", "output 'count' is no File, File[] or Directory", ALL_OUTPUTS),
         (1, "{port: sorted}", "port", "unknown port 'sorted'", OUTPUTS),
         (2, "{port: bam}", "port", "unknown port 'bam'", "outputs with files: sorted"),
         (

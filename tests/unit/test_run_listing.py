@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lab.telemetry import BEGIN, write
 from streamflow_io.cli import main
-from streamflow_io.commands.runs import answer
+from streamflow_io.commands.runs import answer, told_apart
 from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.records.runs import lock
@@ -75,6 +75,18 @@ def test_a_short_name_leaves_one_line_for_each_run() -> None:
     rows = [line for line in shown("demo", "main.cwl").splitlines() if line.startswith("│")]
     assert len(rows) == 1
     assert "main.cwl" in rows[0]
+
+
+def test_workflows_in_files_of_one_name_are_told_apart() -> None:
+    files = ["file:///home/me/a%20b/rnaseq/main.cwl", "/home/me/calling/main.cwl", "/x/calling/main.cwl", "/x/qc.cwl"]
+    assert [told_apart(files)[file] for file in files] == [
+        "rnaseq/main.cwl",
+        "me/calling/main.cwl",
+        "x/calling/main.cwl",
+        "qc.cwl",
+    ]
+    assert told_apart(["main.cwl", "/main.cwl"]) == {"main.cwl": "main.cwl", "/main.cwl": "/main.cwl"}
+    assert told_apart(["https://example.org/main.cwl#a"]) == {"https://example.org/main.cwl#a": "main.cwl#a"}
 
 
 def shown(name: str, workflow: str, *, more: bool = False) -> str:

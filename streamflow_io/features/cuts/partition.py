@@ -26,9 +26,9 @@ from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.engine.known_tokens import KnownTokens, is_open
 from streamflow_io.engine.plan import Plan
 from streamflow_io.errors import WITH_CWLTOOL
+from streamflow_io.files import file_of
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.cwl import file_of
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path

@@ -1,7 +1,11 @@
-"""Measures and removes directories of jobs whose run is over. Only directories of the user are touched."""
+"""Measures and removes directories of jobs whose run is over, each with the file of standard error beside it.
+
+Only directories of the user are touched.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -13,6 +17,7 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io._streamflow import STANDARD_ERROR
 from streamflow_io.files import stranger
 
 from .directories import CHECKS, REMOVE_ONE, ask, chunks, is_mounted_in, remove_here
@@ -28,9 +33,11 @@ if test -L "$d"; then s=link
 elif test ! -d "$d"; then s=missing
 elif test ! -O "$d" || ! safe "${{d%%/*}}"; then s=others
 elif mounted "$d"; then s=mounted
-else set -- $(du -sk "$d" 2>/dev/null); k="${{1:-0}}"
+else e="$d{STANDARD_ERROR}"; test -f "$e" && test ! -L "$e" || e=
+set -- $(du -skc "$d" ${{e:+"$e"}} 2>/dev/null | tail -n 1); k="${{1:-0}}"
 if test $s = removed; then
 {REMOVE_ONE}
+test -z "$e" || rm -f "$e"
 test -e "$d" && s=stays
 fi; fi
 printf '%%s\\0%%s\\0%%s\\0' "$d" "$s" "$k"; done; printf 'end\\0'"""
@@ -94,9 +101,17 @@ def _clear(path: str, removes: bool) -> Cleared:
     except OSError:
         return Cleared(path, "missing")
     size = _size(path)
+    # A driver that was killed could not remove it.
+    errors = Path(path + STANDARD_ERROR)
+    has_errors = errors.is_file() and not errors.is_symlink()
+    if has_errors:
+        size += errors.lstat().st_blocks * 512
     if not removes:
         return Cleared(path, "there", size)
     remove_here([path], {})
+    if has_errors:
+        with contextlib.suppress(OSError):
+            errors.unlink()
     return Cleared(path, "stays" if os.path.lexists(path) else "removed", size)
 
 

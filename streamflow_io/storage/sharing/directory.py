@@ -171,10 +171,11 @@ class OpenDirectory:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, 0o600, dir_fd=self._runs)
         self._closing.callback(os.close, descriptor)
         try:
-            if not self._shared.mine:
-                os.fchmod(descriptor, 0o640)
+            # Before others may open the file, and lock it themselves.
             if not try_lock(descriptor, fcntl.LOCK_EX):
                 raise SharingError("another process has locked the entry of this run")
+            if not self._shared.mine:
+                os.fchmod(descriptor, 0o640)
         except BaseException:
             os.unlink(name, dir_fd=self._runs)
             raise

@@ -21,7 +21,9 @@ _MOST = 10**18
 
 _Amount = Annotated[int, Field(ge=0, le=_MOST)]
 _Name = Annotated[str, StringConstraints(max_length=100)]
-_Seconds = Annotated[float, Field(allow_inf_nan=False)]
+# Some thousand years, so that people can read every time.
+_MOST_SECONDS = 1e11
+_Seconds = Annotated[float, Field(ge=-_MOST_SECONDS, le=_MOST_SECONDS, allow_inf_nan=False)]
 MOST_OF_PATH = 1_000
 
 
@@ -47,7 +49,7 @@ class Entry(_SharedModel):
     version: Literal[1] = 1
     run: _Name
     host: _Name
-    pid: Annotated[int, Field(ge=0)]
+    pid: Annotated[int, Field(ge=0, le=2**31)]
     started: _Seconds
     now: _Seconds
     beat: Annotated[int, Field(ge=0, le=2**62)]

@@ -138,7 +138,8 @@ class OtherEntries:
         try:
             descriptor = os.open(name, os.O_RDONLY | NOT_BELIEVED, dir_fd=self._runs)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
+            # EAGAIN: its owner has a lease on the file; see fcntl(2).
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EAGAIN):
                 return None  # the file is gone, or no run of this version has made it
             raise
         self._read[name] = read = _OpenEntry(name, descriptor)
