@@ -35,7 +35,6 @@ def line_by_line() -> Document:
 
 
 def test_files_and_streams_on_a_distributed_file_system(laboratory: Laboratory, tmp_path: Path) -> None:
-    """Streams and files between two nodes, each of which is a client of the volume."""
     with allocation_site(laboratory, tmp_path) as allocation:
         site = on_volume(allocation)
         _, lines = site.run_both(line_by_line(), {})
