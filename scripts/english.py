@@ -68,6 +68,7 @@ PAGES = (
     "workflows/kmeans/README.md",
     "workflows/variant-calling/CHECKPOINTS.md",
     "workflows/variant-calling/README.md",
+    "workflows/water-bodies/README.md",
 )
 
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")
