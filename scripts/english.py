@@ -40,6 +40,7 @@ PAGES = (
     "docs/coordination.md",
     "docs/declared-cuts.md",
     "docs/development.md",
+    "docs/gallery.md",
     "docs/guide.md",
     "docs/hints.md",
     "docs/how-it-works.md",
