@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -218,4 +219,6 @@ def annotated(workflow: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
+    # As Ctrl-C does: what runs is ended, and what was written is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -25,12 +25,12 @@ def page() -> str:
 
 
 def _workloads(reports: dict[str, Report]) -> Iterator[str]:
-    yield "| workload | what it does | goals reached |"
+    yield "|workload|what it does|goals reached|"
     yield "|---|---|---|"
     for name, workload in WORKLOADS.items():
         report = reports.get(name)
         reached = "" if report is None else f"[{_reached(report)}](#{name})"
-        yield f"| `{name}` | {workload.summary} | {reached} |"
+        yield f"|`{name}`|{workload.summary}|{reached}|"
 
 
 def _reached(report: Report) -> str:
@@ -39,32 +39,32 @@ def _reached(report: Report) -> str:
 
 
 def _results(reports: Iterable[Report]) -> Iterator[str]:
-    yield "*Machine*: system, cores, and load before the first run. A result that misses its goal is **bold**."
+    yield "Load is that before the first run. A result that misses its goal is **bold**."
     for report in reports:
         machine = report.machine
         yield ""
         yield f"### {report.name}"
         yield ""
-        yield f"- Date: {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`"
-        yield f"- Machine: {machine.system}, {machine.cores} cores, load {machine.load:.1f}"
-        yield f"- Outputs: {'identical' if report.identical else f'**{len(report.differing)} differ**'}"
+        outputs = "identical" if report.identical else f"**{len(report.differing)} differ**"
+        where = f"{machine.system}, {machine.cores} cores, load {machine.load:.1f}"
+        yield f"- {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`, {where}, outputs {outputs}"
         yield from (f"- {variant.name}: skipped, {variant.skipped}" for variant in report.variants if variant.skipped)
         yield ""
-        yield "| compared | goal | median | each repetition |"
+        yield "|compared|goal|median|each repetition|"
         yield "|---|---|---|---|"
         goals = [result for result in report.results if result.comparison.is_goal]
         for result in goals or report.results:
             value = "not measured" if result.value is None else _number(result.value)
             shown = f"**{value}**" if result.met is False else value
             each = ", ".join(map(_number, single_values(result.comparison, report.variants)))
-            yield f"| {result.comparison.name} | {_limit(result.comparison)} | {shown} | {each} |"
+            yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{each}|"
         measured = [variant for variant in report.variants if variant.samples]
         if len(measured) <= _MOST_VARIANTS:
             yield ""
-            yield "| variant | seconds of each repetition |"
+            yield "|variant|seconds of each repetition|"
             yield "|---|---|"
             for variant in measured:
-                yield f"| {variant.name} | {', '.join(f'{sample.wall:.1f}' for sample in variant.samples)} |"
+                yield f"|{variant.name}|{', '.join(f'{sample.wall:.1f}' for sample in variant.samples)}|"
 
 
 def _limit(comparison: Comparison) -> str:
