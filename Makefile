@@ -84,7 +84,8 @@ wheels: $(VENV)/.installed
 
 # SFIO_REPOSITORY is the address of the repository: then the links of the README and of the site are absolute.
 release: $(SOURCES)
-	./scripts/setup.sh $(VENV) release
+	./scripts/setup.sh $(VENV) test,docs,release
+	touch $(VENV)/.installed $(VENV)/.test $(VENV)/.docs
 	$(BIN)/python -m build --quiet --sdist --outdir dist .
 	+@$(MAKE) --no-print-directory wheels gallery
 	+@$(MAKE) --no-print-directory docs
