@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files, InclusionLevel
-
 GALLERY = Path(__file__).parents[1] / "build" / "gallery"
 _OUTSIDE = re.compile(r"\[([^\[\]]*)\]\(\.\./([^)\s]+)\)")
 _PICTURE = re.compile(r"!\[[^\]]*\]\(pictures/gallery-([\w-]+)\.svg\)")
 
 
-def on_files(files: Files, config: Any, **_: Any) -> None:
+def on_files(files: Any, config: Any, **_: Any) -> None:
     """Add what `make gallery` has made. Its pictures replace those of the repository, which are of another run."""
+    from mkdocs.structure.files import File, InclusionLevel  # tests of the other hook have no MkDocs
+
     for path in sorted(GALLERY.glob("*/*")):
         name = path.parent.name
         place = f"pictures/gallery-{name}.svg" if path.suffix == ".svg" else f"gallery/{name}/{path.name}"
@@ -26,6 +26,8 @@ def on_files(files: Files, config: Any, **_: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """The text of a page, before it is rendered."""
+    if page.file.src_uri.startswith("gallery/"):
+        return markdown  # scripts/gallery.py writes no links to other files of the repository
     if page.file.src_uri == "gallery.md":
         markdown = _PICTURE.sub(with_link, markdown)
     repository = config["repo_url"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from scripts import gallery
+from scripts import gallery, site
 from scripts.gallery import EXAMPLES, DifferentResultsError, annotated
 from scripts.timelines import Span, busy, compared
 from tests.unit.test_pages import DOCS
@@ -83,3 +84,30 @@ def test_different_results_are_an_error(
     monkeypatch.setattr("sys.argv", ["gallery", "kmeans"])
     assert gallery.main() == code
     assert words in capsys.readouterr().err
+
+
+def shown(markdown: str, page: str, repository: str = "") -> str:
+    """The text of a page of the site."""
+    return site.on_page_markdown(
+        markdown, SimpleNamespace(file=SimpleNamespace(src_uri=page)), {"repo_url": repository}
+    )
+
+
+def test_links_out_of_the_pages_need_the_address_of_the_repository() -> None:
+    text = "[k-means](../workflows/kmeans/README.md), [hints](hints.md)"
+    assert shown(text, "index.md") == "k-means, [hints](hints.md)"
+    assert "(https://a.example/b/blob/main/workflows/kmeans/README.md)" in shown(
+        text, "index.md", "https://a.example/b"
+    )
+
+
+def test_the_gallery_links_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "GALLERY", tmp_path)
+    picture = "![a](pictures/gallery-one.svg) ![b](pictures/gallery-two.svg)"
+    assert shown(picture, "gallery.md") == picture
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "index.md").touch()
+    assert "](gallery/one/index.md)" in shown(picture, "gallery.md")
+    assert "two/index.md" not in shown(picture, "gallery.md")
+    of_a_run = "![c](../../pictures/gallery-one.svg)"
+    assert shown(of_a_run, "gallery/one/index.md") == of_a_run
