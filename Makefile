@@ -1,5 +1,6 @@
 # make demo: set up, then run the templates plain and streaming and compare. make test: set up, then run the tests.
-# make docs: the documentation as a site, in build/site. make pictures: those of the documentation.
+# make docs: the documentation as a site, in build/site. make gallery: before, for the report pages of its gallery; runs
+# each workflow of the gallery twice, in five to ten minutes. make pictures: those of the documentation.
 # make wheels: for x86_64 and aarch64, in dist. make release: with the source distribution, the site, and a check of all.
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: setup check demo test pytest cargo-test conformance lint lint-python lint-node docs pictures wheels release clean
+.PHONY: setup check demo test pytest cargo-test conformance lint lint-python lint-node docs gallery pictures wheels upstream release clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -70,23 +71,38 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m scripts.protocol
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+gallery: $(VENV)/.test
+	$(BIN)/python -m scripts.gallery
+
 # They are of real runs; those of pages need Debian's chromium.
 pictures: $(VENV)/.test
 	$(BIN)/python -m scripts.pictures
+	$(BIN)/python -m scripts.gallery --pictures
 
 wheels: $(VENV)/.installed
 	./scripts/wheels.sh $(VENV) dist x86_64 aarch64
 
 # SFIO_REPOSITORY is the address of the repository: then the links of the README and of the site are absolute.
 release: $(SOURCES)
-	./scripts/setup.sh $(VENV) release
+	./scripts/setup.sh $(VENV) test,docs,release
+	touch $(VENV)/.installed $(VENV)/.test $(VENV)/.docs
 	$(BIN)/python -m build --quiet --sdist --outdir dist .
-	+@$(MAKE) --no-print-directory wheels docs
+	+@$(MAKE) --no-print-directory wheels gallery
+	+@$(MAKE) --no-print-directory docs
 	$(BIN)/twine check --strict dist/*
+
+# The tests with the newest snapshot of StreamFlow, in an environment of its own; pip says that the plugin asks for another.
+STREAMFLOW ?= git+https://github.com/alpha-unito/streamflow@master
+upstream: export VENV := .venv-upstream
+upstream:
+	+@$(MAKE) --no-print-directory $(VENV)/.test
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "streamflow @ $(STREAMFLOW)"
+	$(VENV)/bin/python -m pip show streamflow | head -n 2
+	+@$(MAKE) --no-print-directory pytest
 
 # SUITE is a checkout of common-workflow-language/cwl-v1.2.
 conformance: $(VENV)/.test
 	$(BIN)/python -m tests.conformance $(SUITE)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info node/target workflows/*/generated
+	rm -rf $(VENV) .venv-upstream build dist *.egg-info node/target workflows/*/generated

@@ -68,6 +68,9 @@ WORKLOADS = {
     )
 }
 
+#: The last result of each workload, by its name.
+RESULTS = Path(__file__).with_name("results")
+
 _INTERRUPTED = 130
 
 
@@ -96,10 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if workload is not INTERMEDIATES:
             parser.error(f"--size is for {INTERMEDIATES.name} only")
         workload = intermediates(options.size)
-    return _run(workload, options.reps, options.json)
+    if options.save and workload is not WORKLOADS[options.name]:
+        parser.error("--save keeps the result of a workload as it is, without --consumers, --jobs and --size")
+    files = [options.json] if options.json is not None else []
+    return _run(workload, options.reps, [*files, RESULTS / f"{options.name}.json"] if options.save else files)
 
 
-def _run(workload: Workload, repetitions: int, json_file: Path | None) -> int:
+def _run(workload: Workload, repetitions: int, files: Sequence[Path]) -> int:
     progress = Console(stderr=True)
     try:
         with progress.status(workload.name) as status:
@@ -110,8 +116,8 @@ def _run(workload: Workload, repetitions: int, json_file: Path | None) -> int:
     except KeyboardInterrupt:
         progress.print(f"{workload.name}: interrupted")
         return _INTERRUPTED
-    if json_file is not None:
-        json_file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    for file in files:
+        report.write(file)
     Console().print(render(report))
     return 0 if report.met else 1
 
@@ -133,6 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
     run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")
     run.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
+    run.add_argument(
+        "--save", action="store_true", help="keep the report in benchmarks/results, for docs/benchmarks.md"
+    )
     usual = " ".join(map(str, COUNTS))
     run.add_argument(
         "--consumers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -135,6 +136,18 @@ class Report(_Model):
     results: tuple[Result, ...]
     differing: tuple[str, ...]
 
+    @classmethod
+    def read(cls, file: Path) -> Report:
+        """Read what :meth:`write` has written.
+
+        :raises ValidationError: if the file is not a report
+        """
+        document = json.loads(file.read_text(encoding="utf-8"))
+        return cls.model_validate({name: document[name] for name in cls.model_fields.keys() & document.keys()})
+
+    def write(self, file: Path) -> None:
+        file.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def identical(self) -> bool:
@@ -164,15 +177,21 @@ def evaluate(comparison: Comparison, variants: Iterable[VariantReport]) -> Resul
 
     :return: with no value if a variant has no samples; a goal is not met then
     """
-    samples = {variant.name: variant.samples for variant in variants}
-    values = _measures(comparison.measure, comparison.variant, samples)
-    if comparison.baseline is not None:
-        base = _measures(comparison.measure, comparison.baseline, samples)
-        values = [value / other for value, other in zip(values, base, strict=False)]
+    values = single_values(comparison, variants)
     value = statistics.median(values) if values else None
     if not comparison.is_goal:
         return Result(comparison=comparison, value=value, met=None)
     return Result(comparison=comparison, value=value, met=value is not None and comparison.reached_by(value))
+
+
+def single_values(comparison: Comparison, variants: Iterable[VariantReport]) -> list[float]:
+    """Return the value of a comparison in each repetition. No values: a variant has no samples."""
+    samples = {variant.name: variant.samples for variant in variants}
+    values = _measures(comparison.measure, comparison.variant, samples)
+    if comparison.baseline is None:
+        return values
+    base = _measures(comparison.measure, comparison.baseline, samples)
+    return [value / other for value, other in zip(values, base, strict=False)]
 
 
 def _measures(measure: str, names: str | tuple[str, ...], samples: Mapping[str, Sequence[Sample]]) -> list[float]:

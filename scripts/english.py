@@ -40,6 +40,7 @@ PAGES = (
     "docs/coordination.md",
     "docs/declared-cuts.md",
     "docs/development.md",
+    "docs/gallery.md",
     "docs/guide.md",
     "docs/hints.md",
     "docs/how-it-works.md",
@@ -68,6 +69,7 @@ PAGES = (
     "workflows/kmeans/README.md",
     "workflows/variant-calling/CHECKPOINTS.md",
     "workflows/variant-calling/README.md",
+    "workflows/water-bodies/README.md",
 )
 
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")

@@ -13,10 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -30,6 +27,7 @@ from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
 
 from .pages import blocks
+from .timelines import Span, compared
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -37,8 +35,6 @@ BIN = Path(sys.executable).parent
 _WIDTH = 90
 # Seconds after which a run of the example is in its middle.
 _MIDDLE = 3.5
-# The pictures that are told apart by colours have words beside them.
-_COLOURS = ("#0072b2", "#e69f00")
 
 
 def main() -> None:
@@ -58,7 +54,8 @@ def main() -> None:
         view, said = watched_run(here, "streamed")
         save("watch", "streamflow-io watch", view)
         save("end-of-run", "streamflow run streamflow.yml", Text(ending_of(said)))
-        spans = {name: spans_of(telemetry_of(here, name)) for name in ("plain", "streamed")}
+        runs = {"plain StreamFlow": "plain", "StreamFlow-IO": "streamed"}
+        spans = {title: spans_of(telemetry_of(here, name)) for title, name in runs.items()}
         (PICTURES / "plain-and-streaming.svg").write_text(compared(spans))
         if CHROMIUM is None:
             print("No chromium: the pictures of pages are as before")
@@ -173,15 +170,6 @@ def save(name: str, title: str, shown: RenderableType) -> None:
     (PICTURES / f"{name}.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL))
 
 
-@dataclass(frozen=True)
-class Span:
-    """When a job ran, in seconds since the first one was started."""
-
-    step: str
-    began: float
-    ended: float
-
-
 def spans_of(telemetry: Path) -> list[Span]:
     """The jobs of a run."""
     started = {}
@@ -191,42 +179,7 @@ def spans_of(telemetry: Path) -> list[Span]:
             started[record.job] = record.time
         elif isinstance(record, EndedRecord) and record.job in started:
             found.append(Span(record.step, started[record.job], record.time))
-    first = min(span.began for span in found)
-    return [Span(span.step, span.began - first, span.ended - first) for span in found]
-
-
-def compared(runs: Mapping[str, Sequence[Span]]) -> str:
-    """Runs below each other, on one axis."""
-    titles = {"plain": "plain StreamFlow", "streamed": "StreamFlow-IO"}
-    last = max(span.ended for spans in runs.values() for span in spans)
-    left, width, row = 170, 560, 26
-    parts: list[str] = []
-    y = 34
-    for name, spans in runs.items():
-        end = max(span.ended for span in spans)
-        parts.append(f'<text x="16" y="{y}" class="title">{titles[name]}: {end:.1f} s</text>')
-        y += 12
-        for number, span in enumerate(sorted(spans, key=lambda span: span.began)):
-            x, wide = left + width * span.began / last, width * (span.ended - span.began) / last
-            parts.append(f'<text x="{left - 12}" y="{y + 17}" text-anchor="end">{escape(span.step)}</text>')
-            place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{row - 6}"'
-            parts.append(f'<rect {place} rx="3" fill="{_COLOURS[number % 2]}"/>')
-            y += row
-        y += 30
-    ticks = "".join(_ticks(last, left, width, y - 26))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {y}" role="img" aria-label="Timeline of both runs">'
-        "<style>text{font:14px sans-serif;fill:#57606a}.title{font-weight:bold}line{stroke:#8c959f}</style>"
-        f"{''.join(parts)}{ticks}</svg>\n"
-    )
-
-
-def _ticks(last: float, left: int, width: int, y: int) -> Iterator[str]:
-    yield f'<line x1="{left}" y1="{y}" x2="{left + width}" y2="{y}"/>'
-    for second in range(0, int(last) + 1, 2):
-        x = left + width * second / last
-        yield f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{y + 5}"/>'
-        yield f'<text x="{x:.1f}" y="{y + 20}" text-anchor="middle">{second} s</text>'
+    return found
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """The pages that follow from the code: message codes, the command line, the scheduler's config, the telemetry
-records, the commands that were tried.
+records, the commands that were tried, the results of benchmarks.
 
 `python -m scripts.reference` writes them into `docs/`.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from scripts import records, tools
+from scripts import records, results, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.messages.page import reference_page
@@ -137,6 +137,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "scheduler-config.md": scheduler_config,
     "telemetry-records.md": records.page,
     "tools.md": tools.page,
+    "benchmarks.md": results.page,
 }
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
   `GatherStep._gather`, `TransferStep._run_transfer`;
 - steps call `CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`,
   `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`;
-- the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job` and `._process_target`, and
-  calls `._get_binding_filter`;
+- the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job`, `._process_target` and
+  `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
 - connectors of hosts override `BaseConnector._create_shell`; their shells call `BaseShell._read_with_output`.
 

@@ -363,6 +363,7 @@ def test_the_seam() -> None:
     allocation = ["self", "job", "hardware", "connector", "selected_locations", "target"]
     assert parameters(DefaultScheduler._allocate_job) == allocation
     assert parameters(DefaultScheduler._get_binding_filter) == ["self", "config"]
+    assert parameters(DefaultScheduler._free_resources) == ["self", "connector", "job_allocation"]
     assert parameters(DefaultScheduler._process_target) == ["self", "target", "job_context", "hardware_requirement"]
     tasks = "".join(inspect.getsource(DefaultScheduler.schedule).split())
     assert "asyncio.create_task(self._process_target(" in tasks

@@ -21,6 +21,7 @@ from tests.matrix.table import CASES
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
+SPACK = "recipes/spack/packages/py-streamflow-io/package.py"
 STREAMABLE = ", streamable: true"
 _WHERE = ("*.md", ".github/*.md", ".github/*/*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
 PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
@@ -88,17 +89,22 @@ def test_the_workflows_of_github_call_what_make_has() -> None:
     jobs = [job for file in files for job in YAML(typ="safe").load(file.read_text())["jobs"].values()]
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
     called = {command.split()[1] for command in commands if command.startswith("make ")}
-    assert called == {"docs", "release", "conformance"}
+    assert called == {"docs", "release", "conformance", "upstream"}
     assert called <= known
 
 
 def test_versions_are_the_same() -> None:
-    project, citation, crate = (
-        re.findall(rf"^{key}[ =:]+\"?([0-9.]+)\"?$", (REPOSITORY / file).read_text(), re.MULTILINE)
-        for file, key in (("pyproject.toml", "version"), ("CITATION.cff", "version"), ("node/Cargo.toml", "version"))
+    project, citation, crate, spack = (
+        re.findall(rf"^ *{key}[ =:(]+\"?([0-9.]+)\"?\)?$", (REPOSITORY / file).read_text(), re.MULTILINE)
+        for file, key in (
+            ("pyproject.toml", "version"),
+            ("CITATION.cff", "version"),
+            ("node/Cargo.toml", "version"),
+            (SPACK, "version"),
+        )
     )
     codemeta = json.loads((REPOSITORY / "codemeta.json").read_text())
-    assert [codemeta["version"]] == project == citation == crate == [conda_recipe()["context"]["version"]]
+    assert [codemeta["version"]] == project == citation == crate == spack == [conda_recipe()["context"]["version"]]
 
 
 def conda_recipe() -> dict[str, Any]:
@@ -106,12 +112,31 @@ def conda_recipe() -> dict[str, Any]:
     return recipe
 
 
-def test_the_recipe_for_conda_needs_what_the_package_needs() -> None:
+def needed() -> list[str]:
+    """Return the requirements of the package."""
     text = (REPOSITORY / "pyproject.toml").read_text()
     (listed,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     (python,) = re.findall(r'^requires-python = "(.*)"', text, re.MULTILINE)
-    needed = [f"python{python}", *re.findall(r'"(.*)"', listed)]
-    assert [each.replace(" ", "") for each in conda_recipe()["requirements"]["run"]] == needed
+    return [f"python{python}", *re.findall(r'"(.*)"', listed)]
+
+
+def test_the_recipe_for_conda_needs_what_the_package_needs() -> None:
+    assert [each.replace(" ", "") for each in conda_recipe()["requirements"]["run"]] == needed()
+
+
+def test_the_recipe_for_spack_needs_what_the_package_needs() -> None:
+    """Spack names the last version that is allowed; `pyproject.toml` the first that is not."""
+    until = {"<0.2.1": "0.2.0", "<3": "2", "": ""}
+
+    def in_spack(requirement: str) -> str:
+        match = re.fullmatch(r"([\w.-]+)(?:>=([\w.]+))?,?(<[\w.]+)?", requirement)
+        assert match is not None
+        name, since, before = match.groups("")
+        name = name if name == "python" else f"py-{re.sub('[._]', '-', name)}"
+        return f"{name}@{since}:{until[before]}" if since else name
+
+    found = re.findall(r'^    depends_on\("(.*)", type=with_python\)$', (REPOSITORY / SPACK).read_text(), re.MULTILINE)
+    assert found == [in_spack(each) for each in needed()]
 
 
 def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:

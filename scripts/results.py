@@ -1,0 +1,77 @@
+"""The generated parts of `docs/benchmarks.md`: the workloads, and the last result of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from benchmarks.__main__ import RESULTS, WORKLOADS
+from benchmarks.model import Comparison, Report, single_values
+
+# Of more variants, only the file has the seconds.
+_MOST_VARIANTS = 8
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+def page() -> str:
+    """Return the page, with its generated parts made anew."""
+    reports = {name: Report.read(file) for name in WORKLOADS if (file := RESULTS / f"{name}.json").exists()}
+    text = PAGE.read_text(encoding="utf-8")
+    for part, lines in (("workloads", _workloads(reports)), ("results", _results(reports.values()))):
+        begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+        before, _, rest = text.partition(begin)
+        text = "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{rest.partition(end)[2]}"])
+    return text
+
+
+def _workloads(reports: dict[str, Report]) -> Iterator[str]:
+    yield "|workload|what it does|goals reached|"
+    yield "|---|---|---|"
+    for name, workload in WORKLOADS.items():
+        report = reports.get(name)
+        reached = "" if report is None else f"[{_reached(report)}](#{name})"
+        yield f"|`{name}`|{workload.summary}|{reached}|"
+
+
+def _reached(report: Report) -> str:
+    goals = [result for result in report.results if result.comparison.is_goal]
+    return f"{sum(result.met is True for result in goals)} of {len(goals)}"
+
+
+def _results(reports: Iterable[Report]) -> Iterator[str]:
+    yield "Load is that before the first run. A result that misses its goal is **bold**."
+    for report in reports:
+        machine = report.machine
+        yield ""
+        yield f"### {report.name}"
+        yield ""
+        outputs = "identical" if report.identical else f"**{len(report.differing)} differ**"
+        where = f"{machine.system}, {machine.cores} cores, load {machine.load:.1f}"
+        yield f"- {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`, {where}, outputs {outputs}"
+        yield from (f"- {variant.name}: skipped, {variant.skipped}" for variant in report.variants if variant.skipped)
+        yield ""
+        yield "|compared|goal|median|each repetition|"
+        yield "|---|---|---|---|"
+        goals = [result for result in report.results if result.comparison.is_goal]
+        for result in goals or report.results:
+            value = "not measured" if result.value is None else _number(result.value)
+            shown = f"**{value}**" if result.met is False else value
+            each = ", ".join(map(_number, single_values(result.comparison, report.variants)))
+            yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{each}|"
+        measured = [variant for variant in report.variants if variant.samples]
+        if len(measured) <= _MOST_VARIANTS:
+            yield ""
+            yield "|variant|seconds of each repetition|"
+            yield "|---|---|"
+            for variant in measured:
+                yield f"|{variant.name}|{', '.join(f'{sample.wall:.1f}' for sample in variant.samples)}|"
+
+
+def _limit(comparison: Comparison) -> str:
+    if comparison.at_most is not None:
+        return f"≤ {comparison.at_most:g}"
+    return f"≥ {comparison.at_least:g}" if comparison.at_least is not None else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"

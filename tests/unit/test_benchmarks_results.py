@@ -1,0 +1,77 @@
+"""Results that were kept: each can be read, and the page of benchmarks shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as benchmarks
+from benchmarks.__main__ import RESULTS, WORKLOADS, main
+from benchmarks.harness import run_workload
+from benchmarks.model import Comparison, Machine, Report, Sample
+from benchmarks.workload import Outcome, Variant, Workload
+from scripts import results
+
+SLOW, FAST = (4.0, 2.0, 8.0), (1.0, 1.0, 2.0)
+
+
+def workload(name: str) -> Workload:
+    """A workload whose figures are known."""
+
+    def variant(variant_name: str, walls: tuple[float, ...], skipped: str | None = None) -> Variant:
+        left = iter(walls)
+        return Variant(
+            variant_name, lambda _: Outcome(Sample(wall=next(left), window=1), {"result": "same"}), skipped=skipped
+        )
+
+    return Workload(
+        name,
+        "of a test",
+        lambda _: [variant("slow", SLOW), variant("fast", FAST), variant("gone", (), skipped="no disk")],
+        (Comparison(name="fast / slow", variant="fast", baseline="slow", at_most=0.3),),
+    )
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
+    report = run_workload(workload("w"), 3)
+    report.write(tmp_path / "w.json")
+    assert Report.read(tmp_path / "w.json") == report
+
+
+def test_what_is_saved_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    for module in (benchmarks, results):
+        monkeypatch.setattr(module, "WORKLOADS", {"w": workload("w"), "other": workload("other")})
+    assert main(["run", "w", "--reps", "3", "--save"]) == 0
+    text = results.page()
+    assert "|`w`|of a test|[1 of 1](#w)|" in text
+    assert "|`other`|of a test||" in text
+    # 1/4, 1/2, 2/8
+    assert "|fast / slow|≤ 0.3|0.250|0.250, 0.500, 0.250|" in text
+    assert "|slow|4.0, 2.0, 8.0|" in text
+    assert "- gone: skipped, no disk" in text
+    assert f"{datetime.now(timezone.utc):%Y-}" in text
+    assert f"{Machine.here().cores} cores, load" in text
+
+
+def test_what_misses_its_goal_is_bold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "WORKLOADS", {"w": workload("w")})
+    report = run_workload(workload("w"), 2)
+    report.write(tmp_path / "w.json")
+    assert "|fast / slow|≤ 0.3|**0.375**|0.250, 0.500|" in results.page()
+
+
+def test_a_workload_of_another_size_is_not_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "many-jobs", "--jobs", "10", "--save"])
+    assert "--save keeps the result of a workload as it is" in capsys.readouterr().err
+
+
+def test_each_kept_result_is_of_a_workload() -> None:
+    kept = {file.stem: Report.read(file) for file in RESULTS.glob("*.json")}
+    assert {name: report.name for name, report in kept.items()} == {name: name for name in kept}
+    assert kept.keys() <= WORKLOADS.keys()
