@@ -75,7 +75,6 @@ def input_stream(
     path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
     link = attempt.node_job.link_to(reader)
-    has_window = token.source.port in attempt.windows and attempt.node_job.runtime is reader
     return InputStream(
         **({"path": str(path)} if shared is None else asdict(shared)),
         name=token.source.job,
@@ -90,7 +89,7 @@ def input_stream(
         pipe=net or 0,
         closes=None if link is not None else closes,
         most=most,
-        window=has_window and net is None and closes is None,
+        window=token.source.port in attempt.windows and net is None and closes is None,
     )
 
 
