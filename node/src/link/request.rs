@@ -143,6 +143,7 @@ mod tests {
                 path,
                 verify: Verify::Samples,
                 number: (offset > 0).then_some(offset),
+                window: true,
             },
             offset,
             part: offset > 0,
