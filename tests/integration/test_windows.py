@@ -13,7 +13,11 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, Run
+from streamflow_io.records.history import read_history
 from streamflow_io.records.learned.proofs import Way
+from streamflow_io.records.reader import read_records
+from streamflow_io.report.analysis.verdict import verdict
+from streamflow_io.wording import size_text
 from tests.integration.test_learned_streams import AUTO, Proving, proving
 from tests.integration.test_learned_streams import chain as learned_chain
 from tests.integration.test_learned_streams import reader as learned_reader
@@ -76,6 +80,14 @@ def both(bench: Bench, document: Document, **settings: Any) -> tuple[Run, Path]:
 def test_a_chain(bench: Bench) -> None:
     ours, _ = both(bench, chain(60 * MB))
     assert "SFIO-N00" not in ours.log
+    discarded = {line["output"]: line for line in bench.telemetry() if line["event"] == "discarded"}
+    assert {name: line["size"] for name, line in discarded.items()} == {"/a/o": 60 * MB, "/b/o": 60 * MB}
+    assert all(0 < line["bytes"] <= line["size"] for line in discarded.values())
+    gone = sum(line["bytes"] for line in discarded.values())
+    (telemetry,) = bench.data.glob("**/telemetry.jsonl")
+    assert f"windows: {size_text(gone)} of 126 MB removed behind" in verdict(
+        read_history("run", read_records(telemetry))
+    )
 
 
 def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
