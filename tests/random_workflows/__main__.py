@@ -149,7 +149,7 @@ def _options() -> argparse.Namespace:
         "--remove", action="store_true", help="remove intermediate files in all runs, not in half of them"
     )
     parser.add_argument(
-        "--window", action="store_true", help="give all streams a window in all runs, in blocks of 4 KiB"
+        "--window", action="store_true", help="windows in all runs, in blocks of 4 KiB, and steps that have them"
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

@@ -7,12 +7,12 @@ from random import Random
 from typing import Final
 
 from .blueprint import Blueprint, Given, Link, Output, Step, Type
-from .programs import READERS, WHOLE, WRITERS
+from .programs import READERS, TRICKLED, WHOLE, WRITERS
 
 #: The environment of runs: the files of these workflows are small.
 SMALL_BLOCKS: Final = {"SFIO_NODE_BLOCK": "4096"}
 _FILE: Final = Type("File")
-_WRITERS: Final = ("stdout", "file", "pattern", "computed", "appended")
+_WRITERS: Final = (TRICKLED, TRICKLED, TRICKLED, "stdout", "file")
 _READERS: Final = tuple(
     name for name, reader in READERS.items() if (reader.once or reader.wrong) and ("File", 0) in reader.accepts
 )
@@ -24,7 +24,7 @@ def windowed(blueprint: Blueprint, seed: int, number: int) -> Blueprint:
     A window of 16 MB has 15 blocks, so that its job is paused.
     """
     random = Random(f"{seed}:{number}:windowed")
-    given = {**blueprint.given, "long": Given(_FILE, {"name": "long.txt", "lines": random.choice((40, 2_000, 20_000))})}
+    given = {**blueprint.given, "long": Given(_FILE, {"name": "long.txt", "lines": random.choice((2_000, 20_000))})}
     steps, types, results = [*blueprint.steps], dict(blueprint.types), [*blueprint.results]
     source = "long"
     for level in range(random.choice((2, 2, 3))):
