@@ -145,7 +145,7 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
 def name_of_run(certificate: Certificate) -> str:
     """Returns what a reader calls the ``serve`` of the run of this certificate."""
     der = ssl.PEM_cert_to_DER_cert(certificate.certificate.decode())
-    return "sfio-" + hashlib.sha256(b"sfio link 5" + der).digest()[:24].hex()
+    return "sfio-" + hashlib.sha256(b"sfio link 6" + der).digest()[:24].hex()
 
 
 def context(shown: Certificate | None = None) -> ssl.SSLContext:

@@ -53,6 +53,7 @@ def input_stream(
     net: int | None = None,
     closes: int | None = None,
     most: int | None = None,
+    window: bool = False,
 ) -> InputStream:
     """The spec of an input whose bytes are fed to the job while one attempt of its producer writes them.
 
@@ -65,6 +66,7 @@ def input_stream(
         reads it front to back. None: the stream is always a pipe
     :param closes: the file counts as complete after this many closes after writing; None: only after its commit
     :param most: the most bytes that the job may get as a stream; None: all
+    :param window: whether the producer may discard what the job has read
     """
     config = config or SchedulerConfig()
     bandwidth = stream_bw(token) if config.limits else None
@@ -75,7 +77,6 @@ def input_stream(
     path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
     link = attempt.node_job.link_to(reader)
-    has_window = token.source.port in attempt.windows and attempt.node_job.runtime is reader
     return InputStream(
         **({"path": str(path)} if shared is None else asdict(shared)),
         name=token.source.job,
@@ -90,7 +91,7 @@ def input_stream(
         pipe=net or 0,
         closes=None if link is not None else closes,
         most=most,
-        window=has_window and net is None and closes is None,
+        window=window,
     )
 
 

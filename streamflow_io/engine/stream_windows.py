@@ -40,8 +40,6 @@ def find_windows(
 def _never(config: SchedulerConfig) -> str | None:
     if config.runtime != "embedded":
         return f"`runtime: {config.runtime}`"
-    if config.streaming != "hints":
-        return f"`streaming: {config.streaming}` may have a job run again with the file"
     if config.observe:
         return "`observe: true`"
     return None

@@ -23,6 +23,8 @@ _AT = {
     Delivery.PART: "in parts",
     Delivery.TERMINATION: "at termination",
 }
+# In a queue, and in pods, the producer does not see at once what its readers have read.
+_KINDS = frozenset({SiteKind.LOCAL, SiteKind.HOSTS, SiteKind.CONTAINERS})
 #: The window of an output for which no rule says one, in bytes.
 DEFAULT_SIZE = 256 * 10**6
 
@@ -132,9 +134,9 @@ def _reader_obstacles(edge: StreamEdge, facts: WindowFacts) -> Iterator[str]:
     reader = edge.route.consumer
     if reader is None:
         return
-    places = (*edge.route.output.site.deployments, *reader.site.deployments)
-    if any(place.kind is not SiteKind.LOCAL for place in places):
-        yield f"{edge.route.output.step} and {reader.step} do not both run on the driver's node, outside of containers"
+    for step, site in ((edge.route.output.step, edge.route.output.site), (reader.step, reader.site)):
+        if any(place.kind not in _KINDS for place in site.deployments):
+            yield f"{step} runs {site.where}: windows are on the driver's node, on hosts, and in containers of both"
     if (reader.step, reader.port) in facts.split:
         yield f"{reader.name} is read in parts"
     for other in facts.edges:

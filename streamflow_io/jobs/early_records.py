@@ -15,7 +15,7 @@ from streamflow_io.adapters.outputs import relative_or_absolute
 from streamflow_io.adapters.tokens import StreamToken, stream_tokens
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.records.files import CommittedRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.files import CommittedRecord, DiscardedRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.protocol import (
     CarriedEvent,
@@ -141,6 +141,9 @@ class EarlyRecords:
             commits.last = event.time
             commits.files += 1
             commits.size += event.size
+        elif isinstance(event, CommittedEvent) and event.discarded:
+            output, (bytes_, size) = port_path(job.step, event.port), (event.discarded, event.size)
+            self._record(DiscardedRecord(time.time(), job.name, job.step, output=output, bytes=bytes_, size=size))
 
     def ended(self, job: JobState, ended: float | None) -> None:
         """Record the early commits of a job, which has ended.

@@ -259,7 +259,6 @@ class Execution:
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
         check_replaced(producers)
-        self._begin_windows(producers)
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
@@ -283,9 +282,17 @@ class Execution:
             await asyncio.shield(attempt.succeeded)
         self._windows.clear()
 
+    def _has_window(self, token: StreamToken, attempt: Attempt) -> bool:
+        """Whether this job lets go what it has read: nothing that is known may make it need the file."""
+        if token.source.port not in attempt.windows:
+            return False
+        inputs = self._inputs
+        may_go_back = self._learned.under_net(inputs).keys() | self._learned.largest(inputs).keys()
+        return id(token) not in may_go_back and self._learned.closes(token) is None
+
     def _begin_windows(self, producers: Producers) -> None:
         for token, attempt in producers:
-            if token.source.port in attempt.windows:
+            if self._has_window(token, attempt):
                 attempt.readers[self._job.name] = asyncio.Event()
                 self._windows.add(attempt)
 
@@ -332,6 +339,7 @@ class Execution:
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
+        self._begin_windows(producers)
         waiting = partial(settled, producers) if producers else None
         named = partial(output_globs, self._step, self._job)
         node_job = await runtime.create_job(self._job.name, held_now(producers), waiting, named)
@@ -462,6 +470,7 @@ class Execution:
                 net=nets.get(id(token)),
                 closes=self._learned.closes(token),
                 most=most.get(id(token)),
+                window=self._has_window(token, attempt),
             )
             for name, (token, attempt) in read.items()
         )

@@ -89,6 +89,14 @@ class CommittedRecord(JobRecord, frozen=True, tag="committed", kw_only=True):
     ended: Annotated[float, Meta(description="when the command ended")]
 
 
+class DiscardedRecord(JobRecord, frozen=True, tag="discarded", kw_only=True):
+    """The bytes of an output that its window has removed behind the readers, while the job wrote."""
+
+    output: Annotated[str, Meta(description="as /step/port")]
+    bytes: int
+    size: Annotated[int, Meta(description="all bytes that the job has written")]
+
+
 class OutputRecord(JobRecord, frozen=True, tag="output", kw_only=True):
     """The use that an observed job made of one or several files of an output; recorded before its `ended`."""
 

@@ -16,6 +16,7 @@ from .files import (
     ChunkRecord,
     CommittedRecord,
     ConsumedRecord,
+    DiscardedRecord,
     EdgeRecord,
     FallbackRecord,
     InputRecord,
@@ -144,6 +145,7 @@ class History(Struct):
     readings: list[ReadingRecord] = field(default_factory=list)
     streamed: list[StreamedRecord] = field(default_factory=list)
     committed: list[CommittedRecord] = field(default_factory=list)
+    discarded: list[DiscardedRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
@@ -305,6 +307,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(ReadingRecord, lambda history: history.readings),
         _in(StreamedRecord, lambda history: history.streamed),
         _in(CommittedRecord, lambda history: history.committed),
+        _in(DiscardedRecord, lambda history: history.discarded),
         _in(RequestRecord, lambda history: history.requests),
         _in(RateRecord, lambda history: history.rates),
         _in(LeaseRecord, lambda history: history.leases),

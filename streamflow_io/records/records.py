@@ -20,6 +20,7 @@ from .files import (
     ChunkRecord,
     CommittedRecord,
     ConsumedRecord,
+    DiscardedRecord,
     EdgeRecord,
     FallbackRecord,
     InputRecord,
@@ -239,6 +240,7 @@ Record = (
     | ReadingRecord
     | StreamedRecord
     | CommittedRecord
+    | DiscardedRecord
     | OutputRecord
     | InputRecord
     | SplitRecord

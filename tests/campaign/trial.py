@@ -25,7 +25,7 @@ from .hosts import Hosts
 from .limits import changing
 from .processes import of_run
 from .verdict import Verdict, judge
-from .workloads import BESIDE, CONFIGS, LEARNED, REFUSED, make, plain_steps, space
+from .workloads import BESIDE, CONFIGS, ENVIRONMENTS, LEARNED, REFUSED, make, plain_steps, space
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
@@ -89,9 +89,9 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     beside = bench.write(document, job, True, config) if case.workload in BESIDE else None
     path = bench.write(document, job, True, config, **(_RETRIES if case.retries else {}))
     place = Place(path.parent / "tmp", path.parent / "jump", bench, where)
-    environment = {}
+    environment = dict(ENVIRONMENTS.get(case.workload, {}))
     if case.fault.victim == "clock":
-        environment = {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
+        environment |= {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
     # A network that comes back late is part of the trial.
     longest = CAPIO_SECONDS if case.workload == CAPIO else RUN_SECONDS
     seconds = longest + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)

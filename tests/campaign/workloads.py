@@ -65,6 +65,22 @@ def byte_streams() -> Document:
     return workflow({}, steps, {"made": "make/out", "read": "read/out", "last": "readlast/out"})
 
 
+def windows() -> Document:
+    """Streams whose bytes are discarded when their readers have them, and whose jobs are paused meanwhile."""
+    lines = "for i in $(seq 1 40); do part $i; sleep 0.04; done"
+    rule = {"port": "out", "mode": "no_update", "window": "16MB"}
+    middle = tool(
+        _PRODUCER + _CONSUMER + _SHELL + "tr a-y b-z", {"file": streamable()}, {"out": "stdout"}, [streaming(rule)],
+        stdout="shifted.txt", stdin="$(inputs.file.path)",
+    )  # fmt: skip
+    steps: dict[str, Document] = {
+        "make": {"run": _make(lines, {"out": "stdout"}, rule, stdout="made.txt"), "in": {}},
+        "readmake": {"run": middle, "in": {"file": "make/out"}},
+        "read": {"run": _read("read", _read_file("stream"), streamable()), "in": {"file": "readmake/out"}},
+    }
+    return workflow({}, steps, {"read": "read/out"})
+
+
 def commits() -> Document:
     """Three producers that commit a file and go on, each with a consumer of its own."""
     made = tool(
@@ -304,6 +320,7 @@ LEARNED = frozenset({"growing", "unhinted"})
 REFUSED = {"/sort": "the tool asks for the size, or more, by the path"}
 WORKLOADS = {
     "byte-streams": byte_streams,
+    "windows": windows,
     "commits": commits,
     "elements": elements,
     "directory": directory,
@@ -325,6 +342,8 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "rehearsed": _AUTO,
     CAPIO: {"runtime": "capio"},
 }
+#: The environment of their runs: the files of this one are small.
+ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {"windows": {"SFIO_NODE_BLOCK": "4096"}}
 #: Those beside which another run of ours goes on, whatever becomes of the first.
 BESIDE = frozenset({"shared"})
 _SPACE = 48 * 2**20

@@ -13,6 +13,16 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, Run
+from streamflow_io.records.history import read_history
+from streamflow_io.records.learned.proofs import Way
+from streamflow_io.records.reader import read_records
+from streamflow_io.report.analysis.verdict import verdict
+from streamflow_io.wording import size_text
+from tests.integration.test_learned_streams import AUTO, Proving, proving
+from tests.integration.test_learned_streams import chain as learned_chain
+from tests.integration.test_learned_streams import reader as learned_reader
+
+__all__ = ["proving"]
 
 WINDOW: Final[Document] = {"config": {"intermediates": "window"}}
 MB: Final = 1 << 20
@@ -28,10 +38,10 @@ def numbers(size: int) -> str:
     return f"seq 1 99999999 | head -c {size}"
 
 
-def awaited(size: int) -> str:
+def awaited(size: int, file: str = "a.txt") -> str:
     """A script that prints lines, and waits until a part of them is not on disk any more, or for some time."""
-    gone = f"test $(stat -c %b a.txt) -lt {size * 3 // 2048}"
-    return f"{numbers(size)}; for t in $(seq 40); do {gone} && break; sleep 0.1; done"
+    gone = f"test $(stat -c %b {file}) -lt {size * 3 // 2048}"
+    return f"{numbers(size)}; for t in $(seq 40); do {gone} && note gone && break; sleep 0.1; done"
 
 
 def writer(script: str, hints: list[Document] | None = None, **outputs: Any) -> Document:
@@ -70,6 +80,14 @@ def both(bench: Bench, document: Document, **settings: Any) -> tuple[Run, Path]:
 def test_a_chain(bench: Bench) -> None:
     ours, _ = both(bench, chain(60 * MB))
     assert "SFIO-N00" not in ours.log
+    discarded = {line["output"]: line for line in bench.telemetry() if line["event"] == "discarded"}
+    assert {name: line["size"] for name, line in discarded.items()} == {"/a/o": 60 * MB, "/b/o": 60 * MB}
+    assert all(0 < line["bytes"] <= line["size"] for line in discarded.values())
+    gone = sum(line["bytes"] for line in discarded.values())
+    (telemetry,) = bench.data.glob("**/telemetry.jsonl")
+    assert f"windows: {size_text(gone)} of 126 MB removed behind" in verdict(
+        read_history("run", read_records(telemetry))
+    )
 
 
 def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
@@ -270,6 +288,22 @@ def test_a_kill_while_the_producer_is_paused(bench: Bench, victim: str) -> None:
     with contextlib.suppress(AssertionError):
         assert not bench.finish(process, path).ok
     wait_for(lambda: not [line for line in bench.leftovers() if line.startswith("process")], "the end of all processes")
+
+
+@pytest.mark.parametrize(
+    ("way", "script", "has_window"),
+    [
+        ("pipe", "sha1sum < $file", True),
+        ("net", "sha1sum < $file", False),
+        ("pipe", "sha1sum < $file; md5sum < $file", True),
+    ],
+)
+def test_what_is_proven_without_a_hint(proving: Proving, way: Way, script: str, has_window: bool) -> None:
+    """A file under the net is kept: its reader may go back. A wrong proof makes the producer run again."""
+    write = tool(f"exec > out.txt; note a; {awaited(40 * MB, 'out.txt')}", {}, {"out": found("out.txt")})
+    document = learned_chain(write, learned_reader(script))
+    _, ours = proving.run_both(document, way, config={**AUTO, **WINDOW["config"]})
+    assert (ours.times("gone") != []) == has_window, ours.errors
 
 
 def _ours(bench: Bench) -> list[tuple[int, str]]:

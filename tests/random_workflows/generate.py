@@ -31,6 +31,7 @@ from .programs import (
     READERS,
     REFUSES,
     SPLIT,
+    TRICKLED,
     WHOLE,
     WRITERS,
 )
@@ -379,7 +380,7 @@ def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     writers = [
         name
         for name, writer in WRITERS.items()
-        if name not in (JSON, SPLIT, DECLARED, LINES, PAIR) and not (wide and writer.type.depth)
+        if name not in (JSON, SPLIT, DECLARED, LINES, PAIR, TRICKLED) and not (wide and writer.type.depth)
     ]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):

@@ -121,6 +121,8 @@ _SPLIT_LINES = """N="$N" awk '{ f = sprintf("%s-%03d.line", ENVIRON["N"], int((N
 if (f != last) { if (last) close(last); last = f }; print > f }'"""
 _LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
 _GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
+# Long enough for its readers to come, and to take some of it.
+_TRICKLE = 'while head -c 100000 > .piece && [ -s .piece ]; do cat .piece; sleep 0.03; done > "$N.bit"'
 _PATCH = 'cat > "$N.bin"; sleep 0.03; printf X | dd of="$N.bin" conv=notrunc status=none'
 _ALL_PARTS: Rule = {"committed": "on_n_files", "nFiles": PARTS}
 _ALL_LEAVES: Rule = {"committed": "on_n_files", "nFiles": LEAVES}
@@ -142,6 +144,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
         f'{{ {_SLOWLY}; }} > "$N.fint"; sleep 0.03; mv "$N.fint" "$N.fin"', "{n}.fin*",
         (_DEFAULT, _STREAM, _GATE), once=True,
     ),
+    "trickled": Writer(_TRICKLE, "{n}.bit", (), once=True),
     "patched": Writer(_PATCH, "{n}.bin"),
     "background": Writer('cat > .b; { sleep 0.15; cat .b > "$N.late"; } &', "{n}.late", (_DEFAULT, _STREAM, _GATE)),
     "perhaps": Writer('cat > "$N.opt"', "{n}.opt", (_DEFAULT, _CLOSE, _GATE), _MAYBE),
@@ -170,6 +173,8 @@ WRITERS: Final[Mapping[str, Writer]] = {
 }  # fmt: skip
 #: This one writes the two files of a record.
 PAIR: Final = "pair"
+#: This one is for workflows with windows.
+TRICKLED: Final = "trickled"
 #: This one is named by `cwl.output.json`, too.
 JSON: Final = "named"
 #: This one writes parts of the input `i`, a file that it may read several times, or says them.

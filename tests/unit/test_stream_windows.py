@@ -46,13 +46,19 @@ def test_a_file_that_only_streams() -> None:
     assert plan_windows(facts(), everywhere=False) == ()
 
 
+@pytest.mark.parametrize("kind", [SiteKind.HOSTS, SiteKind.CONTAINERS])
+def test_a_reader_elsewhere(kind: SiteKind) -> None:
+    site = Site((Deployment("h", "ssh", kind),))
+    assert only(facts(edge(OUT, "/b", site=site))).why is None
+
+
 def test_the_size_of_a_rule() -> None:
     rule = StreamingRule(port="o", mode="no_update", window="2GB")
     output = Output("/a", "o", OutputKind.FILE, (rule,), globs=("a.txt",))
     assert only(facts(output=output), everywhere=False) == StreamWindow("/a", "o", 2 * 10**9, 1, is_of_rule=True)
 
 
-ELSEWHERE = Site((Deployment("h", "ssh", SiteKind.HOSTS),))
+QUEUE = Site((Deployment("q", "slurm", SiteKind.QUEUE),))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +80,8 @@ ELSEWHERE = Site((Deployment("h", "ssh", SiteKind.HOSTS),))
         (facts(outputs=[Output("/a", "n", OutputKind.OTHER, globs=("*.txt",))]), "the output n may have the same file"),
         (facts(writers={"/a": "`limited` pauses its jobs"}), "/a cannot be paused: `limited` pauses its jobs"),
         (
-            facts(edge(OUT, "/b", site=ELSEWHERE)),
-            "/a and /b do not both run on the driver's node, outside of containers",
+            facts(edge(OUT, "/b", site=QUEUE)),
+            "/b runs on q (slurm): windows are on the driver's node, on hosts, and in containers of both",
         ),
         (
             facts(routes=[Route(Output("/a", "p", OutputKind.FILE, globs=("p",)), (), Input("/c", "i"))]),

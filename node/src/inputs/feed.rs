@@ -534,7 +534,9 @@ fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
         }
         Access::Events(events) => Box::new(Source::new(&input.path, Producer::of_input(input, events), input.verify)),
         Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
-        Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit)?),
+        Access::Link(link) => {
+            Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit, input.window)?)
+        }
         Access::Part(part) => match &input.home {
             Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path)?),
             None => Box::new(PartReader::new(part.clone())),

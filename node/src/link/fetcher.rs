@@ -23,6 +23,7 @@ use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::protocol::job::{Link, Rate};
 use crate::protocol::messages::FirstBytes;
+use crate::protocol::verify::block;
 use crate::streams::origin::Failure;
 use crate::sys::pipe::{has_reader, has_space};
 use crate::sys::threads::lock;
@@ -54,6 +55,8 @@ pub struct Fetcher {
     pub progress: bool,
     /// The grants of the last connection.
     pub grants: Grants,
+    /// The bytes of a window that the sender knows to be read, by the last connection.
+    pub acknowledged: u64,
 }
 
 /// The orders of the feeder, while the fetcher works.
@@ -65,7 +68,9 @@ pub struct Orders {
     connection: Mutex<Option<TcpStream>>,
     /// Bytes per second; 0: as many as can be.
     rate: AtomicU64,
-    /// Rings when the rate has changed.
+    /// The bytes that the command has read, of a window.
+    taken: AtomicU64,
+    /// Rings when there is something to say.
     bell: EventFd,
 }
 
@@ -75,7 +80,7 @@ impl Orders {
     pub fn new(rate: Rate) -> io::Result<Self> {
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let rate = AtomicU64::new(rate.map_or(0, NonZeroU64::get));
-        Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), rate, bell })
+        Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), rate, taken: AtomicU64::new(0), bell })
     }
 
     pub fn rate(&self) -> Rate {
@@ -86,6 +91,14 @@ impl Orders {
     pub fn keep_to(&self, rate: Rate) {
         self.rate.store(rate.map_or(0, NonZeroU64::get), Ordering::Release);
         let _ = self.bell.write(1);
+    }
+
+    /// Says how many bytes the command has read. The sender learns of whole blocks.
+    pub fn acknowledge(&self, place: u64) {
+        let known = self.taken.fetch_max(place, Ordering::AcqRel);
+        if place / block() > known / block() {
+            let _ = self.bell.write(1);
+        }
     }
 
     fn connected(&self, socket: &TcpStream) -> io::Result<()> {
@@ -166,7 +179,7 @@ impl Fetcher {
         // A limit that ends is not to wait for the answer to what was said before.
         channel.socket.set_nodelay(true)?;
         handshake::ask(&mut channel, &self.request)?;
-        self.grants = Grants::default();
+        (self.grants, self.acknowledged) = (Grants::default(), 0);
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
             // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the
@@ -187,6 +200,7 @@ impl Fetcher {
                 return Err(Interruption::Unread);
             }
             self.grant(channel)?;
+            self.acknowledge(channel)?;
             self.wait_for_word(channel)?;
             let header = read_header(&mut channel.stream())?;
             let mut payload = || read_payload(&mut channel.stream(), header);
@@ -207,6 +221,16 @@ impl Fetcher {
             Some(credit) if !self.request.part => handshake::grant(channel, credit),
             _ => Ok(()),
         }
+    }
+
+    /// Says what the command has read of a window, if that is news.
+    fn acknowledge(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
+        let taken = self.orders.taken.load(Ordering::Acquire);
+        if self.request.part || taken / block() <= self.acknowledged / block() {
+            return Ok(());
+        }
+        self.acknowledged = taken;
+        handshake::say(channel, Kind::Taken, &taken.to_be_bytes())
     }
 
     fn compare(&self, size: &[u8]) -> Result<(), Failure> {
@@ -334,6 +358,7 @@ impl Fetcher {
         if !bell.is_empty() {
             let _ = self.orders.bell.read();
             self.grant(channel)?;
+            self.acknowledge(channel)?;
         }
         Ok(())
     }

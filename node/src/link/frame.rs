@@ -14,6 +14,9 @@ pub const LARGEST_DATA: u32 = 1 << 20;
 const LARGEST_TEXT: u32 = 1 << 16;
 
 pub const HEADER: usize = 5;
+/// A reader that needs the whole file says this instead of a number of bytes.
+pub const WHOLE: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,10 +36,12 @@ pub enum Kind {
     Credit,
     /// The file or directory that the reader asks for, in JSON.
     Archive,
+    /// The word of the reader how many bytes its command has read. The producer may discard them.
+    Taken,
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
+const KINDS: [(Kind, RangeInclusive<u32>); 10] = [
     (Kind::Request, 2..=LARGEST_TEXT),
     (Kind::Data, 1..=LARGEST_DATA),
     (Kind::Committed, 8..=8),
@@ -46,6 +51,7 @@ const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
     (Kind::Part, 2..=LARGEST_TEXT),
     (Kind::Credit, credit::SIZE as u32..=credit::SIZE as u32),
     (Kind::Archive, 2..=LARGEST_TEXT),
+    (Kind::Taken, 8..=8),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +165,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 10, 255, b'G'] {
+        for kind in [0, 11, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

@@ -35,7 +35,12 @@ pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
 
 /// Says how far the sender may go from now on.
 pub fn grant(channel: &mut Channel, credit: Credit) -> Result<(), LinkError> {
-    Ok(channel.within(LIMIT).write_all(&record(Kind::Credit, &credit.encode()))?)
+    say(channel, Kind::Credit, &credit.encode())
+}
+
+/// Says something while data come.
+pub fn say(channel: &mut Channel, kind: Kind, payload: &[u8]) -> Result<(), LinkError> {
+    Ok(channel.within(LIMIT).write_all(&record(kind, payload))?)
 }
 
 /// The request of a reader.

@@ -17,6 +17,7 @@ use nix::unistd::pipe2;
 
 use super::credit::Grants;
 use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
+use super::frame::WHOLE;
 use super::request::{Request, Wanted};
 use crate::protocol::job::{Home, Link, Rate};
 use crate::protocol::verify::Verify;
@@ -59,8 +60,8 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, rate: Rate) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, verify, number: None, rate }, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, rate: Rate, window: bool) -> io::Result<Self> {
+        Self::start(link, Asked { port, path, verify, number: None, rate, window }, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -70,7 +71,7 @@ impl Reader {
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
         Self::start(
             &home.link,
-            Asked { port, path, verify: Verify::Full, number: Some(home.number), rate: None },
+            Asked { port, path, verify: Verify::Full, number: Some(home.number), rate: None, window: false },
             TIMES,
         )
     }
@@ -78,8 +79,9 @@ impl Reader {
     fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, verify, number, rate } = asked;
-        let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify, number };
+        let Asked { port, path, verify, number, rate, window } = asked;
+        let (job, port, path) = (link.job.clone(), port.into(), path.into());
+        let wanted = Wanted { stream, job, port, path, verify, number, window };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
@@ -87,8 +89,16 @@ impl Reader {
         let (request, orders) =
             (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::new(rate)?));
         let (link_there, own_orders, grants) = (link.clone(), orders.clone(), Grants::default());
-        let mut fetcher =
-            Fetcher { link: link_there, request, sink, times, orders: own_orders, progress: false, grants };
+        let mut fetcher = Fetcher {
+            link: link_there,
+            request,
+            sink,
+            times,
+            orders: own_orders,
+            progress: false,
+            grants,
+            acknowledged: 0,
+        };
         spawn("link", move || {
             let ended = fetcher.fetch();
             let _ = told.set(ended);
@@ -105,9 +115,9 @@ impl Reader {
     }
 
     fn again(&self) -> io::Result<Self> {
-        let Wanted { port, path, verify, number, .. } = &self.wanted;
+        let Wanted { port, path, verify, number, window, .. } = &self.wanted;
         let rate = self.orders.rate();
-        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, rate }, TIMES)
+        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, rate, window: *window }, TIMES)
     }
 }
 
@@ -118,6 +128,7 @@ struct Asked<'a> {
     verify: Verify,
     number: Option<u64>,
     rate: Rate,
+    window: bool,
 }
 
 impl Origin for Reader {
@@ -138,6 +149,17 @@ impl Origin for Reader {
         self.orders.keep_to(rate);
         if let Some(copy) = &mut self.copy {
             copy.reader.keep_to(rate);
+        }
+    }
+
+    fn acknowledge(&mut self, place: u64) {
+        self.orders.acknowledge(place);
+    }
+
+    /// The file is fetched from its first byte: nothing more of it may be discarded.
+    fn want_whole(&mut self) {
+        if self.wanted.window {
+            self.orders.acknowledge(WHOLE);
         }
     }
 
@@ -264,7 +286,14 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), certificate: self.certificate.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, rate: None };
+            let asked = Asked {
+                port: "p",
+                path: Path::new("/a"),
+                verify: Verify::Full,
+                number: None,
+                rate: None,
+                window: false,
+            };
             Reader::start(&link, asked, HASTY).unwrap()
         }
 

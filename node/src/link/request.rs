@@ -29,13 +29,16 @@ pub struct Wanted {
     /// A part of a file that the job has said, instead of a file that it writes.
     #[serde(default)]
     pub number: Option<u64>,
+    /// The producer may discard what the reader has taken.
+    #[serde(default)]
+    pub window: bool,
 }
 
 #[cfg(test)]
 impl Wanted {
     pub fn of_test() -> Self {
         let (stream, job, port, path) = ("s".into(), "j".into(), "p".into(), "/a".into());
-        Self { stream, job, port, path, verify: Verify::Full, number: None }
+        Self { stream, job, port, path, verify: Verify::Full, number: None, window: false }
     }
 }
 
@@ -140,6 +143,7 @@ mod tests {
                 path,
                 verify: Verify::Samples,
                 number: (offset > 0).then_some(offset),
+                window: true,
             },
             offset,
             part: offset > 0,

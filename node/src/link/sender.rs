@@ -14,7 +14,7 @@ use nix::sys::uio::pread;
 
 use super::channel::{Channel, PIECE};
 use super::credit::{Allowance, Credit, Hold};
-use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
+use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA, WHOLE};
 use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
@@ -59,7 +59,12 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     let Ok(known) = shared.streams.take(wanted, &channel.socket) else { return };
     let mut source = known.unwrap_or_else(|| {
         let events = shared.jobs.join(&wanted.job).join("events.jsonl");
-        Source::new(&wanted.path, Producer::of_file(&wanted.port, &wanted.path, events), wanted.verify)
+        let producer = Producer::of_file(&wanted.port, &wanted.path, events.clone());
+        if wanted.window {
+            Source::of_window(&wanted.path, producer, &events, &wanted.port)
+        } else {
+            Source::new(&wanted.path, producer, wanted.verify)
+        }
     });
     let mut sender = Sender {
         outlet: Outlet::new(channel, request.offset),
@@ -102,6 +107,7 @@ impl Sender {
     fn send_all(&mut self, source: &mut Source) -> nix::Result<bool> {
         while !self.outlet.heed()? {
             source.read_events();
+            self.acknowledge(source);
             match self.send_some(source) {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => {}
@@ -121,6 +127,14 @@ impl Sender {
             }
         }
         Ok(true)
+    }
+
+    /// Lets the producer discard what the reader has taken. The sockets need no more of that.
+    fn acknowledge(&mut self, source: &mut Source) {
+        match self.outlet.taken.take() {
+            Some(WHOLE) => source.close(false),
+            taken => taken.into_iter().for_each(|place| source.acknowledge(place)),
+        }
     }
 
     /// The same of a part.
@@ -219,6 +233,8 @@ struct Outlet {
     began: Instant,
     /// How far a record may go, as the reader says.
     allowance: Allowance,
+    /// The last word of the reader how many bytes it has taken, if that is news.
+    taken: Option<u64>,
     /// Why none was begun.
     hold: Option<Hold>,
     /// When the reader has heard something.
@@ -244,6 +260,7 @@ impl Outlet {
             heard: Vec::new(),
             began,
             allowance: Allowance::new(place),
+            taken: None,
             hold: None,
             spoken: began,
         }
@@ -262,6 +279,7 @@ impl Outlet {
                 Kind::Credit => {
                     self.allowance.grant(Credit::decode(&payload).map_err(broken)?, self.began.elapsed());
                 }
+                Kind::Taken => self.taken = Some(u64::from_be_bytes(payload.try_into().map_err(|_| Errno::EPIPE)?)),
                 Kind::Done => return Ok(true),
                 _ => return Err(Errno::EPIPE),
             }

@@ -108,6 +108,11 @@ impl Source {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(self.discarded()),
+            // Another container, with another user: nothing is discarded without this reader.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+                self.window = None;
+                Ok(())
+            }
             Err(error) => Err(self.cannot_read(error)),
         }
     }

@@ -29,6 +29,9 @@ def _removed_lines(history: History) -> Iterator[str]:
             f"Intermediate files: {size_text(last.bytes)} removed; the directories of jobs held at most "
             f"{size_text(last.peak)}, and hold {size_text(last.held)} now"
         )
+    if history.discarded:
+        gone, written = sum(one.bytes for one in history.discarded), sum(one.size for one in history.discarded)
+        yield f"Windows: {size_text(gone)} of {size_text(written)} removed behind the readers, while jobs wrote"
 
 
 def _verdict(history: History) -> str:

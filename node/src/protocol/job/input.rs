@@ -61,8 +61,8 @@ impl TryFrom<InputStream> for Input {
         if events.is_none() && (named.is_some() || lock || closes.is_some()) {
             return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
         }
-        if window && (events.is_none() || lock || net || closes.is_some()) {
-            return Err("\"window\" goes with \"events\", without \"lock\", \"net\" and \"closes\"");
+        if window && (replay || net || closes.is_some()) {
+            return Err("\"window\" does not go with \"replay\", \"net\" and \"closes\"");
         }
         if pipe > 0 && !net {
             return Err("\"pipe\" goes with \"net\"");

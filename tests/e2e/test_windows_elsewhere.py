@@ -1,0 +1,89 @@
+"""Windows on SSH hosts, between them, in an allocation and in containers; results are plain StreamFlow's."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import pytest
+
+from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.sites import Site, apart
+from tests.e2e.test_streaming import LONG, RETRY, check_gone
+
+SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+SIZE: Final = 24_000_000
+RULE: Final = streaming({"port": "out", "mode": "no_update", "window": "16MB"})
+#: The job goes on until a part of its file is not on disk any more; half a minute at most.
+WRITE: Final = (
+    f"note a; seq 1 9999999 | head -c {SIZE} > out.txt; "
+    f"for t in $(seq 300); do test $(stat -c %b out.txt) -lt {SIZE // 768} && note gone && break; sleep 0.1; done"
+)
+EXPECTED: Final = hashlib.sha1("".join(f"{n}\n" for n in range(1, 3_200_000)).encode()[:SIZE]).hexdigest()
+
+
+def chain(script: str = "sha1sum < $file > copy.txt") -> Document:
+    """/b reads what /a writes, and /c has the result of /b."""
+    first = tool(WRITE, {}, {"out": found("out.txt")}, [RULE], requirements=SMALL)
+    second = tool(script, {"file": streamable()}, {"out": found("copy.txt")}, requirements=SMALL)
+    last = tool("cat $file > last.txt", {"file": "File"}, {"out": found("last.txt")}, requirements=SMALL)
+    steps: dict[str, Document] = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": second, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"out": "c/out"})
+
+
+@pytest.fixture(params=["apart", pytest.param("hosts", marks=LONG), "allocation"])
+def place(request: pytest.FixtureRequest) -> Site:
+    if request.param == "apart":
+        return apart(request.getfixturevalue("hosts"))
+    site: Site = request.getfixturevalue(request.param)
+    return site
+
+
+def test_what_was_read_is_removed(place: Site) -> None:
+    ours = place.run(chain(), seconds=120)
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"].split()[0].decode() == EXPECTED
+    assert len(ours.times("gone")) == 1, ours.errors
+    assert "SFIO-N00" not in ours.log
+    check_gone(place)
+
+
+@pytest.mark.parametrize("tls", [True])
+def test_a_reader_that_is_tried_again(hosts: Site, tls: bool) -> None:
+    """The bytes that it has read are removed on the other host: both run again."""
+    place = apart(hosts)
+    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 20000000 $file > half; sleep 1; exit 3; }; '
+    ours = place.run(chain(once + "sha1sum < $file > copy.txt"), config={"tls": tls}, seconds=120, **RETRY)
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"].split()[0].decode() == EXPECTED
+    assert len(ours.times("a")) == 2
+    assert "Job /a/0 starts again, and keeps its files whole: a reader needs the whole file" in ours.log
+    check_gone(place)
+
+
+@LONG
+@pytest.mark.parametrize("script", ["test -s $file && sha1sum < $file", "head -c 20000000 $file | sha1sum"])
+def test_a_reader_elsewhere_that_needs_the_file_or_the_head_only(hosts: Site, script: str) -> None:
+    place = apart(hosts)
+    ours = place.run(chain(f"{script} > copy.txt"), seconds=120)
+    assert ours.ok, ours.errors
+    if "test" in script:
+        assert ours.files["last.txt"].split()[0].decode() == EXPECTED
+    check_gone(place)
+
+
+@pytest.mark.parametrize("read", [DEBIAN, *(pytest.param(each, marks=LONG) for each in (BUSYBOX, None))])
+def test_in_containers(docker: Containers, read: str | None) -> None:
+    """Both containers have one image, or two, or the reader is on their host."""
+    document = contained(chain(), b=read, c=None)
+    path = docker.write(document, {}, True)
+    ours = docker.finish(docker.start(path), path, 120)
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"].split()[0].decode() == EXPECTED
+    assert len(ours.times("gone")) == 1, ours.errors
+    assert "SFIO-N00" not in ours.log
