@@ -324,9 +324,7 @@ def _scattering(draft: _Draft, value: _Value, link: Link, kind: Type) -> tuple[t
     wrap: Wrap = draft.choose(("workflow", "inside")) if draft.chance(0.15) else ""
     if kind.depth == 1 and kind.kind in ("File", "int") and not kind.optional and draft.chance(0.75):
         if draft.chance(0.3):
-            # In a subworkflow StreamFlow itself gathers nested lists too early, now and then.
-            nested: Method = "flat_crossproduct" if wrap == "inside" else "nested_crossproduct"
-            return ("i", "j"), draft.choose(("flat_crossproduct", nested)), wrap
+            return ("i", "j"), draft.choose(("flat_crossproduct", "nested_crossproduct")), wrap
         return ("i",), "", wrap
     if kind.depth == 0 and draft.chance(0.15):
         return ("j",), "", wrap
