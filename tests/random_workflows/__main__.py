@@ -29,7 +29,7 @@ from .allocations import Allocation, run_in_allocation, start_allocation
 from .blueprint import Blueprint
 from .containers import contain, run_contained
 from .document import document
-from .generate import generate
+from .generate import generate, windowed
 from .hosts import run_on_hosts, spread
 from .reduce import reduce
 from .trial import Trial, run_trial
@@ -40,10 +40,6 @@ _PROGRAMS = {
     "believing": "streamflow believing",
     "later": "streamflow believing later",
 }
-
-
-# Files of these workflows are small.
-_SMALL = {"SFIO_NODE_BLOCK": "4096"}
 
 
 def main() -> int:
@@ -69,7 +65,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
 
     program = _PROGRAMS.get(options.unhinted, Bench.program)
     run: Callable[[Path, Blueprint], Trial] = functools.partial(
-        run_trial, make=functools.partial(Bench, program=program, environment=_SMALL if options.window else {})
+        run_trial, make=functools.partial(Bench, program=program)
     )
     if isinstance(laboratory, Laboratory) and options.containers:
         make_user_image(docker_bench(laboratory, directory))
@@ -78,11 +74,10 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
     def try_number(number: int) -> tuple[int, Trial]:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
-        if options.remove or options.window:
-            kept = {"intermediates": "window", "observe": False} if options.window else {"intermediates": "remove"}
-            blueprint = replace(blueprint, config=tuple({**dict(blueprint.config), **kept}.items()))
+        if options.remove:
+            blueprint = replace(blueprint, config=tuple({**dict(blueprint.config), "intermediates": "remove"}.items()))
         if options.window:
-            blueprint = replace(blueprint, retries=False)
+            blueprint = windowed(blueprint)
         if options.unhinted:
             is_believed = "believing" in program
             blueprint = unhinted(blueprint, rehearse="never" if is_believed else "wait")
@@ -153,7 +148,7 @@ def _options() -> argparse.Namespace:
         "--remove", action="store_true", help="remove intermediate files in all runs, not in half of them"
     )
     parser.add_argument(
-        "--window", action="store_true", help="give all streams a window in all runs, in blocks of 4 KiB"
+        "--window", action="store_true", help="give all streams a window in all runs, not in a quarter of them"
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

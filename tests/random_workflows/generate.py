@@ -69,7 +69,18 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired", ":removing", ":followed")
+_PURPOSES: Final = (
+    "",
+    ":split",
+    ":declared",
+    ":limited",
+    ":shared",
+    ":dead",
+    ":paired",
+    ":removing",
+    ":followed",
+    ":windowing",
+)
 
 
 @dataclass
@@ -84,6 +95,7 @@ class _Draft:
     pairing: Random
     removing: Random
     following: Random
+    windowing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -133,7 +145,14 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if draft.removing.random() < 0.5:
         config = (*config, ("intermediates", "remove"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
+    blueprint = windowed(blueprint) if draft.windowing.random() < 0.25 else blueprint
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
+
+
+def windowed(blueprint: Blueprint) -> Blueprint:
+    """The same workflow, where all streams that may have a window have one."""
+    config = {**dict(blueprint.config), "intermediates": "window", "observe": False}
+    return replace(blueprint, retries=False, config=tuple(config.items()))
 
 
 def _with_dead_branches(random: Random, blueprint: Blueprint) -> Blueprint:
