@@ -31,6 +31,7 @@ _PROGRAMS = {
     "streamflow": ("streamflow.main", "main"),
     "streamflow believing": ("lab.believing", "main"),
     "streamflow believing later": ("lab.believing", "main_later"),
+    "streamflow gathering": ("lab.gathering", "main"),
     "streamflow excerpting": ("lab.excerpting", "main"),
     "streamflow giving up late": ("lab.excerpting", "give_up_late"),
     "streamflow impatient": ("lab.excerpting", "impatient"),

@@ -36,6 +36,7 @@ import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
 import streamflow.cwl.step
+import streamflow.cwl.translator
 import streamflow.cwl.utils
 import streamflow.provenance
 import streamflow.workflow.step
@@ -53,7 +54,7 @@ from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
-from streamflow.core.workflow import Job, Status, Token, Workflow
+from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.expression import DependencyResolver
 from streamflow.cwl.translator import CWLTranslator
@@ -124,6 +125,33 @@ def tools_loaded_once() -> Iterator[None]:
         yield
     finally:
         cwl_utils.parser.utils.static_checker = check
+
+
+@contextmanager
+def sizes_of_nested_lists_made_once() -> Iterator[None]:
+    """Let all outputs of a `nested_crossproduct` be gathered by the same sizes of their lists.
+
+    StreamFlow 0.2.0rc3 makes steps that tell the sizes for each output of a step, under the same names. So only the
+    steps of the last output run. The other outputs get an empty list too many, and their readers run once too often:
+    as a job without a tag, or beside a job of the same name.
+    """
+    make = streamflow.cwl.translator._create_nested_size_tag
+    made: dict[tuple[str, ...], MutableSequence[Port]] = {}
+
+    def make_once(
+        sizes: MutableMapping[str, Port], replicas: MutableMapping[str, Port], step: str, workflow: Workflow
+    ) -> MutableSequence[Port]:
+        # The function calls itself for the inner lists of a step, and extends what it gets.
+        key = (step, *sizes, *replicas)
+        if key not in made:
+            made[key] = make(sizes, replicas, step, workflow)
+        return list(made[key])
+
+    streamflow.cwl.translator._create_nested_size_tag = make_once
+    try:
+        yield
+    finally:
+        streamflow.cwl.translator._create_nested_size_tag = make
 
 
 def execute_statements_in_the_loop(database: Database, locked: Callable[[], None]) -> None:

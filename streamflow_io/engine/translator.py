@@ -29,6 +29,7 @@ from streamflow_io._streamflow import (
     look_up_in_constant_time,
     parse_expressions_once,
     separate_standard_error,
+    sizes_of_nested_lists_made_once,
     split_commands_by_pieces,
     tools_loaded_once,
 )
@@ -89,7 +90,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _translate(self) -> Workflow:
         parse_expressions_once()
-        with tools_loaded_once():
+        with tools_loaded_once(), sizes_of_nested_lists_made_once():
             workflow = super().translate()
         separate_standard_error(workflow)
         return workflow

@@ -124,6 +124,23 @@ print(open("../sub/a").read(), open(os.path.join(sys.argv[1], "sub/a")).read())
     assert producer.end() == 0
 
 
+@pytest.mark.parametrize("where", ["in/d/sub", "in/d sub"])
+def test_who_goes_into_a_directory_waits_for_it(runtime_with_gate: Node, where: str) -> None:
+    """At once, or from the directory around it."""
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="d", kind="directory", committed="on_close")
+    script = "import os, sys\nfor where in sys.argv[1:]: os.chdir(where)\nprint(open('a').read())"
+    job = runtime.python(
+        "c", script, *where.split(), wrapper=["env", "-C", str(runtime.base)],
+        gates=[gate(runtime, "d", "directory")], stdout=subprocess.PIPE,
+    )  # fmt: skip
+    wait_for(lambda: sleeps_in_call(job), "a look at what is not there")
+    producer.tell("mkdir", "d/sub")
+    producer.commit("d/sub/a", "text")
+    assert job.process.communicate(timeout=TIMEOUT)[0] == b"text\n"
+    assert producer.end() == 0
+
+
 def test_a_directory_with_a_file_at_the_gate_is_one_state(runtime_with_gate: Node) -> None:
     runtime = runtime_with_gate
     producer = Producer(runtime, globs="f", committed="on_close")

@@ -20,6 +20,7 @@ import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
 import streamflow.cwl.step
+import streamflow.cwl.translator
 import streamflow.cwl.utils
 import streamflow.main
 import streamflow.provenance
@@ -348,6 +349,8 @@ def test_the_seam() -> None:
     assert parameters(BaseStep._persist_token) == ["self", "token", "port", "input_token_ids"]
     prepare = ["options", "element", "base_path", "dst_path", "writable"]
     assert parameters(streamflow.cwl.command._prepare_work_dir) == prepare
+    sizes = ["size_ports", "replicas_port", "step_name", "workflow"]
+    assert parameters(streamflow.cwl.translator._create_nested_size_tag) == sizes
     execute = inspect.getsource(CWLCommand.execute)
     assert execute.index("if self.initial_work_dir is not None") < execute.index("await _prepare_work_dir(")
     assert execute.count("initial_work_dir") == 2

@@ -29,7 +29,7 @@ from .allocations import Allocation, run_in_allocation, start_allocation
 from .blueprint import Blueprint
 from .containers import contain, run_contained
 from .document import document
-from .generate import generate
+from .generate import generate, windowed
 from .hosts import run_on_hosts, spread
 from .reduce import reduce
 from .trial import Trial, run_trial

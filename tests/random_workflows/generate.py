@@ -70,7 +70,18 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired", ":removing", ":followed")
+_PURPOSES: Final = (
+    "",
+    ":split",
+    ":declared",
+    ":limited",
+    ":shared",
+    ":dead",
+    ":paired",
+    ":removing",
+    ":followed",
+    ":windowing",
+)
 
 
 @dataclass
@@ -85,6 +96,7 @@ class _Draft:
     pairing: Random
     removing: Random
     following: Random
+    windowing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -134,7 +146,14 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if draft.removing.random() < 0.5:
         config = (*config, ("intermediates", "remove"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
+    blueprint = windowed(blueprint) if draft.windowing.random() < 0.25 else blueprint
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
+
+
+def windowed(blueprint: Blueprint) -> Blueprint:
+    """The same workflow, where all streams that may have a window have one."""
+    config = {**dict(blueprint.config), "intermediates": "window", "observe": False}
+    return replace(blueprint, retries=False, config=tuple(config.items()))
 
 
 def _with_dead_branches(random: Random, blueprint: Blueprint) -> Blueprint:
@@ -325,9 +344,7 @@ def _scattering(draft: _Draft, value: _Value, link: Link, kind: Type) -> tuple[t
     wrap: Wrap = draft.choose(("workflow", "inside")) if draft.chance(0.15) else ""
     if kind.depth == 1 and kind.kind in ("File", "int") and not kind.optional and draft.chance(0.75):
         if draft.chance(0.3):
-            # In a subworkflow StreamFlow itself gathers nested lists too early, now and then.
-            nested: Method = "flat_crossproduct" if wrap == "inside" else "nested_crossproduct"
-            return ("i", "j"), draft.choose(("flat_crossproduct", nested)), wrap
+            return ("i", "j"), draft.choose(("flat_crossproduct", "nested_crossproduct")), wrap
         return ("i",), "", wrap
     if kind.depth == 0 and draft.chance(0.15):
         return ("j",), "", wrap

@@ -36,9 +36,10 @@ def run(
     cores: tuple[float, ...] = (),
     every: float = 0.0,
     steps: int = 1,
+    executors: int | None = None,
 ) -> Outcome:
     """:param every: seconds between two jobs; 0: all are ready at once"""
-    admission = Admission()
+    admission = Admission(executors)
     sizes = cores or (CORES,) * locations
     admission.set_locations("hpc", {f"n{index}": size for index, size in enumerate(sizes)})
     tasks = []
@@ -93,6 +94,18 @@ def test_one_location_learns_while_the_others_work_and_are_not_counted() -> None
 )
 def test_it_is_near_the_best_limit(jobs: int, locations: int, factor: float) -> None:
     assert run(jobs, locations).seconds <= factor * best_static(jobs, locations)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "locations", "executors"), [(2, 4, 1), (40, 4, 1), (16, 4, 4), (32, 8, 4), (34, 4, 4), (25, 3, 4)]
+)
+@pytest.mark.parametrize("disk", [SHARES, AMPLE])
+def test_few_jobs_keep_no_location_idle_for_what_they_cannot_use(
+    jobs: int, locations: int, executors: int, disk: Disk
+) -> None:
+    """Where no more jobs than cores may run at once."""
+    unlimited = run(jobs, locations, None, disk=disk, executors=executors).seconds
+    assert run(jobs, locations, disk=disk, executors=executors).seconds <= 1.02 * unlimited
 
 
 def test_few_jobs_do_not_all_start_at_once() -> None:

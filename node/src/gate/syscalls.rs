@@ -122,6 +122,7 @@ pub const SYSCALLS: &[Syscall] = &[
     at(libc::SYS_readlinkat, When::Never).constant(),
     path(libc::SYS_execve, When::Always).constant(),
     at(libc::SYS_execveat, unless(4, NOFOLLOW)).constant(),
+    path(libc::SYS_chdir, When::Always).constant(),
     at(libc::SYS_openat2, When::Always),
     path(libc::SYS_statfs, When::Always).constant(),
     path(libc::SYS_truncate, When::Always).constant(),

@@ -23,7 +23,8 @@ _QUIET = 0.9
 class Learning:
     """The epochs of one learning, from the first until no further one is needed.
 
-    Where each location has a storage of its own, several epochs are on at the same time. Epochs are evaluated in the
+    Where each location has a storage of its own, and jobs are enough, several epochs are on at the same time. Until the
+    first one has ended, jobs on other locations run as they do in this epoch. Epochs are evaluated in the
     order of the plan, so that the registry is the same as after one epoch at a time.
 
     With a climb, one location runs the first epoch, and the first constraint of the plan holds everywhere. Then more
@@ -74,13 +75,13 @@ class Learning:
         gathering = self._gathering()
         if self._known and (full or gathering is None or gathering.is_climb):
             yield NextStart(self._limit())
+        elif full:
+            # Nothing is known yet: on other locations jobs run as they do in the first epoch.
+            yield NextStart(full[0].constraint)
         elif gathering is not None and self._climb and (limit := self._limit()) != gathering.constraint:
             yield NextStart(limit)
         elif gathering is not None:
             yield NextStart(gathering.constraint, gathering)
-        elif full and self._climb:
-            # Nothing is known yet: on other locations jobs run as they do in the epoch.
-            yield NextStart(full[0].constraint)
 
     def fill(self, now: float) -> None:
         """Mark all epochs as full that have enough jobs and grounds."""
@@ -89,7 +90,7 @@ class Learning:
         while sum(epoch.is_on for epoch in self.epochs) < max(1, self._jobs.places):
             epoch = self._gathering()
             if epoch is None:
-                if not self._next("learning"):
+                if not self._has_jobs_for_several or not self._next("learning"):
                     break
                 continue
             left = self._jobs.left - sum(other.lacks for other in self.epochs) + len(epoch.members)
@@ -137,6 +138,15 @@ class Learning:
         self.epochs.append(Epoch(self._number, constraint, self._jobs.grid.concurrency(constraint), is_climb))
         self._jobs.choose(constraint, reason)
         return True
+
+    @property
+    def _has_jobs_for_several(self) -> bool:
+        """Whether enough jobs are left for several epochs at once, which keep locations from running more jobs."""
+        if not self.epochs:
+            return True
+        known = max((entry.concurrency for entry in self._known.entries), default=0)
+        jobs, most = self._jobs, max(known, *(epoch.concurrency for epoch in self.epochs))
+        return jobs.left - sum(epoch.lacks for epoch in self.epochs) >= _EPOCHS_LEFT_EACH * most * jobs.spread
 
     def _pays(self, constraint: float) -> bool:
         """Whether enough jobs are left for an epoch that may slow the storage down."""
