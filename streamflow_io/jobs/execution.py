@@ -60,7 +60,7 @@ _NOTICE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
 
-class Performances(Protocol):
+class JobRehearsals(Protocol):
     """Finds out which inputs of jobs can be read as streams."""
 
     def begins(
@@ -90,7 +90,7 @@ class StreamProofs(Protocol):
     awaited: AwaitedStreams
 
     @property
-    def rehearsals(self) -> Performances | None: ...
+    def rehearsals(self) -> JobRehearsals | None: ...
 
 
 class StreamingRun(Protocol):

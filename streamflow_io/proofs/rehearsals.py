@@ -55,7 +55,7 @@ from streamflow_io.runtime.wire import cpu_of
 from streamflow_io.wording import counted, size_text
 
 from .comparison import Comparison
-from .performance import JobResult, Performance, span_of
+from .original_job import JobResult, OriginalJob, span_of
 from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, FreeRoom, may_start, obstacle_of_work_dir, unknown
 from .repeated_job import NotApartError
@@ -146,7 +146,7 @@ class Rehearsals(Listener):
         # The runtimes under which nothing can run beside its job.
         self._open: set[NodeRuntime] = set()
         # The jobs that run, by name.
-        self._performances: dict[str, Performance] = {}
+        self._originals: dict[str, OriginalJob] = {}
         # By name of a job that reads streams: what is to be done when the job has succeeded.
         self._reading: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
         # By name of a declared input that is not read as declared: how it is read.
@@ -184,7 +184,7 @@ class Rehearsals(Listener):
         rehearsals = [each for waiting in self._waiting.values() for each, _ in waiting]
         rehearsals += [each.rehearsal for each in self._running.values()]
         rehearsals += self._confirming.values()
-        names = {rehearsal.performance.job.name for rehearsal in rehearsals}
+        names = {rehearsal.original.job.name for rehearsal in rehearsals}
         return frozenset(names | {adding.get_name() for adding in self._adding})
 
     async def _compare(self) -> None:
@@ -270,14 +270,14 @@ class Rehearsals(Listener):
             job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory
         )
         hardware = self._context.scheduler.get_hardware(job.name)
-        performance = Performance(step, attempt, runtime, inputs, hardware, connector)
-        self._performances[job.name] = performance
+        original = OriginalJob(step, attempt, runtime, inputs, hardware, connector)
+        self._originals[job.name] = original
         if reads:
-            self._reading[job.name] = partial(self._look_for_files, performance, place, candidate, ports)
+            self._reading[job.name] = partial(self._look_for_files, original, place, candidate, ports)
         elif runtime.is_here:
-            self._add(performance, place, candidate, ports, ())
+            self._add(original, place, candidate, ports, ())
         else:
-            self._start_adding(job.name, self._look_and_add(performance, place, candidate, ports))
+            self._start_adding(job.name, self._look_and_add(original, place, candidate, ports))
 
     def _start_adding(self, job: str, adding: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(adding, name=job)
@@ -297,9 +297,9 @@ class Rehearsals(Listener):
         :param exit_event: of the command of the attempt
         """
         self._places.pop(job.name, None)
-        if (performance := self._performances.pop(job.name, None)) is not None:
+        if (original := self._originals.pop(job.name, None)) is not None:
             span = span_of(exit_event)
-            performance.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
+            original.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(job.name, reading())
 
@@ -310,19 +310,19 @@ class Rehearsals(Listener):
         """
         self._reading.pop(job.name, None)
         self._places.pop(job.name, None)
-        if (performance := self._performances.pop(job.name, None)) is None:
+        if (original := self._originals.pop(job.name, None)) is None:
             return
         void: list[Rehearsal] = []
         for host, waiting in self._waiting.items():
-            void += [each for each, _ in waiting if each.performance is performance]
-            self._waiting[host] = [each for each in waiting if each[0].performance is not performance]
+            void += [each for each, _ in waiting if each.original is original]
+            self._waiting[host] = [each for each in waiting if each[0].original is not original]
         for running in self._running.values():
-            if running.rehearsal.performance is performance:
+            if running.rehearsal.original is original:
                 void.append(running.rehearsal)
                 running.is_void = True
                 running.end()
         for task, confirming in self._confirming.items():
-            if confirming.performance is performance:
+            if confirming.original is original:
                 void.append(confirming)
                 task.cancel()
         # The next attempt is rehearsed anew.
@@ -330,16 +330,16 @@ class Rehearsals(Listener):
             self._seen.pop(each.key, None)
 
     async def _look_for_files(
-        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+        self, original: OriginalJob, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
         """Add the rehearsals of a job that has read streams, and has succeeded."""
         try:
-            files = {id(token): await self._file(performance.job, token) for token in streams_of(performance.inputs)}
+            files = {id(token): await self._file(original.job, token) for token in streams_of(original.inputs)}
         except (ProducerFailedError, WorkflowException):
             return
-        inputs = {name: with_files(token, files) for name, token in performance.inputs.items()}
+        inputs = {name: with_files(token, files) for name, token in original.inputs.items()}
         if ports := [port for port in ports if _can_be_rehearsed(inputs[port])]:
-            await self._look_and_add(replace(performance, inputs=inputs), place, candidate, ports)
+            await self._look_and_add(replace(original, inputs=inputs), place, candidate, ports)
 
     async def _file(self, job: Job, stream: StreamToken) -> Token:
         """Return the token of the complete file of a stream.
@@ -353,24 +353,24 @@ class Rehearsals(Listener):
         return file
 
     async def _look_and_add(
-        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+        self, original: OriginalJob, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
-        programs = await self._programs.of(performance.runtime, candidate)
+        programs = await self._programs.of(original.runtime, candidate)
         if programs is not None and not self._is_closed:
-            self._add(performance, place, candidate, ports, programs)
+            self._add(original, place, candidate, ports, programs)
 
     def _add(
         self,
-        performance: Performance,
+        original: OriginalJob,
         place: AvailableLocation,
         candidate: Candidate,
         ports: Sequence[str],
         programs: OtherPrograms,
     ) -> None:
-        values = {name: get_token_value(token) for name, token in performance.inputs.items()}
+        values = {name: get_token_value(token) for name, token in original.inputs.items()}
         keys = {port: proof_key(candidate, port, values, programs) for port in ports}
         rehearsals = [
-            (Comparison if key.kind == "declared" else Rehearsal)(performance, port, key, self._config.verify)
+            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, self._config.verify)
             for port, key in keys.items()
         ]
         if not (new := [each for each in rehearsals if self._is_new(each)]):
@@ -452,7 +452,7 @@ class Rehearsals(Listener):
         rehearsal, place = chosen
         self._begun[rehearsal.name] += 1
         # The task does not run before it is entered here.
-        self._running[host] = running = _RunningRehearsal(rehearsal, place, not rehearsal.performance.has_ended)
+        self._running[host] = running = _RunningRehearsal(rehearsal, place, not rehearsal.original.has_ended)
         running.task = asyncio.create_task(self._rehearse(host, running))
 
     async def _rehearse(self, host: str, running: _RunningRehearsal) -> None:
@@ -469,7 +469,7 @@ class Rehearsals(Listener):
             running.is_ending = True
             self._has_shown(host, running, finding)
         except NotApartError:
-            self._open.add(rehearsal.performance.runtime)
+            self._open.add(rehearsal.original.runtime)
             self._put_back(host, running)
         except asyncio.CancelledError:
             # Beside its job, a rehearsal may be ended as often as needed.
@@ -515,13 +515,13 @@ class Rehearsals(Listener):
             finding = dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
         self._tell(rehearsal, finding)
         if finding.is_of_place:
-            runtime = rehearsal.performance.runtime
+            runtime = rehearsal.original.runtime
             self._gateless.add(runtime)
             for host, waiting in self._waiting.items():
-                self._waiting[host] = [each for each in waiting if each[0].performance.runtime is not runtime]
+                self._waiting[host] = [each for each in waiting if each[0].original.runtime is not runtime]
         if not finding.is_known:
             return
-        step = rehearsal.performance.step.name
+        step = rehearsal.original.step.name
         failures = self._proofs.failures(rehearsal.key)
         if finding.has_failed:
             failures += 1
@@ -541,7 +541,7 @@ class Rehearsals(Listener):
         await self._proofs.remember(proof)
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding) -> None:
-        performance, name = rehearsal.performance, rehearsal.name
+        original, name = rehearsal.original, rehearsal.name
         if rehearsal.key.kind == "declared" and finding.is_known:
             if finding.way is None:
                 self._refuted[name] = finding.reason or "it is read in another way"
@@ -557,8 +557,8 @@ class Rehearsals(Listener):
         self._record(
             RehearsedRecord(
                 time=time.time(),
-                job=performance.job.name,
-                step=performance.step.name,
+                job=original.job.name,
+                step=original.step.name,
                 input=name,
                 way=finding.way,
                 reason=finding.reason,
@@ -583,10 +583,10 @@ class Rehearsals(Listener):
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
     def _may_start(self, rehearsal: Rehearsal, rooms: Sequence[FreeRoom]) -> bool:
-        performance = rehearsal.performance
-        if not performance.has_ended and (rehearsal.waits_for_its_job or performance.runtime in self._open):
+        original = rehearsal.original
+        if not original.has_ended and (rehearsal.waits_for_its_job or original.runtime in self._open):
             return False
-        return may_start(rooms, float(performance.hardware.memory))
+        return may_start(rooms, float(original.hardware.memory))
 
     def _rooms(self, place: AvailableLocation) -> list[FreeRoom]:
         """The free room of a place, and of all that the place is on."""

@@ -43,7 +43,7 @@ def span_of(exit_event: ExitEvent) -> Span:
     return exit_event.started or 0.0, exit_event.ended or 0.0
 
 
-class Performance(Struct, frozen=True, eq=False):
+class OriginalJob(Struct, frozen=True, eq=False):
     """The original job, which runs, or has succeeded.
 
     :ivar inputs: before an InitialWorkDirRequirement has changed them
