@@ -29,7 +29,7 @@ from streamflow_io.adapters.inputs import (
     place_inputs,
 )
 from streamflow_io.adapters.job_spec import job_spec
-from streamflow_io.adapters.jobs import Jobs
+from streamflow_io.adapters.jobs import Jobs, JobState
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
@@ -66,13 +66,13 @@ class JobRehearsals(Protocol):
     def begins(
         self,
         step: StreamingExecuteStep,
-        job: Job,
+        job: JobState,
         runtime: NodeRuntime,
         inputs: Mapping[str, Token],
         streams: Collection[str],
     ) -> None: ...
-    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
-    def attempt_ended(self, job: Job) -> None: ...
+    def succeeded(self, job: JobState, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
+    def attempt_ended(self, job: JobState) -> None: ...
 
 
 class StreamBandwidth(Protocol):
@@ -328,7 +328,7 @@ class Execution:
             attempt.end(True)
         finally:
             if self._run.proofs.rehearsals is not None:
-                self._run.proofs.rehearsals.attempt_ended(self._job)
+                self._run.proofs.rehearsals.attempt_ended(self._state)
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
@@ -366,7 +366,7 @@ class Execution:
         try:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
-                rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
+                rehearsals.begins(self._step, self._state, runtime, self._inputs, streams)
             with runner.running(self._state, node_job, spec, split.command(runtime), self._step.tells_paths):
                 output = await command.execute(self._job)
             with blaming(node_job):
@@ -390,7 +390,7 @@ class Execution:
             attempt.end(True)
             await self._splitting.delivered(split, runtime, tokens, globs)
             if rehearsals is not None:
-                rehearsals.succeeded(self._job, tokens, exit_event)
+                rehearsals.succeeded(self._state, tokens, exit_event)
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
@@ -403,7 +403,7 @@ class Execution:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'the command does not end'}") from error
         finally:
             if rehearsals is not None:
-                rehearsals.attempt_ended(self._job)
+                rehearsals.attempt_ended(self._state)
             following.cancel()
             losing.cancel()
             if not node_job.exit.done():

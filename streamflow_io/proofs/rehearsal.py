@@ -18,6 +18,7 @@ from streamflow_io.adapters.paths import NoChecksumsError
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.records.learned import extents
 from streamflow_io.records.learned.proofs import ProofKey, Way
+from streamflow_io.runtime.locations import innermost
 
 from .original_job import OriginalJob
 from .rehearsal_rules import (
@@ -118,6 +119,11 @@ class Rehearsal(Struct, eq=False, dict=True):
     def name(self) -> str:
         """The input, as /step/port."""
         return port_path(self.original.step.name, self.port)
+
+    @property
+    def host(self) -> str:
+        """The name of the host on which the rehearsal runs, or of the location nearest to the host."""
+        return str(innermost(self.original.place).name)
 
     @property
     def size(self) -> int:

@@ -17,9 +17,10 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.proofs import rehearsals as module
+from streamflow_io.proofs.findings import Findings
+from streamflow_io.proofs.rehearsable_jobs import RehearsableJobs
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
@@ -82,24 +83,14 @@ class Stage:
         monkeypatch.setattr(self.proofs, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
-        context = SimpleNamespace(
+        self.context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
         )
-        target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
-        self.jobs = {f"/{name}/0": SimpleNamespace(target=target) for name in "abc"}
         self.rehearsals = Rehearsals(
-            candidates,
-            True,
-            {},
-            SchedulerConfig(),
-            cast(Any, context),
-            self.proofs,
-            Programs(),
-            StreamingJobs(),
-            cast(Any, self.jobs),
+            RehearsableJobs(candidates, True, "full", Programs(), StreamingJobs()),
+            Findings(self.proofs, "recover", self.records.append),
             self.used,
-            self.records.append,
         )
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
@@ -129,29 +120,32 @@ class Stage:
         job = self.begins(step, size, option, runtime, **fields)
         await self.succeeds(job, seconds, taken)
 
-    def begins(self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any) -> Job:
+    def begins(
+        self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
+    ) -> JobState:
         """A job of a step is about to run."""
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
-        each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
+        workflow = SimpleNamespace(context=self.context)
+        each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={}, workflow=workflow)
         value = {"class": "File", "path": "/f", "basename": "f", "size": size}
-        job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
-        state = JobState(job)
-        state.places = [self.host]
-        self.rehearsals.placed(state)
+        job = JobState(Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp"))
+        target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
+        job.allocation, job.places = cast(Any, SimpleNamespace(target=target)), [self.host]
+        self.rehearsals.placed(job)
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
         runtime = runtime or Runtime(is_here=True)
         self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
         return job
 
-    async def succeeds(self, job: Job, seconds: float = 1.0, taken: float = 0) -> None:
+    async def succeeds(self, job: JobState, seconds: float = 1.0, taken: float = 0) -> None:
         """The job has ended well."""
         exit_event = ExitEvent(job="0", time=0, success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
         self.rehearsals.attempt_ended(job)
         await self.account(taken)
 
-    async def fails(self, job: Job) -> None:
+    async def fails(self, job: JobState) -> None:
         self.rehearsals.attempt_ended(job)
         await settled()
 
