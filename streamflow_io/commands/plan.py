@@ -96,15 +96,14 @@ class WorkflowPlans(Struct, frozen=True):
                     "proofs": [asdict(one) for one in prospects(plan)],
                     "partitions": [asdict(partition) for partition in plan.parts.partitions],
                     "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],
-                    "gangs": [
-                        {**asdict(gang), "apart": plan.graph.apart.get(number)}
-                        for number, gang in enumerate(plan.graph.gangs)
-                    ],
+                    "gangs": [asdict(gang) for gang in plan.graph.gangs],
                     "removal": [asdict(each) for each in outcomes(plan)],
-                    "windows": [asdict(window) for window in plan.windows],
-                    "disk_peak": last_disk_peak(plan.file) if plan.removal is not None else None,
-                    "impossible": dict(plan.impossible),
-                    "storages": [asdict(step) for step in plan.storages.steps] if plan.storages else [],
+                    "windows": [asdict(window) for window in plan.intermediates.windows],
+                    "disk_peak": last_disk_peak(plan.file) if plan.intermediates.removal is not None else None,
+                    "impossible": dict(plan.graph.impossible),
+                    "storages": [asdict(step) for step in plan.bandwidth.storages.steps]
+                    if plan.bandwidth.storages
+                    else [],
                     **{
                         runtime: _forecast_to_json(found[name]) if name in found else None
                         for runtime, found in self.forecasts.items()
@@ -135,10 +134,10 @@ class WorkflowPlans(Struct, frozen=True):
                 console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
                 if (peak := last_disk_peak(plan.file)) is not None:
                     say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
-            if plan.windows:
+            if plan.intermediates.windows:
                 rows = [
                     (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
-                    for w in plan.windows
+                    for w in plan.intermediates.windows
                 ]
                 console.print(table("Windows: read bytes are removed at once", ("output", "window", "why not"), rows))
             if plan.parts.read_early:
@@ -149,10 +148,10 @@ class WorkflowPlans(Struct, frozen=True):
             for forecasts in self.forecasts.values():
                 if name in forecasts:
                     _show_forecast(console, forecasts[name])
-            for step, why in plan.impossible.items():
+            for step, why in plan.graph.impossible.items():
                 say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
-            if plan.storages is not None and plan.storages.steps:
-                console.print(_storages(plan.storages.steps))
+            if plan.bandwidth.storages is not None and plan.bandwidth.storages.steps:
+                console.print(_storages(plan.bandwidth.storages.steps))
             for warning in self.warnings.get(name, ()):
                 say(console, warning, "yellow")
         for name, status in self.shared.items():
@@ -270,7 +269,7 @@ def _shared(
     scheduler: SchedulerConfig | None, document: Mapping[str, Any], plans: Iterable[Plan]
 ) -> dict[str, SharedStatus]:
     """Return the present users of the storages whose bandwidth steps request."""
-    steps = (step for plan in plans if plan.storages is not None for step in plan.storages.steps)
+    steps = (step for plan in plans if plan.bandwidth.storages is not None for step in plan.bandwidth.storages.steps)
     used = {step.storage for step in steps if step.storage_bw is not None}
     if scheduler is None or not used:
         return {}
@@ -383,7 +382,9 @@ def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
         and not (plan.proofs.is_auto and route.consumer.step in plan.proofs.candidates)
     ]
     told = [*check_both_ends(plan.annotations, edges), *scripts]
-    return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
+    return tuple(error.message for error in told) + (
+        plan.bandwidth.storages.warnings if plan.bandwidth.storages else ()
+    )
 
 
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
@@ -498,12 +499,13 @@ def _gangs(plan: Plan) -> Table:
     title = "Gangs: steps that run at the same time"
     columns = ["steps", "needs cores for", "cores"]
     rows = []
-    for number, gang in enumerate(plan.graph.gangs):
+    some_are_apart = any(gang.apart is not None for gang in plan.graph.gangs)
+    for gang in plan.graph.gangs:
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
         rows.append(["\n".join(gang.steps), "\n".join(gang.heads), cores])
-        if plan.graph.apart:
-            rows[-1].append(plan.graph.apart.get(number, "yes"))
-    if plan.graph.apart:
+        if some_are_apart:
+            rows[-1].append(gang.apart or "yes")
+    if some_are_apart:
         title += ", except where noted"
         columns.append("at the same time")
     return table(title, columns, rows)
