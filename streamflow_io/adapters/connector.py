@@ -17,7 +17,8 @@ from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import Path, Target
 

@@ -35,7 +35,7 @@ from streamflow_io.hints.yaml_files import check_annotations_file, check_annotat
 from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.storage.admission.storages import StepStorages
 
 from .cuts import PlannedCuts, steps_with_cuts

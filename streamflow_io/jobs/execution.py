@@ -40,7 +40,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.splitting import Cuts, Split
-from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import readable
 

@@ -31,7 +31,8 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
 from streamflow_io.jobs.wants import is_want
 from streamflow_io.parts.reader_tasks import to_the_end
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
 from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
 

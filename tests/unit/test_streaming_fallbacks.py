@@ -39,7 +39,8 @@ from streamflow_io.jobs import execution
 from streamflow_io.jobs.barrier import RewrittenError, check_parts
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamLimit, StreamPart
 
