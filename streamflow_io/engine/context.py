@@ -179,7 +179,7 @@ class Run:
 
         An input that is not proven to stream has become a file then.
         """
-        if await self.proofs.awaited.ready(job.job):
+        if await self.proofs.awaited.ready(job):
             self.gangs.join(job)
         self.jobs.submitted(job, time.time())
 

@@ -63,9 +63,7 @@ class ProofsOfRun:
         self._waits = config.rehearse == "wait"
         self._compares = plan.proofs.is_auto
         self._has_ended = False
-        self.listeners: tuple[Listener, ...] = (
-            (self.awaited,) if self.rehearsals is None else (self.awaited, self.rehearsals)
-        )
+        self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
 
     def held(self) -> frozenset[str]:
         """The names of the jobs that a trial may run once more."""

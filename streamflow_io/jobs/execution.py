@@ -146,7 +146,7 @@ class Execution:
         self._has_windows = any(output.window is not None for output in step.early_outputs)
         self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
-        self._writes = LearnedWrites(run.proofs.streams, job.name)
+        self._writes = LearnedWrites(run.proofs.streams, step.name)
 
     async def run(self) -> None:
         """Run the job until an attempt succeeds.
@@ -354,7 +354,7 @@ class Execution:
         runner = self._run.runner
         await self._run.sessions.split(self._state, split, runtime)
         events = self._writes.told(split.told(runner.events(self._state, node_job)))
-        permitted = partial(self._run.proofs.awaited.permitted, self._job.name)
+        permitted = partial(self._run.proofs.awaited.permitted, self._step.name)
         losing = asyncio.create_task(self._end_when_lost(node_job, attempt))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
