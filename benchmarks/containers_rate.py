@@ -19,7 +19,7 @@ from lab.machines.deployments import docker_environment
 from lab.machines.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
 from streamflow_io.runtime.deployments import Deployments
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import InputStream, JobSpec, OutputRule, WatchedOutput
 from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import JobSpec, ObservationSpec, OutputRule, WarningEvent, WatchedOutput
 
 from .model import Sample

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from unittest.mock import patch
 
 from streamflow.main import main as streamflow
 
 from streamflow_io.engine import planning
-from streamflow_io.engine.proving import Proving
+from streamflow_io.engine.proving import KnownTools, Proving
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.io_graph import IOGraph
 from streamflow_io.records.learned.extents import UNBOUNDED
@@ -22,15 +22,11 @@ from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProo
 
 
 def _all_proven(
-    graph: IOGraph,
-    candidates: Mapping[str, Candidate],
-    tools: Mapping[str, str],
-    proofs: Iterable[Proof],
-    kept_out: Collection[str],
+    graph: IOGraph, candidates: Mapping[str, Candidate], tools: KnownTools, proofs: Iterable[Proof]
 ) -> Proving:
     keys = [ProofKey(each.tool, "reads", port) for each in candidates.values() for port in each.inputs]
     proven = (Proof(key, "", 0.0, "net", extents=UNBOUNDED) for key in keys)
-    return Proving(graph, candidates, tools, [*proofs, *proven], kept_out)
+    return Proving(graph, candidates, tools, [*proofs, *proven])
 
 
 def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:

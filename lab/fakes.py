@@ -36,7 +36,8 @@ from streamflow_io.jobs.short_jobs import ShortJobs
 from streamflow_io.parts.splitting import Cuts
 from streamflow_io.records.learned.proofs import RememberedProofs
 from streamflow_io.records.records import Record
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import PartitionedInput
 
 

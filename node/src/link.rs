@@ -21,30 +21,21 @@ mod streams;
 mod tls;
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use self::archive::receive;
 use self::error::LinkError;
 pub use self::listener::listen;
 pub use self::reader::Reader;
 
-/// How long, and after which pauses, the connection to a `serve` is tried again.
+/// How long the connection to a `serve` is tried again.
 const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// `sfio-node reach`: checks whether a `serve` with the same certificate answers at `address`.
 pub fn reach(address: &str, certificate: &Path) -> i32 {
     let try_it = || -> Result<(), LinkError> {
         let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
-        let begin = Instant::now();
-        loop {
-            match handshake::connect(&address, certificate, true) {
-                // Many clients may want to connect at the same time.
-                Err(LinkError::Broken(_)) if begin.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                result => return result.map(drop),
-            }
-        }
+        handshake::connect_patiently(&address, certificate, true, PATIENCE).map(drop)
     };
     match try_it() {
         Ok(()) => 0,

@@ -1,4 +1,4 @@
-"""The connector that a streaming job's command runs through."""
+"""The connectors that the commands of jobs run through."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Coroutine, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from msgspec.structs import replace
 from streamflow.core.deployment import Connector, ExecutionLocation
@@ -17,7 +17,8 @@ from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import Path, Target
 
@@ -32,8 +33,73 @@ class ToolTimeLimitError(asyncio.TimeoutError):
     """The command of a job has taken longer than its ToolTimeLimit."""
 
 
-class JobConnector(ConnectorWrapper):  # type: ignore[misc]
-    """Runs the command of one job under `sfio-node`; passes everything else on to the inner connector.
+class CommandOptions(TypedDict):
+    """The arguments with which StreamFlow has a connector run a command."""
+
+    location: ExecutionLocation
+    command: MutableSequence[str]
+    environment: MutableMapping[str, str] | None
+    workdir: str | None
+    stdin: int | str | None
+    stdout: int | str
+    stderr: int | str
+    capture_output: bool
+    timeout: int | None
+    job_name: str | None
+
+
+class CommandConnector(ConnectorWrapper):  # type: ignore[misc]
+    """Runs the command of one job in a way of its own; passes everything else on to the inner connector."""
+
+    def __init__(self, inner: Connector, job_name: str) -> None:
+        super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
+        self._job_name = job_name
+
+    @classmethod
+    def get_schema(cls) -> str:
+        raise NotImplementedError("made for one job, never configured")
+
+    async def run(
+        self,
+        location: ExecutionLocation,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | str | None = None,
+        stdout: int | str = asyncio.subprocess.STDOUT,
+        stderr: int | str = asyncio.subprocess.STDOUT,
+        capture_output: bool = False,
+        timeout: int | None = None,
+        job_name: str | None = None,
+    ) -> tuple[str, int] | None:
+        options = CommandOptions(
+            location=location,
+            command=command,
+            environment=environment,
+            workdir=workdir,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            capture_output=capture_output,
+            timeout=timeout,
+            job_name=job_name,
+        )
+        return await (self.run_of_job if job_name == self._job_name else self.run_plainly)(options)
+
+    async def run_plainly(self, options: CommandOptions) -> tuple[str, int] | None:
+        """Let the inner connector run a command.
+
+        :return: its output and exit code; None: StreamFlow has not asked for them
+        """
+        return cast("tuple[str, int] | None", await self.connector.run(**options))
+
+    async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
+        """Run the command of the job. Returns the same as :meth:`run_plainly`."""
+        raise NotImplementedError
+
+
+class JobConnector(CommandConnector):
+    """Runs the command of one job under `sfio-node`.
 
     Redirections are made by the node runtime, not by the shell. A FIFO would block the shell, and files that the shell
     opens cannot be watched from the start.
@@ -55,8 +121,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         command: Sequence[str] | None = None,
         tells_paths: bool = False,
     ) -> None:
-        super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
-        self._job_name = job_name
+        super().__init__(inner, job_name)
         self._node_job = node_job
         self._spec = spec
         self._is_queued = node_job.runtime.wrapper == "run"
@@ -64,66 +129,33 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._command = command
         self._tells_paths = tells_paths
 
-    @classmethod
-    def get_schema(cls) -> str:
-        raise NotImplementedError("made for one job, never configured")
-
-    async def run(
-        self,
-        location: ExecutionLocation,
-        command: MutableSequence[str],
-        environment: MutableMapping[str, str] | None = None,
-        workdir: str | None = None,
-        stdin: int | str | None = None,
-        stdout: int | str = asyncio.subprocess.STDOUT,
-        stderr: int | str = asyncio.subprocess.STDOUT,
-        capture_output: bool = False,
-        timeout: int | None = None,
-        job_name: str | None = None,
-    ) -> tuple[str, int] | None:
-        if job_name == self._job_name:
-            if self._command is not None:
-                command, stdin = list(map(shlex.quote, self._command)), None
-                stdout = stderr = asyncio.subprocess.STDOUT
-            if isinstance(stdin, str) and self._opens_itself(
-                posixpath.join(workdir or "", stdin), [*command, *(environment or {}).values()]
-            ):
+    async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
+        command, workdir = options["command"], options["workdir"] or ""
+        stdin, stdout, stderr = options["stdin"], options["stdout"], options["stderr"]
+        if self._command is not None:
+            command, stdin = list(map(shlex.quote, self._command)), None
+            stdout = stderr = asyncio.subprocess.STDOUT
+        if isinstance(stdin, str):
+            words = [*command, *(options["environment"] or {}).values()]
+            if self._opens_itself(posixpath.join(workdir, stdin), words):
                 command, stdin = [*map(shlex.quote, self._node_job.fed(stdin)), *command], None
-            words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
-            if words is not None:
-                # The shell that StreamFlow starts becomes the wrapper: no other process is between driver and job.
-                command = ["exec", *map(shlex.quote, words), *command]
-                if self._node_job.runtime.starts_commands:
-                    script = create_command(type(self.connector).__name__, command, environment, workdir)
-                    return await self._wrapped(timeout, partial(self._started, script))
-                # Otherwise the queue manager puts a file among the outputs that plain StreamFlow does not have.
-                hides = self._is_queued and isinstance(stdout, str) and isinstance(stderr, str)
-                printed = str(self._node_job.directory / "printed") if hides else asyncio.subprocess.STDOUT
-                run = partial(
-                    self.connector.run,
-                    location=location,
-                    command=command,
-                    environment=environment,
-                    workdir=workdir,
-                    stdout=printed,
-                    stderr=printed,
-                    capture_output=capture_output,
-                    job_name=job_name,
-                )
-                return await self._wrapped(timeout, run)
-        result: tuple[str, int] | None = await self.connector.run(
-            location=location,
-            command=command,
-            environment=environment,
-            workdir=workdir,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            capture_output=capture_output,
-            timeout=timeout,
-            job_name=job_name,
+        wrapper = await self._wrapper(self._redirected(workdir, stdin, stdout, stderr))
+        options = {**options, "command": command, "stdin": stdin, "stdout": stdout, "stderr": stderr}
+        if wrapper is None:
+            return await self.run_plainly(options)
+        # The shell that StreamFlow starts becomes the wrapper: no other process is between driver and job.
+        command = ["exec", *map(shlex.quote, wrapper), *command]
+        if self._node_job.runtime.starts_commands:
+            environment = options["environment"]
+            script = create_command(type(self.connector).__name__, command, environment, options["workdir"])
+            return await self._wrapped(options["timeout"], partial(self._started, script))
+        # Otherwise the queue manager puts a file among the outputs that plain StreamFlow does not have.
+        hides = self._is_queued and isinstance(stdout, str) and isinstance(stderr, str)
+        printed = str(self._node_job.directory / "printed") if hides else asyncio.subprocess.STDOUT
+        options = {**options, "command": command, "stdin": None, "stdout": printed, "stderr": printed}
+        return await self._wrapped(
+            options["timeout"], lambda timeout: self.run_plainly({**options, "timeout": timeout})
         )
-        return result
 
     async def _started(self, script: str, timeout: int | None) -> tuple[str, int]:
         """Let the node runtime start the command of the job.
@@ -133,12 +165,12 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         return await asyncio.wait_for(self._node_job.runtime.run_command(self._node_job, script), timeout)
 
     async def _wrapped(
-        self, seconds: int | None, run: Callable[..., Coroutine[Any, Any, tuple[str, int] | None]]
+        self, seconds: int | None, run: Callable[[int | None], Coroutine[Any, Any, tuple[str, int] | None]]
     ) -> tuple[str, int] | None:
         """Run the command of the job under the node runtime.
 
         :param seconds: its ToolTimeLimit; None: no limit
-        :param run: runs the command; takes the argument `timeout`
+        :param run: runs the command; takes the seconds after which it fails
         :return: its output and exit code
         :raises ToolTimeLimitError: if the command takes longer
         """
@@ -146,9 +178,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         waits = self._node_job.waiting is not None and not self._is_queued
         try:
             if seconds is not None and waits:
-                result = await self._within(seconds, run(timeout=None))
+                result = await self._within(seconds, run(None))
             else:
-                result = await run(timeout=seconds)
+                result = await run(seconds)
         except asyncio.TimeoutError as error:
             if seconds is None:
                 raise
@@ -160,7 +192,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             await self._node_job.collected()
         return said, code
 
-    async def _words(self, spec: JobSpec) -> list[str] | None:
+    async def _wrapper(self, spec: JobSpec) -> list[str] | None:
         """Return the words to put before the command; None: the command runs without the node runtime.
 
         :raises NodeRuntimeError: if the node runtime cannot run a job that is not optional

@@ -23,7 +23,7 @@ from streamflow_io.engine.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
 from streamflow_io.records.runs import data_directory
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
 from streamflow_io.storage.sharing.directory import locks_keep_out

@@ -24,7 +24,8 @@ from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.errors import said
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
 from streamflow_io.runtime.tried_location import LocationFinding

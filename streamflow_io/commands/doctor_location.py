@@ -24,7 +24,8 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.described import manifests
 from streamflow_io.runtime.links import LinkedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import DeployedLocation, LocationFinding

@@ -28,15 +28,15 @@ class BandwidthOfRun:
 
     def __init__(self, services: Services) -> None:
         plan, config, learned = services.plan, services.config, services.learned
-        self.remembered = RememberedLimits(learned, plan.tools)
+        self.remembered = RememberedLimits(learned, plan.bandwidth.tools)
         windows, writes = Windows(), WriteChannels(services.storages, services.write)
-        used = storages_of_steps(plan.annotations, plan.storages, config.storages)
+        used = storages_of_steps(plan.annotations, plan.bandwidth.storages, config.storages)
         rates = Rates(
             plan.workflow,
             plan.annotations,
             config.limits and config.runtime != "off",
             windows,
-            RememberedWindows(learned, plan.tools, used),
+            RememberedWindows(learned, plan.bandwidth.tools, used),
             lambda place, way: writes.left(self.admission.capacity(place, way), place, way),
             lambda step: self.admission.behind(step),
             services.jobs.find,
@@ -46,7 +46,7 @@ class BandwidthOfRun:
         self.limits = Limits(services.storages, config.limits, rates)
         self.streams = StreamRates(
             config.limits,
-            remembered_streams(learned, plan.annotations, plan.tools),
+            remembered_streams(learned, plan.annotations, plan.bandwidth.tools),
             services.jobs.find,
             services.write,
         )

@@ -120,11 +120,13 @@ class Run:
         self._job_directories = JobDirectories(plan.workflow, context, self._record)
         listeners.append(self._job_directories)
         self._intermediates: Intermediates | None = None
-        if plan.removal is not None:
+        if plan.intermediates.removal is not None:
             # Other runs need none of these modules.
             from streamflow_io.storage.intermediates.intermediates import Intermediates
 
-            self._intermediates = Intermediates(plan.workflow, context, plan.removal, self.proofs.held, self._record)
+            self._intermediates = Intermediates(
+                plan.workflow, context, plan.intermediates.removal, self.proofs.held, self._record
+            )
             self._intermediates.begin(plan.file)
             listeners.append(self._intermediates)
         self.jobs.listen([*listeners, *self.proofs.listeners])
@@ -186,7 +188,7 @@ class Run:
 
         An input that is not proven to stream has become a file then.
         """
-        if await self.proofs.awaited.ready(job.job):
+        if await self.proofs.awaited.ready(job):
             self.gangs.join(job)
         self.jobs.submitted(job, time.time())
 

@@ -41,7 +41,7 @@ class GraphPlan(Struct, frozen=True):
     :ivar delivered: the edges of files and of names, as they are served
     :ivar later: the wiring for streams that may be proven in the run; None: no proof can lead to one
     :ivar gangs: steps that run at the same time
-    :ivar apart: the gangs whose steps do not all run at the same time, by their number, and why
+    :ivar impossible: steps whose jobs cannot start, and why
     :ivar outputs: of all tools
     :ivar routes: how outputs reach inputs and workflow outputs
     :ivar names: how the names of files reach other values, where no file arrives
@@ -53,7 +53,7 @@ class GraphPlan(Struct, frozen=True):
     delivered: tuple[StreamEdge, ...] = ()
     later: Wiring | None = None
     gangs: tuple[Gang, ...] = ()
-    apart: Mapping[int, str] = field(default_factory=dict)
+    impossible: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[Output, ...] = ()
     routes: tuple[Route, ...] = ()
     names: tuple[Route, ...] = ()
@@ -129,6 +129,28 @@ class ProofsPlan(Struct, frozen=True):
     is_auto: bool = False
 
 
+class BandwidthPlan(Struct, frozen=True):
+    """The plan for the bandwidth of storages.
+
+    :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
+    :ivar tools: the digests of the tools whose limits are learned, by step path
+    """
+
+    storages: StepStorages | None = None
+    tools: Mapping[str, str] = field(default_factory=dict)
+
+
+class IntermediatesPlan(Struct, frozen=True):
+    """The plan for the files that are not needed after the run.
+
+    :ivar removal: which intermediate files go when; None: all of them stay
+    :ivar windows: the outputs for which a window is asked
+    """
+
+    removal: Removal | None = None
+    windows: tuple[StreamWindow, ...] = ()
+
+
 class Service(Struct, frozen=True):
     """The way in which files are delivered in a run.
 
@@ -148,38 +170,32 @@ class Plan(Struct, frozen=True, dict=True):
     :ivar workflow: as StreamFlow translates it; rewired when the plan is applied
     :ivar file: the CWL file
     :ivar annotations: the hints that hold, by step path
-    :ivar tools: the digests of the tools whose limits are learned, by step path
     :ivar graph: how files go from step to step
     :ivar service: how files are delivered in this run
     :ivar parts: the plan for splits, and for files that many jobs read
     :ivar proofs: the streams that no hint asks for
     :ivar jobs: the jobs that are known before the run
-    :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
-    :ivar impossible: steps whose jobs cannot start, and why
-    :ivar removal: which intermediate files go when; None: all of them stay
-    :ivar windows: the outputs for which a window is asked
+    :ivar bandwidth: the plan for the bandwidth of storages
+    :ivar intermediates: the plan for the files that are not needed after the run
     """
 
     workflow: Workflow
     file: str = ""
     annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
-    tools: Mapping[str, str] = field(default_factory=dict)
     graph: GraphPlan = field(default_factory=GraphPlan)
     service: Service = field(default_factory=Service)
     parts: PartsPlan = field(default_factory=PartsPlan)
     proofs: ProofsPlan = field(default_factory=ProofsPlan)
     jobs: KnownJobs = field(default_factory=KnownJobs)
-    storages: StepStorages | None = None
-    impossible: Mapping[str, str] = field(default_factory=dict)
-    removal: Removal | None = None
-    windows: tuple[StreamWindow, ...] = ()
+    bandwidth: BandwidthPlan = field(default_factory=BandwidthPlan)
+    intermediates: IntermediatesPlan = field(default_factory=IntermediatesPlan)
 
     @property
     def warnings(self) -> Iterator[str]:
         """Yield the warnings before the run."""
-        if self.storages is not None:
-            yield from self.storages.warnings
-        for path, why in self.impossible.items():
+        if self.bandwidth.storages is not None:
+            yield from self.bandwidth.storages.warnings
+        for path, why in self.graph.impossible.items():
             yield coded(f"No job of {path} can start: {why}", Code.NEVER_STARTS)
         for edge in self.graph.edges:
             if edge.fallback is not None:
@@ -189,7 +205,7 @@ class Plan(Struct, frozen=True, dict=True):
             if reason not in (None, NOT_VERIFIED):
                 rule = f"The rule of `sfio:ReadSession` for {partition.name}"
                 yield coded(f"{rule} does nothing: {reason}", Code.PARTS_WRITTEN)
-        for window in self.windows:
+        for window in self.intermediates.windows:
             if window.why is not None and window.is_of_rule:
                 name = port_path(window.step, window.port)
                 yield coded(f"{name} has no window, and is kept whole: {window.why}", Code.NO_WINDOW)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
@@ -19,8 +20,9 @@ from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.feasibility import never_start, not_together
-from streamflow_io.graph.gangs import find_gangs
+from streamflow_io.graph.gangs import Gang, find_gangs
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
+from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.hints.config import SchedulerConfig
@@ -31,23 +33,29 @@ from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
 from streamflow_io.records.learned.database import learned_path
+from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.storage.admission.storages import StepStorages
 
 from .cuts import PlannedCuts, steps_with_cuts
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens, UnknownValue, is_open, with_paths
-from .plan import GraphPlan, PartsPlan, Plan, ProofsPlan, Service
-from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
+from .plan import BandwidthPlan, GraphPlan, IntermediatesPlan, PartsPlan, Plan, ProofsPlan, Service
+from .proving import (
+    KnownTools,
+    Proving,
+    find_candidates,
+    known_to,
+    refuted_inputs,
+    repeated_steps,
+    steps_kept_out,
+    with_declared,
+)
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
-
-if TYPE_CHECKING:
-    from streamflow_io.graph.last_readers import Removal
-    from streamflow_io.graph.stream_windows import StreamWindow
 
 # The most jobs of a step that are looked at: nearly always all of them read the same file.
 _JOBS = 16
@@ -101,77 +109,143 @@ def make_plan(
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
-    walk, annotations = _annotations(document, name, scheduler)
-    hinted = any(annotations.values())
-    is_auto = config.streaming == "auto" and config.runtime == "embedded"
-    learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
-    tools = tool_digests(walk, [*learned])
     # Before StreamFlow changes the document.
-    declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
-    known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations))
-    contents = {path: content.digest for path, content in known.items()}
-    programs = {path: content.programs for path, content in known.items()}
-    alone = networked(walk, annotations if is_auto else declaring)
+    hints = _read_hints(document, name, scheduler)
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
-    shows_possible = config.observe or (in_detail and (is_auto or not hinted))
+    annotations, is_auto = hints.annotations, hints.is_auto
+    shows_possible = config.observe or (in_detail and (is_auto or not hints.are_given))
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
-    storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
-    kept_out = steps_kept_out(workflow, annotations)
+    storages = _storages(workflow, annotations, config, sites) if config.storages or hints.are_given else None
     path = learned_path(config, Path(scheduler.context.config["path"]))
-    proofs = known_to(path, annotations) if is_auto or declaring else ()
-    if config.declarations == "recover":
-        graph = with_refuted(graph, refuted_inputs(declaring, contents, proofs or ()))
-    candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
-    proving = Proving(graph, candidates, contents, proofs or (), kept_out)
-    proved = proving.now() if is_auto else Proved(graph, graph)
-    may_be_later = bool(candidates)
+    tools = replace(hints.tools, kept_out=steps_kept_out(workflow, annotations))
+    proofs = known_to(path, annotations) if is_auto or hints.declaring else ()
+    proving, proved = _prove(graph, hints, tools, proofs, config)
     graph = proved.graph
-    edges = proved.edges() if hinted or is_auto else ()
-    cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, contents, path)
-    partitions = _partitions(graph, annotations, edges, config, cuts)
-    if parts := {partition.name for partition in partitions if partition.is_served}:
-        edges = proved.edges(parts)
-    if declaring:
-        candidates = with_declared(candidates, proved.hinted, edges, kept_out, contents, programs, alone)
+    cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, tools.contents, path)
+    edges, partitions = _edges(proved, hints, config, cuts)
+    candidates = proving.candidates
+    if hints.declaring:
+        candidates = with_declared(candidates, proved.hinted, edges, tools)
     delivered = (*edges, *name_edges(graph.names, edges))
-    gangs = find_gangs(edges, graph.steps)
     wanted = config.runtime != "off" and (any(not edge.is_plain for edge in delivered) or bool(candidates))
     unavailable = unavailable_here() if wanted else None
-    io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
-    here = room_here()
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
-    comes_early = hinted and config.runtime == "embedded"
+    comes_early = hints.are_given and config.runtime == "embedded"
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
-    parts_plan = PartsPlan(partitions, early, cuts=cuts)
-    late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
-    removal, windows = _intermediates(workflow, annotations, graph, edges, partitions, scheduler)
+    parts = PartsPlan(partitions, early, cuts=cuts)
+    late = [each for each in partitions if (each.step, each.of) not in parts.read_early]
+    gangs, impossible = _gangs(graph, edges, annotations, config)
     return Plan(
         workflow,
         file=str(document.loadingOptions.fileuri or ""),
         annotations=annotations,
-        tools=tools,
         graph=GraphPlan(
             steps=graph.steps,
             edges=edges,
             delivered=delivered,
-            later=proving.later(proved, repeated_steps(workflow), parts) if may_be_later else None,
+            later=_later(proving, proved, workflow, partitions),
             gangs=gangs,
-            apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
+            impossible=impossible,
             outputs=graph.outputs,
             routes=graph.routes,
             names=graph.names,
             possible=_possible(workflow, graph, edges, cuts, config) if shows_possible else (),
         ),
         service=Service(wanted and unavailable is None, unavailable),
-        parts=replace(parts_plan, read_first=known_files(tokens, workflow, late)),
-        proofs=ProofsPlan(candidates, proofs, proved.streamed, contents, is_auto),
-        jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
-        storages=storages,
-        impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
-        removal=removal,
-        windows=windows,
+        parts=replace(parts, read_first=known_files(tokens, workflow, late)),
+        proofs=ProofsPlan(candidates, proofs, proved.streamed, tools.contents, is_auto),
+        jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hints.are_given or in_detail else KnownJobs(),
+        bandwidth=BandwidthPlan(storages, hints.learned),
+        intermediates=_intermediates(workflow, annotations, graph, edges, partitions, scheduler),
     )
+
+
+class _ReadHints(Struct, frozen=True):
+    """The hints of a document, and what is read of its tools for them.
+
+    :ivar is_auto: whether proven streams are used without a hint
+    :ivar declaring: the steps with inputs that are declared `streamable`, by path; empty without our node runtime
+    :ivar learned: the digests of the tools whose limits are learned, by step path
+    :ivar tools: the tools as they are known before they run
+    """
+
+    annotations: Mapping[str, StepAnnotations]
+    is_auto: bool
+    declaring: Collection[str]
+    learned: Mapping[str, str]
+    tools: KnownTools
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there is any hint."""
+        return any(self.annotations.values())
+
+
+def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadHints:
+    """Read the hints of a document, and its tools as far as the hints need them.
+
+    :raises InvalidHintsException: if a hint is wrong
+    """
+    config = scheduler.config
+    walk, annotations = _annotations(document, name, scheduler)
+    is_auto = config.streaming == "auto" and config.runtime == "embedded"
+    learned = [path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams]
+    declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
+    known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations))
+    tools = KnownTools(
+        {path: content.digest for path, content in known.items()},
+        {path: content.programs for path, content in known.items()},
+        networked(walk, annotations if is_auto else declaring),
+    )
+    return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools)
+
+
+def _prove(
+    graph: IOGraph, hints: _ReadHints, tools: KnownTools, proofs: Collection[Proof] | None, config: SchedulerConfig
+) -> tuple[Proving, Proved]:
+    """Apply the known proofs to a graph.
+
+    :param proofs: None: the proofs cannot be read, and nothing streams without a hint
+    """
+    if config.declarations == "recover":
+        graph = with_refuted(graph, refuted_inputs(hints.declaring, tools.contents, proofs or ()))
+    candidates = find_candidates(graph, tools) if hints.is_auto and proofs is not None else {}
+    proving = Proving(graph, candidates, tools, proofs or ())
+    return proving, proving.now() if hints.is_auto else Proved(graph, graph)
+
+
+def _edges(
+    proved: Proved, hints: _ReadHints, config: SchedulerConfig, cuts: PlannedCuts
+) -> tuple[tuple[StreamEdge, ...], tuple[Partition, ...]]:
+    """The stream edges of a workflow, and the rules of its read sessions."""
+    edges = proved.edges() if hints.are_given or hints.is_auto else ()
+    partitions = _partitions(proved.graph, hints.annotations, edges, config, cuts)
+    parts = _parts(partitions)
+    return proved.edges(parts) if parts else edges, partitions
+
+
+def _parts(partitions: Iterable[Partition]) -> set[str]:
+    """The outputs, by name, whose files are parts of another file."""
+    return {partition.name for partition in partitions if partition.is_served}
+
+
+def _later(proving: Proving, proved: Proved, workflow: Workflow, partitions: Iterable[Partition]) -> Wiring | None:
+    """The wiring with which streams can begin that are proven in this run; None: no such stream is possible."""
+    if not proving.candidates:
+        return None
+    return proving.later(proved, repeated_steps(workflow), _parts(partitions))
+
+
+def _gangs(
+    graph: IOGraph, edges: Sequence[StreamEdge], annotations: Mapping[str, StepAnnotations], config: SchedulerConfig
+) -> tuple[tuple[Gang, ...], dict[str, str]]:
+    """The gangs of a workflow, and the steps whose jobs cannot start, by path, with the reason."""
+    here = room_here()
+    gangs = find_gangs(edges, graph.steps)
+    io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
+    impossible = never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here)
+    return tuple(replace(gang, apart=not_together(gang, graph.steps, here)) for gang in gangs), impossible
 
 
 def _intermediates(
@@ -181,22 +255,20 @@ def _intermediates(
     edges: Sequence[StreamEdge],
     partitions: Sequence[Partition],
     scheduler: IOAwareScheduler,
-) -> tuple[Removal | None, tuple[StreamWindow, ...]]:
+) -> IntermediatesPlan:
     """Plan which intermediate files are removed, and which have windows. A window needs no removal."""
     config = scheduler.config
     rules = (rule.value for hints in annotations.values() for port in hints.streaming.values() for rule in port)
     has_windows = config.intermediates == "window" or any(rule.window is not None for rule in rules)
     if config.intermediates == "keep" and not has_windows:
-        return None, ()
+        return IntermediatesPlan()
     # Other runs need nothing of these modules.
     from .removal import plan_removal
     from .stream_windows import find_windows
 
     removal = plan_removal(workflow, annotations, partitions)
-    windows: tuple[StreamWindow, ...] = ()
-    if has_windows:
-        windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config)
-    return None if config.intermediates == "keep" else removal, windows
+    windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
+    return IntermediatesPlan(None if config.intermediates == "keep" else removal, windows)
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

@@ -51,26 +51,19 @@ class ProofsOfRun:
         self.rehearsals: Rehearsals | None = None
         if config.rehearse != "never" and plan.proofs.candidates and config.runtime == "embedded":
             # Imported late: most runs try no streams, and `proofs/` takes 12 ms.
-            from streamflow_io.proofs.rehearsals import Rehearsals
+            from streamflow_io.proofs import findings, rehearsable_jobs, rehearsals
 
-            self.rehearsals = Rehearsals(
-                plan.proofs.candidates,
-                plan.proofs.is_auto,
-                plan.annotations,
-                config,
-                services.context,
-                self.proofs,
-                self._programs,
-                streaming_jobs,
-                services.scheduler.job_allocations,
+            self.rehearsals = rehearsals.Rehearsals(
+                rehearsable_jobs.RehearsableJobs(
+                    plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
+                ),
+                findings.Findings(self.proofs, config.declarations, services.record),
                 services.scheduler.hardware_locations,
-                services.record,
             )
         self._waits = config.rehearse == "wait"
+        self._compares = plan.proofs.is_auto
         self._has_ended = False
-        self.listeners: tuple[Listener, ...] = (
-            (self.awaited,) if self.rehearsals is None else (self.awaited, self.rehearsals)
-        )
+        self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
 
     def held(self) -> frozenset[str]:
         """The names of the jobs that a trial may run once more."""
@@ -85,5 +78,5 @@ class ProofsOfRun:
             return
         self._has_ended = True
         if self.rehearsals is not None:
-            await self.rehearsals.close(waits=is_well and self._waits, is_well=is_well)
+            await self.rehearsals.close(waits=is_well and self._waits, compares=is_well and self._compares)
         await self._programs.close()

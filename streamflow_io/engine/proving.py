@@ -28,6 +28,28 @@ _NETWORK = "the tool has NetworkAccess, and does not run twice"
 _TIMED = "the time of its jobs counts, and the jobs do not run twice"
 
 
+class KnownTools(Struct, frozen=True):
+    """The tools of a workflow as they are known before they run; each mapping is by step path.
+
+    :ivar contents: the digests of all that is known of the tools
+    :ivar programs: the words of the tools that may name programs, with their stamps
+    :ivar networked: the steps that may use the network
+    :ivar kept_out: the steps that neither read nor write streams without a hint
+    """
+
+    contents: Mapping[str, str]
+    programs: Mapping[str, tuple[tuple[str, Stamp], ...]]
+    networked: Collection[str] = ()
+    kept_out: Collection[str] = ()
+
+    def candidate(self, step: str, inputs: tuple[str, ...], once: str | None) -> Candidate:
+        """The step as a candidate for streams that no hint asks for.
+
+        :param once: why its jobs do not run twice; None: its jobs may run twice
+        """
+        return Candidate(self.contents[step], inputs, self.programs.get(step, ()), once)
+
+
 def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
     """Return the proofs of earlier runs, and those in the annotations file. Of two, the better one counts.
 
@@ -67,23 +89,14 @@ def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations
     return frozenset(timed | {path for path, hints in annotations.items() if hints.concern_storage})
 
 
-def find_candidates(
-    graph: IOGraph,
-    kept_out: Collection[str],
-    tools: Mapping[str, str],
-    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
-    networked: Collection[str],
-) -> dict[str, Candidate]:
+def find_candidates(graph: IOGraph, tools: KnownTools) -> dict[str, Candidate]:
     """The steps that may read streams without a hint, by step path.
 
     :param graph: with all obstacles
-    :param tools: the digests of all that is known of the tools, by step path
-    :param programs: the words of the tools that may name programs, with their stamps, by step path
-    :param networked: the steps that may use the network
     """
     return {
-        step: Candidate(tools[step], names, programs.get(step, ()), _NETWORK if step in networked else None)
-        for step, names in candidate_inputs(graph, kept_out).items()
+        step: tools.candidate(step, names, _NETWORK if step in tools.networked else None)
+        for step, names in candidate_inputs(graph, tools.kept_out).items()
     }
 
 
@@ -119,10 +132,7 @@ def with_declared(
     candidates: Mapping[str, Candidate],
     hinted: IOGraph,
     edges: Iterable[StreamEdge],
-    kept_out: Collection[str],
-    tools: Mapping[str, str],
-    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
-    networked: Collection[str],
+    tools: KnownTools,
 ) -> dict[str, Candidate]:
     """The steps that may read streams, together with those whose inputs are declared `streamable`, and stream.
 
@@ -134,12 +144,12 @@ def with_declared(
     early = (edge.route.consumer for edge in edges if edge.delivery in (Delivery.STREAM, Delivery.PART))
     read: dict[str, dict[str, None]] = {}
     for reader in early:
-        if reader is not None and (reader.step, reader.port) in declared and reader.step in tools:
+        if reader is not None and (reader.step, reader.port) in declared and reader.step in tools.contents:
             read.setdefault(reader.step, {})[reader.port] = None
     found = dict(candidates)
     for step, ports in read.items():
-        once = _NETWORK if step in networked else _TIMED if step in kept_out else None
-        candidate = found.get(step) or Candidate(tools[step], (), programs.get(step, ()), once)
+        once = _NETWORK if step in tools.networked else _TIMED if step in tools.kept_out else None
+        candidate = found.get(step) or tools.candidate(step, (), once)
         found[step] = replace(candidate, declared=tuple(ports))
     return found
 
@@ -149,16 +159,13 @@ class Proving(Struct, frozen=True, dict=True):
 
     :ivar graph: with all obstacles
     :ivar candidates: the steps that may read streams without a hint, by path
-    :ivar tools: the digests of all that is known of the tools, by step path
     :ivar proofs: all known proofs
-    :ivar kept_out: the steps that neither read nor write such streams
     """
 
     graph: IOGraph
     candidates: Mapping[str, Candidate]
-    tools: Mapping[str, str]
+    tools: KnownTools
     proofs: Collection[Proof]
-    kept_out: Collection[str] = ()
 
     def now(self) -> Proved:
         """The graph with the proven streams.
@@ -166,7 +173,7 @@ class Proving(Struct, frozen=True, dict=True):
         An input that hints declare `streamable` needs no proof. A proof with any options counts here: whether the proof
         holds for a job is decided when the job starts.
         """
-        return with_proofs(self.graph, self._proven, self._refused, self.kept_out)
+        return with_proofs(self.graph, self._proven, self._refused, self.tools.kept_out)
 
     def later(self, now: Proved, repeated: Collection[str], virtual: Collection[str]) -> Wiring | None:
         """The wiring with which streams can begin that are proven in this run; None: no such stream is possible.
@@ -178,7 +185,7 @@ class Proving(Struct, frozen=True, dict=True):
         settled = {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in known}
         readers = hoped_readers(now, self.candidates, repeated, settled)
         once = {output.name for output in self.graph.outputs if output.step not in repeated} - now.streamed
-        hoped = with_proofs(self.graph, self._proven | readers, self._refused | once, self.kept_out)
+        hoped = with_proofs(self.graph, self._proven | readers, self._refused | once, self.tools.kept_out)
         return wire_for_later(now, hoped, readers, virtual)
 
     @property
@@ -190,7 +197,9 @@ class Proving(Struct, frozen=True, dict=True):
         read = {(proof.key.tool, proof.key.port) for proof in self.proofs if _is_read(proof)}
         readers = [route.consumer for route in self.graph.routes if route.consumer is not None]
         declared = {
-            (reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in self.kept_out
+            (reader.step, reader.port)
+            for reader in readers
+            if reader.streamable and reader.step not in self.tools.kept_out
         }
         return declared | {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in read}
 
@@ -201,7 +210,7 @@ class Proving(Struct, frozen=True, dict=True):
         return {
             output.name
             for output in self.graph.outputs
-            if (self.tools.get(output.step), output.port) in rewritten or output.step in self.kept_out
+            if (self.tools.contents.get(output.step), output.port) in rewritten or output.step in self.tools.kept_out
         }
 
 

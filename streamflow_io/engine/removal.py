@@ -50,10 +50,10 @@ def plan_removal(
 
 def outcomes(plan: Plan) -> list[RemovalOutcome]:
     """Say what happens to the files of each output of a command, if intermediate files are removed."""
-    if plan.removal is None:
+    if plan.intermediates.removal is None:
         return []
     files = [output for output in plan.graph.outputs if output.kind is not OutputKind.OTHER and output.record is None]
-    return [outcome(plan.removal, output.step, output.port) for output in files]
+    return [outcome(plan.intermediates.removal, output.step, output.port) for output in files]
 
 
 def _passages(port: str, readers: Readers) -> Iterator[Passage]:

@@ -88,7 +88,7 @@ class _Rewiring:
         self._awaited = wiring.awaited
         self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
         self._candidates = plan.proofs.candidates
-        windows = (window for window in plan.windows if window.why is None)
+        windows = (window for window in plan.intermediates.windows if window.why is None)
         self._windows = {(window.step, window.port): (window.size, window.readers) for window in windows}
 
     def run(self) -> None:

@@ -16,11 +16,13 @@ class Gang(Struct, frozen=True):
     :ivar steps: paths, producers before consumers
     :ivar heads: the steps that read from no other step of the gang; they need their cores
     :ivar cores: the cores that the heads need at once, for one job each; None: known only at run time
+    :ivar apart: why not all steps run at the same time; None: no obstacle is known
     """
 
     steps: tuple[str, ...]
     heads: tuple[str, ...]
     cores: float | None
+    apart: str | None = None
 
 
 def find_gangs(edges: Iterable[StreamEdge], steps: Mapping[str, Step]) -> tuple[Gang, ...]:

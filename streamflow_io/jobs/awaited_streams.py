@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
+from msgspec import Struct, field
 from streamflow.core.exception import UnrecoverableWorkflowException
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Token
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
-from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens, stream_tokens, with_files
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.records.learned.extents import hold_for
@@ -24,7 +24,13 @@ from .learned_streams import LearnedStreams, written_by_now
 from .proof_key import proof_key
 
 
-class AwaitedStreams(Listener):
+class _LateStreams(Struct):
+    """The streams that a job gets as complete files."""
+
+    sources: set[StreamSource] = field(default_factory=set)
+
+
+class AwaitedStreams:
     """Lets jobs wait for streams that may yet be proven.
 
     :param learned: the proofs
@@ -36,32 +42,31 @@ class AwaitedStreams(Listener):
         self._learned = learned
         self._jobs = jobs
         self._here = here
-        # By job: the streams that the job gets as complete files.
-        self._late: dict[str, set[StreamSource]] = {}
 
-    async def permitted(self, job_name: str, port: str) -> None:
-        """Wait until a proof allows an output of a job to be read while it is written."""
-        while not self._learned.may_stream(job_name, port):
+    async def permitted(self, step: str, port: str) -> None:
+        """Wait until a proof allows an output of a step to be read while it is written."""
+        while not self._learned.may_stream(step, port):
             await self._learned.proofs.news()
 
-    async def ready(self, job: Job) -> bool:
+    async def ready(self, state: JobState) -> bool:
         """Wait until a job can be scheduled: each input is a complete file, or proven to be read as a stream.
 
         :return: whether the job reads a stream that was not known when the run began
         """
+        job = state.job
         awaited = {
             name for name, token in job.inputs.items() if any(map(self._learned.is_awaited, stream_tokens(token)))
         }
-        candidate = self._learned.candidates.get(get_job_step_name(job.name))
+        candidate = self._learned.candidates.get(state.step)
         if candidate is None or not awaited:
             return False
-        while late := [name for name in sorted(awaited) if not self._is_proven(job, candidate, name)]:
+        while late := [name for name in sorted(awaited) if not self._is_proven(state, candidate, name)]:
             news = asyncio.ensure_future(self._learned.proofs.news())
             files = asyncio.ensure_future(self._complete(job.inputs[name] for name in late))
             try:
                 await asyncio.wait({news, files}, return_when=asyncio.FIRST_COMPLETED)
                 if files.done():
-                    self._take(job, late, files.result())
+                    self._take(state, late, files.result())
                     return len(late) < len(awaited)
             except (ProducerFailedError, UnrecoverableWorkflowException):
                 return False  # the job itself reports the failure
@@ -71,19 +76,17 @@ class AwaitedStreams(Listener):
                 await asyncio.gather(news, files, return_exceptions=True)
         return True
 
-    def comes_late(self, job_name: str, token: StreamToken) -> bool:
+    def comes_late(self, job: JobState, token: StreamToken) -> bool:
         """Whether a job gets the complete file in place of this stream."""
-        return token.source in self._late.get(job_name, ())
+        late = job.kept(_LateStreams)
+        return late is not None and token.source in late.sources
 
-    def ended(self, job: JobState) -> None:
-        self._late.pop(job.name, None)
-
-    def _is_proven(self, job: Job, candidate: Candidate, name: str) -> bool:
-        programs = [()] if get_job_step_name(job.name) in self._here else self._learned.programs.known(candidate)
-        values = {port: get_token_value(token) for port, token in job.inputs.items()}
+    def _is_proven(self, job: JobState, candidate: Candidate, name: str) -> bool:
+        programs = [()] if job.step in self._here else self._learned.programs.known(candidate)
+        values = {port: get_token_value(token) for port, token in job.job.inputs.items()}
         keys = (proof_key(candidate, name, values, there) for there in programs)
         proofs = (self._learned.proofs.of(key) for key in keys)
-        sizes = [self._size(token) for token in file_tokens(job.inputs[name])]
+        sizes = [self._size(token) for token in file_tokens(job.job.inputs[name])]
         return any(proof is not None and proof.is_proven and hold_for(proof.extents, sizes) for proof in proofs)
 
     def _size(self, token: Token) -> int:
@@ -101,8 +104,10 @@ class AwaitedStreams(Listener):
         final = (self._jobs.get(source.job).final(source.port, source.path) for source in sources)
         return dict(zip(sources, await asyncio.gather(*final), strict=True))
 
-    def _take(self, job: Job, names: Iterable[str], files: Mapping[StreamSource, Token]) -> None:
-        self._late.setdefault(job.name, set()).update(files)
+    def _take(self, state: JobState, names: Iterable[str], files: Mapping[StreamSource, Token]) -> None:
+        job, late = state.job, state.kept(_LateStreams) or _LateStreams()
+        late.sources.update(files)
+        state.keep(late)
         instead = {
             id(stream): _retagged(files[stream.source], stream.tag)
             for name in names

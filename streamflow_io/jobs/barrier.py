@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamflow_io.adapters.attempts import Attempt
-from streamflow_io.adapters.inputs import Producers as Producers
+from streamflow_io.adapters.inputs import Producers
 from streamflow_io.runtime.protocol import StreamPart
 
 from .replacing import check_replaced

@@ -18,6 +18,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken, ObjectToken
 
 from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.inputs import Producers
 from streamflow_io.adapters.output_globs import (
     certain_path,
     collects_only_files,
@@ -48,7 +49,7 @@ from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 from streamflow_io.runtime.wire import part_of
 
-from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
+from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivered import Fail, Item, Value, Warn
 from .delivery import (
     Answer,

@@ -11,13 +11,14 @@ from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowEx
 from streamflow.core.workflow import CommandOutput, Job, Status
 
 from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.inputs import Producers
 from streamflow_io.adapters.tokens import parts_of
 from streamflow_io.messages import Code, coded, is_about
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.wire import has_opened_again, is_from_outside
 
-from .barrier import OutgrownError, Producers, RewrittenError
+from .barrier import OutgrownError, RewrittenError
 from .replacing import check_replaced
 
 

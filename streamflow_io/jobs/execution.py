@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
@@ -19,6 +20,7 @@ from streamflow.log_handler import logger
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from streamflow_io.adapters.inputs import (
+    Producers,
     byte_streams,
     gated_input,
     held,
@@ -29,7 +31,7 @@ from streamflow_io.adapters.inputs import (
     place_inputs,
 )
 from streamflow_io.adapters.job_spec import job_spec
-from streamflow_io.adapters.jobs import Jobs
+from streamflow_io.adapters.jobs import Jobs, JobState
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
@@ -40,39 +42,38 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.splitting import Cuts, Split
-from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import AttemptLostError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import readable
 
 from .awaited_streams import AwaitedStreams
-from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
+from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivering import Deliverer
+from .early_end import end_when_lost, end_with, give_way
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, WindowLostError, blaming, check_exit, exit_of
 from .job_runner import JobRunner
 from .learned_streams import LearnedReads, LearnedStreams
 from .learned_writes import LearnedWrites
 from .reach import Reach
+from .read_windows import ReadWindows
 from .replacing import ReplacedError, check_replaced, with_replacements
 from .short_jobs import ShortJobs
 
-_NOTICE_SECONDS = 2.0
-# Seconds for which a job of a queue manager may hold its node while a job that it reads from is still in the queue.
-_PATIENCE_SECONDS = 60.0
 
-
-class Performances(Protocol):
+class JobRehearsals(Protocol):
     """Finds out which inputs of jobs can be read as streams."""
 
     def begins(
         self,
         step: StreamingExecuteStep,
-        job: Job,
+        job: JobState,
         runtime: NodeRuntime,
         inputs: Mapping[str, Token],
         streams: Collection[str],
     ) -> None: ...
-    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
-    def attempt_ended(self, job: Job) -> None: ...
+    def succeeded(self, job: JobState, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
+    def attempt_ended(self, job: JobState) -> None: ...
 
 
 class StreamBandwidth(Protocol):
@@ -90,7 +91,7 @@ class StreamProofs(Protocol):
     awaited: AwaitedStreams
 
     @property
-    def rehearsals(self) -> Performances | None: ...
+    def rehearsals(self) -> JobRehearsals | None: ...
 
 
 class StreamingRun(Protocol):
@@ -112,6 +113,22 @@ class StreamingRun(Protocol):
     def cuts(self) -> Cuts: ...
     @property
     def sessions(self) -> ReadSessions: ...
+
+
+class _Prepared(Struct, frozen=True):
+    """An attempt that is about to run under a node runtime.
+
+    :ivar command: of the job, for this attempt
+    :ivar globs: of the outputs that other jobs may get early
+    :ivar split: how the job splits files
+    """
+
+    node_job: NodeJob
+    command: CWLCommand
+    globs: Mapping[str, tuple[str, ...]]
+    split: Split
+    spec: JobSpec
+    attempt: Attempt
 
 
 class Execution:
@@ -140,12 +157,11 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
-        # The attempts of other jobs that discard what this job has read.
-        self._windows: set[Attempt] = set()
+        self._windows = ReadWindows(job.name)
         self._has_windows = any(output.window is not None for output in step.early_outputs)
         self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
-        self._writes = LearnedWrites(run.proofs.streams, job.name)
+        self._writes = LearnedWrites(run.proofs.streams, step.name)
 
     async def run(self) -> None:
         """Run the job until an attempt succeeds.
@@ -198,7 +214,7 @@ class Execution:
                         f"{readable(str(error.object))}"
                     ) from None
         finally:
-            self._end_windows()
+            self._windows.end()
             self._run.sessions.split_ended(self._state)
             jobs.close(record, may_be_read=deliverer.has_streamed)
 
@@ -247,7 +263,7 @@ class Execution:
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
-        await self._read_windows_again()
+        await self._windows.read_again()
         await self._learned.begin(self._run.reach)
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
         self._streams = streams_of(self._inputs)
@@ -274,14 +290,6 @@ class Execution:
         else:
             await self._run_under(runtime, record, producers)
 
-    async def _read_windows_again(self) -> None:
-        """Let the jobs start again whose windows this job has begun to read: it cannot read them a second time."""
-        for attempt in self._windows:
-            attempt.lose()
-        for attempt in self._windows:
-            await asyncio.shield(attempt.succeeded)
-        self._windows.clear()
-
     def _has_window(self, token: StreamToken, attempt: Attempt) -> bool:
         """Whether this job lets go what it has read: nothing that is known may make it need the file."""
         if token.source.port not in attempt.windows:
@@ -289,17 +297,6 @@ class Execution:
         inputs = self._inputs
         may_go_back = self._learned.under_net(inputs).keys() | self._learned.largest(inputs).keys()
         return id(token) not in may_go_back and self._learned.closes(token) is None
-
-    def _begin_windows(self, producers: Producers) -> None:
-        for token, attempt in producers:
-            if self._has_window(token, attempt):
-                attempt.readers[self._job.name] = asyncio.Event()
-                self._windows.add(attempt)
-
-    def _end_windows(self) -> None:
-        """Say that this job needs no more of the windows that it reads."""
-        for attempt in self._windows:
-            attempt.readers[self._job.name].set()
 
     def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
         """Whether the job is too short to gain anything from a stream, and no hint has asked for one.
@@ -335,11 +332,15 @@ class Execution:
             attempt.end(True)
         finally:
             if self._run.proofs.rehearsals is not None:
-                self._run.proofs.rehearsals.attempt_ended(self._job)
+                self._run.proofs.rehearsals.attempt_ended(self._state)
             attempt.end(False)
 
-    async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
-        self._begin_windows(producers)
+    async def _prepare(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> _Prepared:
+        """Prepare an attempt under a node runtime.
+
+        :raises ProducerRestartError: if a job that this one reads from is tried again
+        """
+        self._windows.begin([attempt for token, attempt in producers if self._has_window(token, attempt)])
         waiting = partial(settled, producers) if producers else None
         named = partial(output_globs, self._step, self._job)
         node_job = await runtime.create_job(self._job.name, held_now(producers), waiting, named)
@@ -358,15 +359,20 @@ class Execution:
         outputs = self._step.early_outputs if self._has_windows else ()
         attempt.windows = {output.port for output in outputs if output.window is not None}
         self._deliverer.begin(attempt, globs)
-        runner = self._run.runner
         await self._run.sessions.split(self._state, split, runtime)
+        return _Prepared(node_job, command, globs, split, spec, attempt)
+
+    async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
+        prepared = await self._prepare(runtime, record, producers)
+        node_job, attempt, split = prepared.node_job, prepared.attempt, prepared.split
+        runner = self._run.runner
         events = self._writes.told(split.told(runner.events(self._state, node_job)))
-        permitted = partial(self._run.proofs.awaited.permitted, self._job.name)
-        losing = asyncio.create_task(self._end_when_lost(node_job, attempt))
+        permitted = partial(self._run.proofs.awaited.permitted, self._step.name)
+        losing = asyncio.create_task(end_when_lost(node_job, attempt))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
-            self._give_way(node_job, attempt, producers),
-            *(self._end_with(node_job, *producer) for producer in producers),
+            give_way(node_job, attempt, producers),
+            *(end_with(node_job, *producer) for producer in producers),
         )
         # A job runs once more only with all files of its inputs and outputs.
         has_windows = bool(attempt.windows or self._windows)
@@ -374,9 +380,9 @@ class Execution:
         try:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
-                rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
-            with runner.running(self._state, node_job, spec, split.command(runtime), self._step.tells_paths):
-                output = await command.execute(self._job)
+                rehearsals.begins(self._step, self._state, runtime, self._inputs, streams)
+            with runner.running(self._state, node_job, prepared.spec, split.command(runtime), self._step.tells_paths):
+                output = await prepared.command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
@@ -396,9 +402,9 @@ class Execution:
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            await self._splitting.delivered(split, runtime, tokens, globs)
+            await self._splitting.delivered(split, runtime, tokens, prepared.globs)
             if rehearsals is not None:
-                rehearsals.succeeded(self._job, tokens, exit_event)
+                rehearsals.succeeded(self._state, tokens, exit_event)
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
@@ -411,7 +417,7 @@ class Execution:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'the command does not end'}") from error
         finally:
             if rehearsals is not None:
-                rehearsals.attempt_ended(self._job)
+                rehearsals.attempt_ended(self._state)
             following.cancel()
             losing.cancel()
             if not node_job.exit.done():
@@ -499,23 +505,6 @@ class Execution:
             inputs = {name: with_own_value(token) for name, token in inputs.items()}
         self._job.inputs = dict(inputs)
 
-    async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
-        """End this job when a job that it reads from fails.
-
-        The job's `exec` ends it, too, unless the failure could not be written to the events, as on a full disk.
-        """
-        if not await attempt.settled(token.source.port, token.source.path):
-            if held(token, attempt) is None:
-                with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
-                    await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
-            await node_job.cancel()
-
-    async def _end_when_lost(self, node_job: NodeJob, attempt: Attempt) -> None:
-        """End this job when a reader needs the file of its window once more."""
-        if attempt.windows:
-            await attempt.lost.wait()
-            await node_job.cancel()
-
     async def _collect_before(
         self, node_job: NodeJob, attempt: Attempt, split: Split, output: CommandOutput
     ) -> dict[str, Token]:
@@ -529,21 +518,5 @@ class Execution:
             tokens = await self._deliverer.collect(output, split.made(output))
         if attempt.discarded and not await attempt.has_been_read():
             raise WindowLostError
-        self._end_windows()
+        self._windows.end()
         return tokens
-
-    async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
-        """End this job if it has a node while a job that it reads from waits in the queue of a queue manager.
-
-        The other job may need this very node. This job starts again when the other one runs. This does not count as a
-        failed attempt.
-        """
-        waited_for = [producer for _, producer in producers if not producer.has_started]
-        if not waited_for:
-            return
-        await attempt.started()
-        try:
-            await asyncio.wait_for(asyncio.gather(*(p.started() for p in waited_for)), _PATIENCE_SECONDS)
-        except asyncio.TimeoutError:
-            attempt.gave_way = True
-            await node_job.cancel()

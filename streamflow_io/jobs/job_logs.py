@@ -13,9 +13,9 @@ import shlex
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,11 +25,11 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Step
 from streamflow.cwl.command import CWLCommand
 from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath
-from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
+from streamflow_io.adapters.connector import CommandConnector, CommandOptions
 from streamflow_io.adapters.paths import innermost
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
@@ -161,45 +161,16 @@ class JobLogs:
             return KeptOutput()
 
 
-class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
+class _LoggedConnector(CommandConnector):
     """Runs the command of one job through another connector, and keeps how the command ends."""
 
     def __init__(self, logs: JobLogs, job_name: str, inner: Connector) -> None:
-        super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
+        super().__init__(inner, job_name)
         self._logs = logs
-        self._job_name = job_name
 
-    @classmethod
-    def get_schema(cls) -> str:
-        raise NotImplementedError("made for one job, never configured")
-
-    async def run(
-        self,
-        location: ExecutionLocation,
-        command: MutableSequence[str],
-        environment: MutableMapping[str, str] | None = None,
-        workdir: str | None = None,
-        stdin: int | str | None = None,
-        stdout: int | str = asyncio.subprocess.STDOUT,
-        stderr: int | str = asyncio.subprocess.STDOUT,
-        capture_output: bool = False,
-        timeout: int | None = None,
-        job_name: str | None = None,
-    ) -> tuple[str, int] | None:
-        options: dict[str, Any] = {
-            "location": location,
-            "command": command,
-            "environment": environment,
-            "workdir": workdir,
-            "stdin": stdin,
-            "stdout": stdout,
-            "stderr": stderr,
-            "capture_output": capture_output,
-            "timeout": timeout,
-            "job_name": job_name,
-        }
-        if job_name != self._job_name:
-            return cast("tuple[str, int] | None", await self.connector.run(**options))
+    async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
+        location, workdir = options["location"], options["workdir"]
+        stdin, stdout, stderr = options["stdin"], options["stdout"], options["stderr"]
         is_ours = is_separate_standard_error(stderr)
         names = [name if isinstance(name, str) else None for name in (stdin, stdout, None if is_ours else stderr)]
         record = CommandRecord(
@@ -207,7 +178,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
             job=self._job_name,
             step=get_job_step_name(self._job_name),
             attempt=1,
-            command=command_text(list(command), names[0], names[1], names[2]),
+            command=command_text(list(options["command"]), names[0], names[1], names[2]),
             location=node_name(location),
             directory=None if workdir is None else self._logs.on_node(location, workdir),
             started=time.time(),
@@ -215,7 +186,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         )
         said, code = "", None
         try:
-            result: tuple[str, int] | None = await self.connector.run(**options)
+            result = await self.run_plainly(options)
             said, code = result or ("", None)
         except asyncio.CancelledError:
             # At another location, nothing would wait for the removal of the file.

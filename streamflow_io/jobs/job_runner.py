@@ -15,7 +15,8 @@ from streamflow_io.adapters.job_spec import job_spec
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.splitting import Cuts
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, ObservationSpec
 
 from .reach import Reach

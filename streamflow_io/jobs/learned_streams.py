@@ -65,33 +65,35 @@ class LearnedStreams(Struct, frozen=True):
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether no hint has asked for a stream."""
-        name = _output(token.source.job, token.source.port)
+        name = _output(token)
         return name in self.streamed or name in self.awaited
 
     def is_awaited(self, token: StreamToken) -> bool:
         """Whether a stream needs a proof in this run that its readers can read it."""
-        return _output(token.source.job, token.source.port) in self.awaited
+        return _output(token) in self.awaited
 
-    def is_streamed(self, job: str, port: str) -> bool:
-        """Whether an output of a job is streamed without a hint."""
-        name = _output(job, port)
-        return name in self.streamed or (name in self.awaited and self.may_stream(job, port))
+    def is_streamed(self, step: str, port: str) -> bool:
+        """Whether an output of a step is streamed without a hint."""
+        name = port_path(step, port)
+        return name in self.streamed or (name in self.awaited and self.may_stream(step, port))
 
-    def may_stream(self, job: str, port: str) -> bool:
-        """Whether proofs allow by now that an awaited output of a job is streamed."""
-        written, readers = self.proofs.of(self.written(job, port)), self.awaited[_output(job, port)]
+    def may_stream(self, step: str, port: str) -> bool:
+        """Whether proofs allow by now that an awaited output of a step is streamed."""
+        written, readers = self.proofs.of(self.written(step, port)), self.awaited[port_path(step, port)]
         return (written is None or not written.is_refused) and all(
             self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in readers
         )
 
     def closes(self, token: StreamToken) -> int | None:
         """The number of closes at which a stream without a hint counts as complete; None: the end of its job."""
-        known = self.proofs.of(self.written(token.source.job, token.source.port)) if self.is_learned(token) else None
+        if not self.is_learned(token):
+            return None
+        known = self.proofs.of(self.written(get_job_step_name(token.source.job), token.source.port))
         return None if known is None else known.closes or None
 
-    def written(self, job: str, port: str) -> ProofKey:
-        """The key for proofs about how similar jobs write an output."""
-        return ProofKey(self.tools[get_job_step_name(job)], "writes", port)
+    def written(self, step: str, port: str) -> ProofKey:
+        """The key for proofs about how the jobs of a step, and similar ones, write an output."""
+        return ProofKey(self.tools[step], "writes", port)
 
     async def refuse(self, token: StreamToken, how: str, was_closed: bool) -> None:
         """Let an output not be streamed again without a hint: the file is not written front to back.
@@ -100,7 +102,7 @@ class LearnedStreams(Struct, frozen=True):
         :param was_closed: whether the file counted as complete at a close; then only that will not be done again
         """
         step, port = get_job_step_name(token.source.job), token.source.port
-        key, name = self.written(token.source.job, port), port_path(step, port)
+        key, name = self.written(step, port), port_path(step, port)
         known, how = self.proofs.of(key), _without_path(how, token.source.path)
         if was_closed:
             if known is None or known.closes:
@@ -121,8 +123,9 @@ def not_as_declared(path: str, how: str) -> str:
     return coded(f"{path} is declared `streamable`, but {how}. {advice}", Code.NOT_AS_DECLARED)
 
 
-def _output(job: str, port: str) -> str:
-    return port_path(get_job_step_name(job), port)
+def _output(token: StreamToken) -> str:
+    """The output that a stream is of, as /step/port."""
+    return port_path(get_job_step_name(token.source.job), token.source.port)
 
 
 def _without_path(how: str, path: str) -> str:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
-from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.inheritance import port_path
@@ -29,16 +28,15 @@ _LEAST_PART = 0.1
 class LearnedWrites:
     """The closes of one job's outputs that stream without a hint."""
 
-    def __init__(self, learned: LearnedStreams, job: str) -> None:
+    def __init__(self, learned: LearnedStreams, step: str) -> None:
         self._learned = learned
-        self._job = job
-        self._step = get_job_step_name(job)
+        self._step = step
         # By output and file: the last close in the last attempt.
         self._closed: dict[str, dict[str, ClosedEvent]] = {}
 
     def watched(self, output: WatchedOutput) -> WatchedOutput:
         """An output as it is to be watched. If it streams without a hint, its closes are reported, too."""
-        if not self._learned.is_streamed(self._job, output.port):
+        if not self._learned.is_streamed(self._step, output.port):
             return output
         return replace(output, closes=True)
 
@@ -46,7 +44,7 @@ class LearnedWrites:
         """Pass on the events of an attempt, and note its closes."""
         self._closed = defaultdict(dict)
         async for event in events:
-            if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._job, event.port):
+            if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._step, event.port):
                 self._closed[event.port][str(event.path)] = event
             yield event
 
@@ -56,7 +54,7 @@ class LearnedWrites:
         least = max(_LEAST_SECONDS, _LEAST_PART * (ended - started))
         for port, files in self._closed.items():
             (last, *others) = files.values()
-            key = self._learned.written(self._job, port)
+            key = self._learned.written(self._step, port)
             if others or ended - last.time < least or self._learned.proofs.of(key) is not None:
                 continue
             name, times = port_path(self._step, port), counted(last.closes, "time")

@@ -15,7 +15,8 @@ from collections.abc import Collection, Sequence
 
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.runtime.embedded import find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 
 from .proof_key import OtherPrograms
 

@@ -16,7 +16,8 @@ from streamflow_io.adapters.tokens import StreamToken
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.records.records import Record
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, WarningEvent
 

@@ -117,7 +117,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(TransferringRun, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
-        if self._streams.proofs.awaited.comes_late(job.name, token):
+        state = self._streams.jobs.find(job.name)
+        if state is not None and self._streams.proofs.awaited.comes_late(state, token):
             return False
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)

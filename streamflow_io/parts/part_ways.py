@@ -23,7 +23,8 @@ from streamflow_io.graph.part_sites import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FoundFile, Link, PartEvent
 from streamflow_io.storage.storages import Storages

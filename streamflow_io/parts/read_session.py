@@ -19,7 +19,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.records.files import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.extents import Span
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 

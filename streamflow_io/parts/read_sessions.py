@@ -22,7 +22,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.locations import location_name, node_name
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.wire import part_of

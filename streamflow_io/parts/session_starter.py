@@ -17,7 +17,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.values import readable

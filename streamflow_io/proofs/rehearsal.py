@@ -18,8 +18,9 @@ from streamflow_io.adapters.paths import NoChecksumsError
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.records.learned import extents
 from streamflow_io.records.learned.proofs import ProofKey, Way
+from streamflow_io.runtime.locations import innermost
 
-from .performance import Performance
+from .original_job import OriginalJob
 from .rehearsal_rules import (
     Finding,
     Manner,
@@ -102,7 +103,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     :ivar waits_for_its_job: the rehearsal does not run beside its job
     """
 
-    performance: Performance
+    original: OriginalJob
     port: str
     key: ProofKey
     verify: Literal["full", "samples"]
@@ -117,7 +118,12 @@ class Rehearsal(Struct, eq=False, dict=True):
     @property
     def name(self) -> str:
         """The input, as /step/port."""
-        return port_path(self.performance.step.name, self.port)
+        return port_path(self.original.step.name, self.port)
+
+    @property
+    def host(self) -> str:
+        """The name of the host on which the rehearsal runs, or of the location nearest to the host."""
+        return str(innermost(self.original.place).name)
 
     @property
     def size(self) -> int:
@@ -132,7 +138,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     @cached_property
     def job(self) -> RepeatedJob:
         """The job, to be run once more."""
-        return RepeatedJob(self.performance, self.port, self.verify)
+        return RepeatedJob(self.original, self.port, self.verify)
 
     @cached_property
     def _most(self) -> tuple[int, ...] | None:
@@ -156,7 +162,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     @property
     def seconds(self) -> float:
         """The seconds that the next run is expected to take; infinite before the job has succeeded."""
-        return self.performance.seconds * self.share
+        return self.original.seconds * self.share
 
     async def run(self) -> Finding | None:
         """Rehearse the input, and return the result. When cancelled, leaves neither processes nor files.
@@ -198,7 +204,7 @@ class Rehearsal(Struct, eq=False, dict=True):
 
         :return: None: the excerpts have shown nothing after all, and the next run is to try the whole files
         """
-        await self.performance.ended()
+        await self.original.ended()
         if finding.excerpt is None:
             return finding
         try:
@@ -212,7 +218,7 @@ class Rehearsal(Struct, eq=False, dict=True):
 
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
-        while not isinstance(following := next_manner(ran, self.size, self.performance.cpu), Finding):
+        while not isinstance(following := next_manner(ran, self.size, self.original.cpu), Finding):
             before = ran[-1][1] if following in ("twin", "again") else None
             ran.append((following, await self.job.run(following, before)))
         # A failure for lack of space says nothing about the program.
@@ -265,7 +271,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     async def _lack_of_room(self) -> str | None:
         try:
             outputs = await self.job.used()
-            needed = disk_for(outputs) if self.performance.has_ended else disk_beside(outputs, self.size)
+            needed = disk_for(outputs) if self.original.has_ended else disk_beside(outputs, self.size)
             there = await self.job.free()
         except (IndexError, ValueError):
             return "the free space is not known"

@@ -31,13 +31,14 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
 from streamflow_io.jobs.wants import is_want
 from streamflow_io.parts.reader_tasks import to_the_end
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
 from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
 
 from .clocks import Line, Span, Unlike
 from .excerpts import Excerpts, make_excerpts
-from .performance import Performance, described, span_of
+from .original_job import OriginalJob, described, span_of
 from .rehearsal_events import SeenEvents
 from .rehearsal_rules import Manner, Ran, seconds_for
 from .same_outputs import Places, first_difference, unlike_files
@@ -77,7 +78,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
     :ivar is_compared: the job has run, and its outputs are compared
     """
 
-    performance: Performance
+    original: OriginalJob
     port: str
     verify: Literal["full", "samples"]
     is_declared: bool = False
@@ -86,7 +87,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
     @cached_property
     def files(self) -> list[Token]:
         """The files of the input."""
-        return self.performance.files(self.port)
+        return self.original.files(self.port)
 
     @property
     def sizes(self) -> list[int]:
@@ -98,8 +99,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
         :raises ValueError, IndexError: if the location does not tell
         """
-        directory = self.performance.job.output_directory
-        used, _ = await self.performance.runtime.run(["du", "-sk", directory], _ASK_SECONDS)
+        directory = self.original.job.output_directory
+        used, _ = await self.original.runtime.run(["du", "-sk", directory], _ASK_SECONDS)
         return int(used.split()[0]) << 10
 
     async def free(self) -> int:
@@ -107,8 +108,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
         :raises ValueError, IndexError: if the location does not tell
         """
-        directory = self.performance.job.output_directory
-        free, _ = await self.performance.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
+        directory = self.original.job.output_directory
+        free, _ = await self.original.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
         return int(free.splitlines()[-1].split()[3]) << 10
 
     async def run(self, manner: Manner, before: Ran | None) -> Ran:
@@ -139,7 +140,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     def new_directory(self) -> str:
         """The path of a new directory, beside the directories of the job."""
-        return str(posixpath.join(posixpath.dirname(self.performance.job.input_directory), random_name()))
+        return str(posixpath.join(posixpath.dirname(self.original.job.input_directory), random_name()))
 
     async def make_excerpts(self, directory: str, most: Sequence[int], *, look_whole: bool) -> Excerpts:
         """Make the excerpts of the files of the input.
@@ -147,10 +148,10 @@ class RepeatedJob(Struct, eq=False, dict=True):
         :param directory: is made
         :raises OSError: if an excerpt cannot be made
         """
-        path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
+        path = job_path(self.original.step.workflow.context, self.original.job, directory)
         await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
         files = await self._find_files()
-        return await make_excerpts(self.performance.runtime, directory, files, most, look_whole=look_whole)
+        return await make_excerpts(self.original.runtime, directory, files, most, look_whole=look_whole)
 
     async def remove(self, directories: Sequence[str]) -> None:
         """Remove directories, as far as they exist."""
@@ -159,21 +160,21 @@ class RepeatedJob(Struct, eq=False, dict=True):
     async def _remove(self, directories: Sequence[str]) -> None:
         for directory in directories:
             with contextlib.suppress(OSError, WorkflowException):
-                await job_path(self.performance.step.workflow.context, self.performance.job, directory).rmtree()
+                await job_path(self.original.step.workflow.context, self.original.job, directory).rmtree()
 
     async def _find_files(self) -> list[str]:
         """Return the real paths of the files of the input."""
-        return [str((await self.performance.runtime.find(file.value["path"])).path) for file in self.files]
+        return [str((await self.original.runtime.find(file.value["path"])).path) for file in self.files]
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
         """The directories of each run, by the directories of the job."""
-        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in self.performance.directories}
+        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in self.original.directories}
 
     @cached_property
     def _streams(self) -> tuple[str, ...]:
         """The paths of the files of the input in each run with streams."""
-        place = self._names[self.performance.job.input_directory]
+        place = self._names[self.original.job.input_directory]
         return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self.files)
 
     async def _run_at(
@@ -190,8 +191,8 @@ class RepeatedJob(Struct, eq=False, dict=True):
         :param is_disguised: whether the program is to find its files at the paths of the job
         :param excerpts: what the program reads in place of its files. The first such run is compared with nothing
         """
-        step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
-        directories = tuple(names[path] for path in self.performance.directories)
+        step, plain, names, streams = self.original.step, self.original.job, self._names, self._streams
+        directories = tuple(names[path] for path in self.original.directories)
         context = step.workflow.context
         is_moved = manner != "file" or excerpts is not None
         try:
@@ -224,7 +225,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 compare = _no_difference
             # It does not matter how much of a short file the program reads as a stream.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
-            ran = await self._perform(job, spec, None if self.is_declared else size, compare)
+            ran = await self._run_command(job, spec, None if self.is_declared else size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
                 await self._keep(job.output_directory, _kept(excerpts))
             return ran
@@ -234,21 +235,21 @@ class RepeatedJob(Struct, eq=False, dict=True):
     async def _link(self, files: Sequence[str]) -> None:
         """Put links to files at the paths of the streams."""
         for file, stream in zip(files, self._streams, strict=True):
-            said, code = await self.performance.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
+            said, code = await self.original.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
             if code != 0:
                 raise OSError(said)
 
-    async def _perform(self, job: Job, spec: JobSpec, size: int | None, compare: _Compare) -> Ran:
+    async def _run_command(self, job: Job, spec: JobSpec, size: int | None, compare: _Compare) -> Ran:
         """Run the command, and compare its outputs.
 
         :param size: bytes that are read as a stream; None: the end is waited for, however little is read
         :param compare: returns the differences of the outputs, which it gets as CWL objects
         """
-        performance = self.performance
-        node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
-        tells_paths = performance.step.tells_paths
-        connector = JobConnector(performance.connector, job.name, node_job, spec, tells_paths=tells_paths)
-        step = shadow_of(performance.step, job, connector, performance.hardware)
+        original = self.original
+        node_job = await original.runtime.create_job(f"{job.name} rehearsal")
+        tells_paths = original.step.tells_paths
+        connector = JobConnector(original.connector, job.name, node_job, spec, tells_paths=tells_paths)
+        step = shadow_of(original.step, job, connector, original.hardware)
         seen = SeenEvents(size if len(spec.streams) == 1 else None, len(spec.streams))
         following = asyncio.create_task(seen.follow(node_job))
         execution = asyncio.create_task(_execute(step, job))
@@ -272,7 +273,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 ran = seen.ran(exit_event, False, said)
                 return replace(ran, is_from_outside=ran.is_from_outside or is_want(str(output.value or "")))
             is_elsewhere = spec.rehearsal is None or not spec.rehearsal.mounts or seen.is_elsewhere
-            if not is_elsewhere and await _names_paths(performance.runtime, job, output):
+            if not is_elsewhere and await _names_paths(original.runtime, job, output):
                 raise _NotDisguisedError
             try:
                 tokens = await to_the_end(step.collect(job, output, {}, {}))
@@ -308,13 +309,13 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     async def _exhausted(self) -> None:
         """Wait until a run that has begun beside its job has used up its time. Waits for ever for a later run."""
-        if self.performance.has_ended:
+        if self.original.has_ended:
             await asyncio.get_running_loop().create_future()  # the node runtime ends such a run
-        await asyncio.sleep(seconds_for((await self.performance.ended()).seconds))
+        await asyncio.sleep(seconds_for((await self.original.ended()).seconds))
 
     @property
     def _too_long(self) -> str:
-        return f"it has not ended after {seconds_for(self.performance.seconds)} s"
+        return f"it has not ended after {seconds_for(self.original.seconds)} s"
 
     def _check(self, exit_event: ExitEvent) -> None:
         """Check that the run has ended by itself.
@@ -331,7 +332,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any], span: Span) -> _Compared:
         """Return the differences from the outputs of the original job, when this job has succeeded."""
-        plain, ended = await self.plain_outputs(), await self.performance.ended()
+        plain, ended = await self.plain_outputs(), await self.original.ended()
         if (difference := first_difference(plain, self._here, its, there)) is None:
             return None, None
         return difference, await self._unlike(unlike_files(plain, self._here, its, there), ended.span, span)
@@ -348,7 +349,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             return None, None
         if excerpts is None or excerpts.look_whole:
             return difference, None
-        outputs = self._names[self.performance.job.output_directory]
+        outputs = self._names[self.original.job.output_directory]
         pairs = unlike_files(made, places, its, places) or ()
         kept = [(path.replace(outputs, _kept(excerpts), 1), other) for path, other in pairs]
         return difference, await self._unlike(kept or None, before.span, span)
@@ -363,7 +364,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
         lines: dict[str, Sequence[Line]] = {}
         for path, other in pairs:
             try:
-                found = await self.performance.runtime.unlike(path, other)
+                found = await self.original.runtime.unlike(path, other)
             except (NodeRuntimeError, ValueError):
                 return None
             if found is None:
@@ -373,26 +374,26 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     async def _keep(self, directory: str, at: str) -> None:
         """Put the outputs of a run aside, so that later runs can be compared with it."""
-        said, code = await self.performance.runtime.run(["mv", directory, at], _ASK_SECONDS)
+        said, code = await self.original.runtime.run(["mv", directory, at], _ASK_SECONDS)
         if code != 0:
             raise OSError(said)
 
     async def plain_outputs(self) -> Mapping[str, Any]:
-        return await to_the_end(self.performance.described())
+        return await to_the_end(self.original.described())
 
     @property
     def _here(self) -> Places:
-        return self.performance.places(self.port)
+        return self.original.places(self.port)
 
     def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
         """The mounts that let the program find everything where the job had it.
 
         Many programs write their command lines into their outputs.
         """
-        plain = self.performance.job
+        plain = self.original.job
         pairs = [(job.output_directory, plain.output_directory), (job.tmp_directory, plain.tmp_directory)]
         if manner != "file":
-            used = [*paths_of(self.performance.inputs.values()), *files]
+            used = [*paths_of(self.original.inputs.values()), *files]
             for file, stream in zip(self.files, streams, strict=True):
                 directory = posixpath.dirname(file.value["path"])
                 # Files below a mount are hidden, also from the process that feeds the stream.
@@ -406,7 +407,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
         :param is_stream: nothing is known of the files but their paths
         """
-        inputs = self.performance.copied_inputs()
+        inputs = self.original.copied_inputs()
         if paths:
             inputs[self.port] = _moved(inputs[self.port], iter(paths), is_stream)
         return inputs
@@ -429,11 +430,11 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 for number, (file, stream) in enumerate(zip(files, streams, strict=True))
             )
         bounds: dict[str, int | bool]
-        if self.performance.has_ended:
-            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_declared else {})
+        if self.original.has_ended:
+            bounds = {"seconds": seconds_for(self.original.seconds)} | ({"apart": True} if self.is_declared else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
-        spec = structs.replace(job_spec(self.performance.step, job), streams=inputs)
+        spec = structs.replace(job_spec(self.original.step, job), streams=inputs)
         return with_rehearsal(spec, idle=True, confined=True, scratch=scratch, **bounds)
 
 

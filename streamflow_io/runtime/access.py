@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamflow_io._streamflow import abandon, container_command, own_shell
 
 from .conversation import Conversation, ProcessConversation, ShellConversation
-from .node_runtime import NodeRuntimeError
+from .node_commands import NodeRuntimeError
 
 if TYPE_CHECKING:
     from streamflow.core.data import StreamWrapper

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .access import Access
 from .build import other_build
-from .node_runtime import NodeRuntimeError, unsafe_workdir
+from .node_commands import NodeRuntimeError, unsafe_workdir
 
 DIRECTORY = ".streamflow-io"
 # From the field e_machine of an ELF file to the output of `uname -m`.

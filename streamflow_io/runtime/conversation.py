@@ -13,7 +13,8 @@ from msgspec import MsgspecError
 from msgspec.json import decode
 
 from .child_watcher import watch_children_without_threads
-from .node_runtime import NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeRuntime
 from .protocol import ReadyEvent
 
 if TYPE_CHECKING:

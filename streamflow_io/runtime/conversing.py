@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from .access import Access
 from .conversation import LINE_LIMIT, MARK, Conversation, follow, ready
 from .links import LinkedRuntime, Links
-from .node_runtime import NodeJob, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeJob
 from .protocol import MadeEvent, PrintedEvent, ReadyEvent, RefusedEvent, Request, ReturnedEvent
 from .wire import parse_said, text_of
 

@@ -21,7 +21,8 @@ from streamflow_io.files import stranger
 from .binary import DIRECTORY
 from .build import other_build
 from .conversation import ProcessConversation, follow, ready
-from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError, unsafe_workdir
+from .node_commands import NodeRuntimeError, unsafe_workdir
+from .node_runtime import ENDED, Made, NodeJob, NodeRuntime
 from .place import Place
 from .protocol import FoundFile
 from .session_job import LocalSessionJob
@@ -198,7 +199,7 @@ class EmbeddedRuntime(NodeRuntime):
     async def _follow(self) -> None:
         await follow(self._conversation, self, "sfio-node", ENDED)
         if await aiofiles.os.path.exists(self.directory):
-            await self._clear()
+            await self.clear()
 
     async def close(self) -> None:
         await self._conversation.close(self.stop_seconds)

@@ -10,7 +10,8 @@ from msgspec import Struct
 from .access import Access
 from .binary import Neighbours, check_workdir
 from .certificate import Certificate
-from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeJob, NodeRuntime
 from .protocol import ReadyEvent
 
 
@@ -67,7 +68,7 @@ class LinkedRuntime(NodeRuntime):
     def lose(self, reason: str) -> None:
         super().lose(reason)
         if not self._ends and self._clearing is None:
-            self._clearing = asyncio.create_task(self._clear())
+            self._clearing = asyncio.create_task(self.clear())
 
     def _listens(self, ready: ReadyEvent) -> None:
         """Take in the address at which `serve` listens."""
@@ -103,5 +104,5 @@ class LinkedRuntime(NodeRuntime):
 
     async def _try_link(self, other: NodeRuntime) -> str | None:
         words = [self.binary, "reach", str(other.address), "--certificate", str(self.certificate_path)]
-        why = await self._reaches(words, "sfio-node reach")
+        why = await self.reaches(words, "sfio-node reach")
         return None if why is None else f"{self.location} cannot reach {other.location} at {other.address}: {why}"

@@ -3,71 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
-from streamflow_io.messages import Code, coded
-
 from .new_limits import NewLimits
+from .node_commands import NodeCommands, NodeRuntimeError
 from .place import Place
-from .protocol import CommittedEvent, Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart
+from .protocol import CommittedEvent, Event, ExitEvent, JobSpec, Link, StartedEvent
 from .wire import job_of, parse_event, text_of
 
 logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
-_REACH_SECONDS = 60.0
 # Seconds in which a silent wrapper may begin, and seconds between two looks for it.
 _START_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
-_ANSWER_SECONDS = 10.0
-# Jobs of a `serve` that was killed alone end within 10 s.
-_CLEAR_SECONDS = 20.0
-# Limits for a comparison: seconds, and the least bytes per second.
-_COMPARE_SECONDS = 600.0
-_UNLIKE_SECONDS = 600.0
-_SLOWEST = 10_000_000
 # The bytes of a line that a message shows.
 _SHOWN = 1000
 
 Waiting = Callable[[], Awaitable[object]]
 Globs = Callable[[str], Sequence[str]]
 Made = TypeVar("Made", bound="NodeJob")
-
-
-class NodeRuntimeError(Exception):
-    """The node runtime cannot be used; the message says why."""
-
-
-def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:
-    """The error for a work directory in which another user could replace files that stream.
-
-    :param why: as :func:`streamflow_io.files.stranger` says it
-    """
-    choose = "set another `workdir` for the deployment, or another TMPDIR where it has no `workdir`"
-    return NodeRuntimeError(coded(f"the work directory {workdir} is not safe: {why}: {choose}", Code.UNSAFE_WORKDIR))
-
-
-class AttemptLostError(NodeRuntimeError):
-    """An attempt was lost to a fault of the runtime, not of the job. Retry it without the feature named in `without`.
-
-    The job has not failed. The message says why the attempt was lost.
-    """
-
-    def __init__(self, without: str, reason: str) -> None:
-        super().__init__(reason)
-        self.without = without
 
 
 class SharedFile(Struct, frozen=True):
@@ -77,11 +43,6 @@ class SharedFile(Struct, frozen=True):
     named: str | None
     events: str
     lock: bool
-
-
-def seconds_to_compare(size: int) -> float:
-    """The most seconds for a command that compares this many bytes."""
-    return _COMPARE_SECONDS + size / _SLOWEST
 
 
 class NodeJob:
@@ -280,14 +241,11 @@ class NodeJob:
             self.exit.exception()  # perhaps no code awaits it
 
 
-class NodeRuntime(ABC):
+class NodeRuntime(NodeCommands):
     """`sfio-node serve` at one location, for as long as the driver wants it.
 
     Guarantee: when the driver is gone, in whatever way, all jobs of the runtime end, and leave nothing at the location.
 
-    :ivar location: its name in messages
-    :ivar binary: `sfio-node` at the location
-    :ivar directory: the run directory, at the location
     :ivar address: where its links listen; None: other locations cannot read its streams
     :ivar tls: whether its links, in both directions, are encrypted
     :ivar place: the files of its host that it sees; None: no other runtime sees its run directory
@@ -309,9 +267,7 @@ class NodeRuntime(ABC):
     limit_seconds = 0.0
 
     def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
-        self.location = location
-        self.binary = binary
-        self.directory = directory
+        super().__init__(location, binary, directory)
         self.address = address
         self._jobs: dict[str, NodeJob] = {}
         self._count = 0
@@ -440,15 +396,7 @@ class NodeRuntime(ABC):
 
     async def _try_files(self, other: NodeRuntime) -> str | None:
         directory = self.path_of(other, other.directory)
-        return await self._reaches([self.binary, "reach", "--run", str(directory)], str(directory))
-
-    async def _reaches(self, words: list[str], what: str) -> str | None:
-        """Run a command that tries something, and return why it fails; None: success."""
-        try:
-            said, code = await self.run(words, _REACH_SECONDS)
-        except NodeRuntimeError as error:
-            return str(error)
-        return None if code == 0 else (said.splitlines() or [f"{what}: exit code {code}"])[-1]
+        return await self.reaches([self.binary, "reach", "--run", str(directory)], str(directory))
 
     def check(self) -> None:
         """Check that the runtime has not ended.
@@ -499,73 +447,6 @@ class NodeRuntime(ABC):
         :raises NodeRuntimeError: if they cannot be written
         """
 
-    async def begins_with(self, part: StreamPart) -> bool:
-        """Whether a file begins with the bytes that were read of it. Reads this many bytes.
-
-        :raises NodeRuntimeError: if the file cannot be compared
-        """
-        words = [self.binary, "compare", "--file", part.path, "--first", text_of(part.first)]
-        said, code = await self.run(words, seconds_to_compare(part.first.bytes))
-        if code not in (0, 1):
-            raise NodeRuntimeError(
-                f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"
-            )
-        return code == 0
-
-    async def unlike(self, one: str, other: str) -> list[tuple[str, str, str]] | None:
-        """Return the lines in which two files differ, each as its place, the one text and the other.
-
-        :return: None: something else than lines differs, or too much
-        :raises NodeRuntimeError: if the files cannot be compared
-        """
-        words = [self.binary, "unlike", "--one", one, "--other", other]
-        said, code = await self.run(words, _UNLIKE_SECONDS)
-        if code not in (0, 1):
-            raise NodeRuntimeError(f"{self.location}: {one} cannot be compared with {other}: {said}")
-        lines = json.loads(said) if code == 0 else []
-        return [(line["at"], line["one"], line["other"]) for line in lines] if code == 0 else None
-
-    async def find(self, path: PurePath | str) -> FoundFile:
-        """Return the file at a path.
-
-        :raises NodeRuntimeError: if the file cannot be read there, or there is no answer
-        """
-        said, code = await self.run([self.binary, "identity", "--of", str(path)], _REACH_SECONDS)
-        if code != 0:
-            raise NodeRuntimeError(f"{self.location}: {said}")
-        try:
-            return convert(json.loads(said), FoundFile)
-        except ValueError:
-            raise NodeRuntimeError(f"{self.location}: the identity of {path} is not known: {said}") from None
-
-    async def memory(self) -> Memory:
-        """Return how much memory the node has.
-
-        :raises NodeRuntimeError: if there is no answer
-        """
-        said, _ = await self.run([self.binary, "memory"], _ANSWER_SECONDS)
-        try:
-            return convert(json.loads(said), Memory)
-        except ValueError:
-            raise NodeRuntimeError(f"{self.location}: the size of the memory is not known: {said}") from None
-
-    async def why_not(self, file: FoundFile) -> str | None:
-        """Return why the path of a file that was found elsewhere leads to another file here; None: the same file.
-
-        :raises NodeRuntimeError: if there is no answer
-        """
-        identity = text_of(replace(file.identity, device=None))
-        words = [self.binary, "identity", "--of", str(file.path), "--is", identity]
-        return await self._reaches(words, str(file.path))
-
-    @abstractmethod
-    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
-        """Run a command at the location.
-
-        :return: its output, and its exit code
-        :raises NodeRuntimeError: if it cannot be run, or takes longer
-        """
-
     def receive(self, line: bytes) -> None:
         """Pass one line that `serve` prints to the job that it is about."""
         try:
@@ -581,20 +462,6 @@ class NodeRuntime(ABC):
             job.receive(event)
             if isinstance(event, ExitEvent):
                 del self._jobs[event.job]
-
-    async def _clear(self) -> None:
-        """End the remaining processes of jobs if `serve` and all of `exec` were killed, which would have done it.
-
-        If a container or a machine is gone, nothing is left.
-        """
-        words = [self.binary, "clear", "--directory", str(self.directory)]
-        try:
-            said, _ = await self.run(words, _CLEAR_SECONDS)
-        except NodeRuntimeError as error:
-            logger.debug(f"{self.directory} at {self.location} cannot be cleared: {error}")
-        else:
-            if said.startswith("sfio-node: "):
-                logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
 
     def lose(self, reason: str) -> None:
         """Note that no more events come, and no job can be created any more."""

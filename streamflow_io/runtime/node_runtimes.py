@@ -18,7 +18,8 @@ from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .links import Links
 from .locations import location_node
-from .node_runtime import NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeRuntime
 from .place import Place
 from .remote import RemoteRuntime
 

@@ -13,7 +13,8 @@ from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, begin, serve
 from .links import Links
-from .node_runtime import NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeRuntime
 from .place import Place
 from .session_job import RemoteSessionJob
 

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeJob, NodeRuntime
 from .protocol import (
     CommittedEvent,
     GatedInput,

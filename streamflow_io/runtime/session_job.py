@@ -11,7 +11,8 @@ from pathlib import Path
 
 from .access import Access
 from .extents import Span
-from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .node_commands import NodeRuntimeError
+from .node_runtime import NodeJob, NodeRuntime
 from .protocol import SessionOrder, SessionSpec
 from .values import Extent
 from .wire import text_of

@@ -18,7 +18,7 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from tests.campaign.verdict import clear_error
 from tests.integration.test_faults import LINES, noted, pipeline, wait_for

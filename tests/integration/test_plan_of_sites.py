@@ -321,9 +321,10 @@ def test_a_storage_of_the_host_holds_what_containers_write_there(bench: Bench) -
     main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json"}}
     path = bench.write(contained, {}, True, {"storages": storages}, deployments=DEPLOYMENTS, workflows={"main": main})
     plan = plan_file(path).plans["main"]
-    assert plan.storages is not None
-    assert [(step.step, step.storage, step.deployment) for step in plan.storages.steps] == [("/a", "disk", "debian")]
-    assert plan.storages.warnings == ()
+    assert plan.bandwidth.storages is not None
+    (step,) = plan.bandwidth.storages.steps
+    assert (step.step, step.storage, step.deployment) == ("/a", "disk", "debian")
+    assert plan.bandwidth.storages.warnings == ()
 
 
 def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) -> None:
@@ -344,10 +345,10 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
     }
     path = bench.write(contained, {}, True, {"storages": storages}, deployments=deployments, workflows={"main": main})
     plan = plan_file(path).plans["main"]
-    assert plan.storages is not None
+    assert plan.bandwidth.storages is not None
     not_applied = "The storageBW of /a is not applied on the driver's node: no storage of the scheduler's config holds"
-    assert [step.storage for step in plan.storages.steps] == [None]
-    assert plan.storages.warnings == (
+    assert [step.storage for step in plan.bandwidth.storages.steps] == [None]
+    assert plan.bandwidth.storages.warnings == (
         f"{not_applied} /scratch/me there [SFIO-B001]",
         "Storage 'gone': /nowhere/at/all does not exist on the driver's node",
         "Storage 'tape' is on deployment 'one', where no step runs (steps run on busybox, debian, the driver's node)",

@@ -29,12 +29,12 @@ from .allocations import Allocation, run_in_allocation, start_allocation
 from .blueprint import Blueprint
 from .containers import contain, run_contained
 from .document import document
-from .generate import generate, windowed
+from .generate import generate
 from .hosts import run_on_hosts, spread
 from .reduce import reduce
 from .trial import Trial, run_trial
 from .unhinted import believed, unhinted
-from .windows import SMALL_BLOCKS, windowed
+from .windows import windowed
 
 _PROGRAMS = {
     "excerpting": "streamflow excerpting",
@@ -66,7 +66,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
 
     program = _PROGRAMS.get(options.unhinted, Bench.program)
     run: Callable[[Path, Blueprint], Trial] = functools.partial(
-        run_trial, make=functools.partial(Bench, program=program, environment=SMALL_BLOCKS if options.window else {})
+        run_trial, make=functools.partial(Bench, program=program)
     )
     if isinstance(laboratory, Laboratory) and options.containers:
         make_user_image(docker_bench(laboratory, directory))

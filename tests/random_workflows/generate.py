@@ -146,11 +146,11 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if draft.removing.random() < 0.5:
         config = (*config, ("intermediates", "remove"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
-    blueprint = windowed(blueprint) if draft.windowing.random() < 0.25 else blueprint
+    blueprint = _with_windows(blueprint) if draft.windowing.random() < 0.25 else blueprint
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
 
 
-def windowed(blueprint: Blueprint) -> Blueprint:
+def _with_windows(blueprint: Blueprint) -> Blueprint:
     """The same workflow, where all streams that may have a window have one."""
     config = {**dict(blueprint.config), "intermediates": "window", "observe": False}
     return replace(blueprint, retries=False, config=tuple(config.items()))

@@ -17,6 +17,7 @@ from .blueprint import Blueprint, Link, without_unused
 from .document import document, job
 from .programs import READERS
 from .unhinted import another_sample, larger_sample
+from .windows import SMALL_BLOCKS
 
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
 #: Files that are larger by these factors follow a proof with small ones: across the buffers of pipes, and of programs.
@@ -26,10 +27,6 @@ HARMLESS: Final = ("same", "both fail", "unstable")
 #: A run of a few seconds that takes longer hangs.
 SECONDS: Final = 60.0
 _RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-
-
-#: Windows of small files move, too.
-_SMALL_BLOCKS = {"SFIO_NODE_BLOCK": "4096"}
 
 
 @dataclass(frozen=True)
@@ -180,7 +177,7 @@ def _start(bench: Bench, blueprint: Blueprint, *, io: bool, files_in: str = "fil
     given = {**job(blueprint, files), "trace": "/dev/null"}
     path = bench.write(document(blueprint), given, io, config, **settings)
     has_windows = config.get("intermediates") == "window"
-    return _Started(bench, bench.start(path, **(_SMALL_BLOCKS if has_windows else {})), path)
+    return _Started(bench, bench.start(path, **(SMALL_BLOCKS if has_windows else {})), path)
 
 
 def leftovers(bench: Bench) -> list[str]:

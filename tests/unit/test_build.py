@@ -9,7 +9,7 @@ import pytest
 
 from streamflow_io.runtime.build import PROTOCOL, other_build
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 
 def test_the_binary_is_of_this_build() -> None:

@@ -28,7 +28,8 @@ from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.container import ContainerRuntime
 from streamflow_io.runtime.embedded import find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec
 

@@ -11,7 +11,8 @@ from lab.fakes import FakeRuntime, until
 from lab.node import wait_for
 from streamflow_io.runtime import new_limits
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, MovedEvent, RateLimit
 
 

@@ -18,7 +18,7 @@ from streamflow_io.graph.io_graph import Input
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.parts.part_ways import CutFile, PartSites, PartWays
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import Event, FileIdentity, FilePart, FoundFile, Link, PartEvent
 
 IDENTITY = FileIdentity(device=4, inode=1, size=9, mtime=2)

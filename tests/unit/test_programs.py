@@ -16,7 +16,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.jobs import programs as module
 from streamflow_io.jobs.programs import differing, stamps_here
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 TOOL: dict[str, Any] = {
     "class": "CommandLineTool",

@@ -19,7 +19,7 @@ from streamflow_io.parts.selected import selected
 from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.extents import Span
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement

@@ -17,9 +17,10 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.proofs import rehearsals as module
+from streamflow_io.proofs.findings import Findings
+from streamflow_io.proofs.rehearsable_jobs import RehearsableJobs
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
@@ -82,29 +83,19 @@ class Stage:
         monkeypatch.setattr(self.proofs, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
-        context = SimpleNamespace(
+        self.context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
         )
-        target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
-        self.jobs = {f"/{name}/0": SimpleNamespace(target=target) for name in "abc"}
         self.rehearsals = Rehearsals(
-            candidates,
-            True,
-            {},
-            SchedulerConfig(),
-            cast(Any, context),
-            self.proofs,
-            Programs(),
-            StreamingJobs(),
-            cast(Any, self.jobs),
+            RehearsableJobs(candidates, True, "full", Programs(), StreamingJobs()),
+            Findings(self.proofs, "recover", self.records.append),
             self.used,
-            self.records.append,
         )
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
         rehearsal.job.is_compared = self.are_compared
-        name = rehearsal.performance.step.name + "/" + rehearsal.port
+        name = rehearsal.original.step.name + "/" + rehearsal.port
         self.begun.append(name)
         self.findings[name] = asyncio.get_running_loop().create_future()
         try:
@@ -115,7 +106,7 @@ class Stage:
                 raise
             return self.shown_at_the_end
 
-    async def performs(
+    async def runs(
         self,
         step: str,
         size: int = 9,
@@ -129,29 +120,32 @@ class Stage:
         job = self.begins(step, size, option, runtime, **fields)
         await self.succeeds(job, seconds, taken)
 
-    def begins(self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any) -> Job:
+    def begins(
+        self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
+    ) -> JobState:
         """A job of a step is about to run."""
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
-        each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
+        workflow = SimpleNamespace(context=self.context)
+        each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={}, workflow=workflow)
         value = {"class": "File", "path": "/f", "basename": "f", "size": size}
-        job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
-        state = JobState(job)
-        state.places = [self.host]
-        self.rehearsals.placed(state)
+        job = JobState(Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp"))
+        target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
+        job.allocation, job.places = cast(Any, SimpleNamespace(target=target)), [self.host]
+        self.rehearsals.placed(job)
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
         runtime = runtime or Runtime(is_here=True)
         self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
         return job
 
-    async def succeeds(self, job: Job, seconds: float = 1.0, taken: float = 0) -> None:
+    async def succeeds(self, job: JobState, seconds: float = 1.0, taken: float = 0) -> None:
         """The job has ended well."""
         exit_event = ExitEvent(job="0", time=0, success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
         self.rehearsals.attempt_ended(job)
         await self.account(taken)
 
-    async def fails(self, job: Job) -> None:
+    async def fails(self, job: JobState) -> None:
         self.rehearsals.attempt_ended(job)
         await settled()
 
@@ -182,16 +176,16 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 async def test_what_is_found_is_kept_and_not_tried_again(stage: Stage) -> None:
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.finds("/a/text", NET)
     assert stage.told == [("/a/text", "net", None)]
-    await stage.performs("a")
+    await stage.runs("a")
     assert stage.begun == ["/a/text"]
     await stage.rehearsals.close()
 
 
 async def test_what_is_not_known_is_not_kept(stage: Stage) -> None:
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.finds("/a/text", unknown("why"))
     assert stage.told == [("/a/text", None, "why")]
     assert not stage.proofs._known
@@ -200,7 +194,7 @@ async def test_what_is_not_known_is_not_kept(stage: Stage) -> None:
 
 async def test_one_at_a_time(stage: Stage) -> None:
     for step in "abc":
-        await stage.performs(step)
+        await stage.runs(step)
     assert stage.begun == ["/a/text"]
     await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text", "/b/text"]
@@ -211,7 +205,7 @@ async def test_one_at_a_time(stage: Stage) -> None:
 async def test_one_ends_when_its_core_or_its_memory_is_given_to_a_job(
     stage: Stage, cores: float, memory: float
 ) -> None:
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.account(1, 400)
     assert not stage.ended
     await stage.account(cores, memory)
@@ -224,7 +218,7 @@ async def test_one_ends_when_its_core_or_its_memory_is_given_to_a_job(
 
 
 async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> None:
-    await stage.performs("a")
+    await stage.runs("a")
     for _ in range(5):
         await stage.account(2)
         await stage.account(0)
@@ -238,7 +232,7 @@ async def test_one_whose_core_is_wanted_before_it_has_begun_is_tried_later(stage
         stage.used["host"] = Hardware(2, 0)
         stage.rehearsals.look()
 
-    await stage.performs("a", taken=2)
+    await stage.runs("a", taken=2)
     stage.used["host"] = Hardware(0, 0)
     stage.rehearsals.look()
     # Both happen at once: no task runs in between.
@@ -252,8 +246,8 @@ async def test_one_whose_core_is_wanted_before_it_has_begun_is_tried_later(stage
 
 
 async def test_what_its_first_bytes_do_not_show_is_tried_with_all_of_the_file_after_all_else(stage: Stage) -> None:
-    await stage.performs("a")
-    await stage.performs("b", seconds=9.0)
+    await stage.runs("a")
+    await stage.runs("b", seconds=9.0)
     await stage.finds("/a/text", None)
     assert (stage.begun, stage.told) == (["/a/text", "/b/text"], [])
     await stage.finds("/b/text", replace(NET, excerpt=7))
@@ -265,12 +259,12 @@ async def test_what_its_first_bytes_do_not_show_is_tried_with_all_of_the_file_af
 
 
 async def test_the_end_of_the_run_ends_all(stage: Stage) -> None:
-    await stage.performs("a")
-    await stage.performs("b")
+    await stage.runs("a")
+    await stage.runs("b")
     await stage.rehearsals.close()
     assert stage.ended == ["/a/text"]
     assert stage.told == []
-    await stage.performs("c")
+    await stage.runs("c")
     assert stage.begun == ["/a/text"]
 
 
@@ -285,7 +279,7 @@ async def test_the_end_of_the_run_ends_what_one_shows_just_then(stage: Stage, mo
 
     monkeypatch.setattr(stage.proofs, "remember", remember)
     stage.shown_at_the_end = NET
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.rehearsals.close()
     assert ended == ["/a"], "the file is closed now"
 
@@ -299,7 +293,7 @@ async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, mo
         kept.append(proof.step)
 
     monkeypatch.setattr(stage.proofs, "remember", remember)
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.finds("/a/text", NET)
     await stage.account(2)
     closing = asyncio.create_task(stage.rehearsals.close())
@@ -312,7 +306,7 @@ async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, mo
 
 @pytest.mark.parametrize("job", [{"size": 0}, {"inplace_update": True}])
 async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
-    await stage.performs("a", **job)
+    await stage.runs("a", **job)
     assert stage.begun == []
     await stage.rehearsals.close()
 
@@ -320,7 +314,7 @@ async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
 async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "streamflow"):
         for step in "aab":
-            await stage.performs(step, runtime=Runtime(wrapper="run"))
+            await stage.runs(step, runtime=Runtime(wrapper="run"))
     assert stage.begun == []
     assert [message.partition(",")[0] for message in caplog.messages] == ["Nothing is rehearsed on d"]
     await stage.rehearsals.close()
@@ -329,11 +323,11 @@ async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCa
 async def test_where_calls_are_not_told_one_is_tried(stage: Stage) -> None:
     gateless, other = Runtime(is_here=True), Runtime(is_here=True)
     for step in "ab":
-        await stage.performs(step, runtime=gateless)
+        await stage.runs(step, runtime=gateless)
     await stage.finds("/a/text", Finding(None, "no gate", is_known=False, is_of_place=True))
-    await stage.performs("c", runtime=gateless)
+    await stage.runs("c", runtime=gateless)
     assert stage.begun == ["/a/text"]
-    await stage.performs("b", option=1, runtime=other)
+    await stage.runs("b", option=1, runtime=other)
     assert stage.begun == ["/a/text", "/b/text"]
     await stage.rehearsals.close()
 
@@ -341,10 +335,10 @@ async def test_where_calls_are_not_told_one_is_tried(stage: Stage) -> None:
 async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhere(stage: Stage) -> None:
     same, other, none = (Runtime(cat=f'{{"size": {size}, "mtime": 8, "loads": "libc"}}') for size in (9, 5, 7))
     none.cat = "-"
-    await stage.performs("a")
+    await stage.runs("a")
     await stage.finds("/a/text", NET)
     for runtime in (same, same, other, other, none):
-        await stage.performs("a", runtime=runtime)
+        await stage.runs("a", runtime=runtime)
         await settled()
         for finding in stage.findings.values():
             if not finding.done():
@@ -358,7 +352,7 @@ async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhe
 
 async def test_the_shortest_comes_first(stage: Stage) -> None:
     for step, seconds in (("a", 5.0), ("b", 1.0), ("c", 3.0)):
-        await stage.performs(step, seconds=seconds, taken=2)
+        await stage.runs(step, seconds=seconds, taken=2)
     await stage.account(0)
     for step in "bca":
         assert stage.begun[-1] == f"/{step}/text"
@@ -374,8 +368,8 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
         answered.append(await answer)
         return {}
 
-    performance = SimpleNamespace(ended=nothing, described=described)
-    rehearsal = Rehearsal(cast(Any, performance), "text", cast(Any, None), "full")
+    original = SimpleNamespace(ended=nothing, described=described)
+    rehearsal = Rehearsal(cast(Any, original), "text", cast(Any, None), "full")
     task = asyncio.create_task(rehearsal.confirmed(replace(NET, excerpt=5)))
     await settled()
     task.cancel()
@@ -393,7 +387,7 @@ async def test_what_is_shown_beside_a_job_counts_when_that_has_ended_well(stage:
     assert stage.begun == ["/a/text"]
     await stage.finds("/a/text", NET)
     assert stage.told == []
-    await stage.performs("b")
+    await stage.runs("b")
     assert stage.begun == ["/a/text", "/b/text"], "nobody waits for the job"
     await stage.succeeds(job)
     assert stage.told == [("/a/text", "net", None)]
@@ -443,15 +437,15 @@ async def test_what_is_not_known_beside_a_job_is_tried_after_it(stage: Stage) ->
 
 async def test_the_end_of_a_run_does_not_wait_for_one_that_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamflow_io.proofs.rehearsals._COMPARING", 60)
-    await stage.performs("a")
+    await stage.runs("a")
     await asyncio.wait_for(stage.rehearsals.close(), 30)
     assert (stage.told, stage.ended) == ([], ["/a/text"])
 
 
 async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
     stage.are_compared = True
-    await stage.performs("a")
-    await stage.performs("b")
+    await stage.runs("a")
+    await stage.runs("b")
     closing = asyncio.create_task(stage.rehearsals.close())
     await settled()
     await stage.finds("/a/text", NET)
@@ -463,11 +457,11 @@ async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
 async def test_inputs_take_turns(stage: Stage) -> None:
     """A scatter with a value of its own for each job may have thousands."""
     for number in range(100):
-        await stage.performs("a", option=number)
-    await stage.performs("b")
+        await stage.runs("a", option=number)
+    await stage.runs("b")
     await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text"] * 2, "no more than so many wait"
-    await stage.performs("b")
+    await stage.runs("b")
     await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text", "/a/text", "/b/text"]
     await stage.rehearsals.close()

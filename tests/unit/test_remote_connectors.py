@@ -24,7 +24,8 @@ from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import JobSpec
 

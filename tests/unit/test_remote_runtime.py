@@ -24,7 +24,7 @@ from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deli
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.deployments import Manner
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from streamflow_io.parts.session_starter import default_window
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, Memory, SessionSpec
 from streamflow_io.runtime.session_job import RemoteSessionJob
 

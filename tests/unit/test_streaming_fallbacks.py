@@ -35,11 +35,12 @@ from streamflow_io.adapters.inputs import gated_input, input_stream
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.jobs import execution
+from streamflow_io.jobs import early_end, execution
 from streamflow_io.jobs.barrier import RewrittenError, check_parts
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamLimit, StreamPart
 
@@ -384,7 +385,7 @@ async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> 
 
 async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job starts again when the other one runs, and that is no attempt: there is none to spare here."""
-    monkeypatch.setattr(execution, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(early_end, "_PATIENCE_SECONDS", 0.01)
     runtime, run = queue()
     producer = run.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
     patient = asyncio.Event()

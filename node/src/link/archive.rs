@@ -3,12 +3,11 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{poll, PollFd, PollFlags};
 
@@ -26,9 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const QUIET: Duration = Duration::from_secs(20);
 /// A sender that has nothing to send says so, in milliseconds.
 const SILENCE: u16 = 5000;
-/// How long, and after which pauses, the connection is tried again.
+/// How long the connection is tried again.
 const TRIES: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
 /// The most bytes that are kept of the errors of `tar`.
 const SAID: u64 = 2000;
 
@@ -137,7 +135,7 @@ pub fn receive(address: &str, certificate: &Path, tls: bool, path: &Path, comman
 
 fn fetch(address: &str, certificate: &Path, tls: bool, path: &Path, command: &[OsString]) -> Result<i32, LinkError> {
     let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
-    let mut channel = connect(&address, certificate, tls)?;
+    let mut channel = handshake::connect_patiently(&address, certificate, tls, TRIES)?;
     channel.within(QUIET).write_all(&record(Kind::Archive, &encode_archive(path)))?;
     // The first word tells whether there is an archive: without one, the command does not begin.
     let mut word = next(&mut channel)?;
@@ -176,17 +174,6 @@ fn fetch(address: &str, certificate: &Path, tls: bool, path: &Path, command: &[O
 /// Gives bytes to the command. False: the command takes no more.
 fn hand_on(input: &mut Option<ChildStdin>, bytes: &[u8]) -> bool {
     input.as_mut().is_some_and(|input| input.write_all(bytes).is_ok())
-}
-
-fn connect(address: &SocketAddr, certificate: &Path, tls: bool) -> Result<Channel, LinkError> {
-    let begin = Instant::now();
-    loop {
-        match handshake::connect(address, certificate, tls) {
-            // Many may want to connect at the same time.
-            Err(LinkError::Broken(_)) if begin.elapsed() < TRIES => thread::sleep(PAUSE),
-            result => return result,
-        }
-    }
 }
 
 /// A word of the sender.

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use super::client_hello::Hello;
@@ -15,6 +16,8 @@ use super::tls::Identity;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);
+/// Between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to the `serve` at `address`, which has to have the same certificate.
 ///
@@ -26,6 +29,22 @@ pub fn connect(address: &SocketAddr, certificate: &Path, tls: bool) -> Result<Ch
     let connection = Identity::load(certificate).map_err(LinkError::Refused)?.reader();
     let connection = connection.map_err(|error| LinkError::Refused(format!("TLS: {error}")))?;
     Channel::new(TcpStream::connect_timeout(address, LIMIT)?, connection, tls, LIMIT)
+}
+
+/// Connects as `connect` does, and tries again for as long as `patience`: many may want to connect at the same time.
+pub fn connect_patiently(
+    address: &SocketAddr,
+    certificate: &Path,
+    tls: bool,
+    patience: Duration,
+) -> Result<Channel, LinkError> {
+    let begin = Instant::now();
+    loop {
+        match connect(address, certificate, tls) {
+            Err(LinkError::Broken(_)) if begin.elapsed() < patience => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
 }
 
 /// Asks for a stream.
@@ -95,7 +114,6 @@ pub fn receive_stream(socket: TcpStream, certificate: &Path, tls: bool) -> Resul
 mod tests {
     use super::*;
     use std::net::TcpListener;
-    use std::thread;
 
     use crate::link::request::Wanted;
     use crate::link::tls::certificate_file;

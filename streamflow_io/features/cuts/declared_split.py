@@ -17,7 +17,8 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
+from streamflow_io.runtime.node_commands import NodeRuntimeError, seconds_to_compare
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import FileIdentity
 
 from .split_key import (

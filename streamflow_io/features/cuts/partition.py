@@ -33,7 +33,7 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
 from streamflow_io.runtime.embedded import find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 from .planning import KNOWN_AT_RUN_TIME, DeclaredCuts, known_inputs
 from .split_key import (

@@ -14,7 +14,8 @@ from streamflow.log_handler import logger
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.records.files import SplitRecord
 from streamflow_io.records.job_files import JobFiles
-from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
+from streamflow_io.runtime.node_commands import NodeRuntimeError, seconds_to_compare
+from streamflow_io.runtime.node_runtime import NodeRuntime
 
 _FOUND = 0
 _DIGITS = re.compile(r"[0-9]+")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 SERVER = "capio_server"
 LIBRARY = "libcapio_posix.so"

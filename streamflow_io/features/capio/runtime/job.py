@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
+from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, Waiting
 from streamflow_io.runtime.protocol import CarriedEvent, Event, ExitEvent, JobSpec, OpenedEvent
 
 from .guard import Guarded

@@ -15,7 +15,8 @@ from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.conversation import ProcessConversation
 from streamflow_io.runtime.embedded import EmbeddedRuntime, serve
-from streamflow_io.runtime.node_runtime import Globs, NodeJob, NodeRuntimeError, Waiting
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import Globs, NodeJob, Waiting
 
 from .installation import Installation, UnfitPathError
 from .job import CapioJob

@@ -26,7 +26,8 @@ from msgspec import Struct
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommandSpec, JobSpec
 
 from .guard import Guard, Guarded

@@ -11,7 +11,8 @@ import aiofiles.os
 
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 
 from .guard import Guarded
 from .installation import CapioError, Installation

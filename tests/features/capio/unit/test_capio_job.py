@@ -14,7 +14,8 @@ from streamflow_io.features.capio.runtime.job import CapioJob
 from streamflow_io.features.capio.runtime.reports import Content
 from streamflow_io.features.capio.runtime.server import Collected
 from streamflow_io.features.capio.runtime.supported import HeldOutputs
-from streamflow_io.runtime.node_runtime import AttemptLostError, Waiting
+from streamflow_io.runtime.node_commands import AttemptLostError
+from streamflow_io.runtime.node_runtime import Waiting
 from streamflow_io.runtime.protocol import JobSpec, OpenedEvent, OutputRule, StartedEvent, WatchedOutput
 
 DIRECTORY = Path("/capio/a-1")

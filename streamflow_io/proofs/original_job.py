@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 from streamflow.core.deployment import Connector
-from streamflow.core.scheduling import Hardware
+from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Token
 from streamflow.workflow.utils import get_token_value
 
@@ -43,12 +43,13 @@ def span_of(exit_event: ExitEvent) -> Span:
     return exit_event.started or 0.0, exit_event.ended or 0.0
 
 
-class Performance(Struct, frozen=True, eq=False):
+class OriginalJob(Struct, frozen=True, eq=False):
     """The original job, which runs, or has succeeded.
 
     :ivar inputs: before an InitialWorkDirRequirement has changed them
     :ivar hardware: of the job
     :ivar connector: runs the command of the job
+    :ivar place: where the job runs, as StreamFlow's scheduler sees the location
     :ivar result: set when the job has succeeded; to be awaited only through :meth:`ended`
     """
 
@@ -58,6 +59,7 @@ class Performance(Struct, frozen=True, eq=False):
     inputs: Mapping[str, Token]
     hardware: Hardware
     connector: Connector
+    place: AvailableLocation
     result: asyncio.Future[JobResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property

@@ -1,0 +1,225 @@
+"""The plan of one workflow, for programs and for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import asdict
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.removal import outcomes
+from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.reader import last_disk_peak
+from streamflow_io.storage.admission.storages import StepStorage
+from streamflow_io.wording import counted, size_text
+
+from .console import say, table
+from .plan_proofs import declared, prospects, prospects_table
+from .sites import site_to_json, sites_table
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """The plan of one workflow, for programs."""
+    return {
+        "steps": {
+            path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
+            for path, step in plan.graph.steps.items()
+        },
+        "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.graph.edges],
+        "possible": [to_builtins(asdict(one)) for one in plan.graph.possible],
+        "proofs": [asdict(one) for one in prospects(plan)],
+        "partitions": [asdict(partition) for partition in plan.parts.partitions],
+        "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],
+        "gangs": [asdict(gang) for gang in plan.graph.gangs],
+        "removal": [asdict(each) for each in outcomes(plan)],
+        "windows": [asdict(window) for window in plan.intermediates.windows],
+        "disk_peak": last_disk_peak(plan.file) if plan.intermediates.removal is not None else None,
+        "impossible": dict(plan.graph.impossible),
+        "storages": [asdict(step) for step in plan.bandwidth.storages.steps] if plan.bandwidth.storages else [],
+    }
+
+
+def show_plan(console: Console, name: str, plan: Plan) -> None:
+    """Print the plan of one workflow."""
+    of = f"{counted(len(plan.graph.steps), 'step')}; {_deliveries(plan.graph.edges)}"
+    console.print(f"[bold]{escape(name)}[/bold]: {of}")
+    if any(step.site.kind is not SiteKind.LOCAL for step in plan.graph.steps.values()):
+        console.print(sites_table(plan.graph.steps))
+    if plan.graph.edges:
+        console.print(_edges(plan))
+    if found := prospects(plan):
+        console.print(prospects_table(found))
+    elif plan.graph.possible and not plan.graph.edges:
+        console.print(_candidates(plan.graph.possible))
+        say(console, _FIND_OUT)
+    if plan.parts.partitions:
+        console.print(_partitions(plan.parts.partitions))
+    if found_outcomes := outcomes(plan):
+        rows = [(port_path(o.step, o.port), "removed" if o.goes else "kept", o.why) for o in found_outcomes]
+        console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
+        if (peak := last_disk_peak(plan.file)) is not None:
+            say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
+    if plan.intermediates.windows:
+        rows = [
+            (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
+            for w in plan.intermediates.windows
+        ]
+        console.print(table("Windows: read bytes are removed at once", ("output", "window", "why not"), rows))
+    if plan.parts.read_early:
+        names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
+        say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")
+    if plan.graph.gangs:
+        console.print(_gangs(plan))
+    for step, why in plan.graph.impossible.items():
+        say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
+    if plan.bandwidth.storages is not None and plan.bandwidth.storages.steps:
+        console.print(_storages(plan.bandwidth.storages.steps))
+
+
+def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
+    return {
+        "output": edge.route.output.name,
+        "input": edge.route.consumer.name if edge.route.consumer else None,
+        "committed": str(edge.rule.committed),
+        "mode": edge.rule.mode,
+        "streamBW": None if edge.rule.stream_bw is None else str(edge.rule.stream_bw),
+        "delivery": edge.delivery.value,
+        "byElement": edge.by_element,
+        "condition": edge.condition,
+        "begins": edge.begins,
+        "fallback": edge.fallback,
+    }
+
+
+_DELIVERY = {
+    Delivery.STREAM: Text("streams", "green"),
+    Delivery.GATE: Text("gate", "green"),
+    Delivery.COMMIT: Text("at commit", "cyan"),
+    Delivery.PART: Text("parts", "green"),
+    Delivery.TERMINATION: Text("at termination"),
+}
+
+
+def _deliveries(edges: Sequence[StreamEdge]) -> str:
+    if not edges:
+        return "nothing is delivered early"
+    numbers = Counter(edge.delivery for edge in edges)
+    each = ", ".join(f"{numbers[delivery]} {text}" for delivery, text in _DELIVERY.items() if numbers[delivery])
+    return f"{counted(len(edges), 'edge')}: {each}"
+
+
+def _edges(plan: Plan) -> Table:
+    edges = plan.graph.edges
+    columns = ["edge", "committed", "mode", "delivered"]
+    rows: list[list[RenderableType]] = [
+        [
+            edge.name.replace(" -> ", "\n-> "),
+            str(edge.rule.committed),
+            edge.rule.mode,
+            _delivered(plan, edge),
+        ]
+        for edge in edges
+    ]
+    if any(edge.fallback for edge in edges):
+        columns.append("why not as asked")
+        for row, edge in zip(rows, edges, strict=True):
+            row.append(edge.fallback or "")
+    return table("Edges", columns, rows, unfolded=("edge",))
+
+
+_FIND_OUT = (
+    "No hint says that anything is delivered early. To find out what your tools allow, run once with\n"
+    "  scheduling: {scheduler: {type: sfio.io-aware, config: {observe: true}}}\n"
+    "and ask `streamflow-io suggest last`."
+)
+
+
+def _candidates(possible: Iterable[PossibleRoute]) -> Table:
+    """Return the table of routes that could be delivered early, if their tools allow it."""
+    rows = []
+    for one in possible:
+        ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))
+        could = Text(" or ").join(way for way, obstacle in ways if obstacle is None)
+        reasons = dict.fromkeys(obstacle for _, obstacle in ways if obstacle is not None)
+        rows.append(
+            (
+                f"{one.output}\n-> {one.input}",
+                could or _DELIVERY[Delivery.TERMINATION],
+                "; ".join(reasons),
+            )
+        )
+    columns = ("way", "if its tools allow it", "why not otherwise")
+    return table("What could be delivered early", columns, rows, unfolded=("way",))
+
+
+def _delivered(plan: Plan, edge: StreamEdge) -> Text:
+    if edge.delivery is Delivery.PART and edge.route.output.name not in plan.parts.virtual:
+        return Text("at termination; as parts when its cuts are verified")
+    condition = f", if {edge.condition}; else at commit" if edge.condition else ""
+    bandwidth = ""
+    if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
+        bandwidth = f", streamBW: {edge.rule.stream_bw}"
+    by_element = ", by element" if edge.by_element else ""
+    begins = f" once {edge.begins}" if edge.begins else ""
+    known = declared(plan, edge) if edge.delivery is Delivery.STREAM else None
+    declaration = "" if known is None else f"; declared, {known}"
+    return Text.assemble(_DELIVERY[edge.delivery], by_element, begins, bandwidth, condition, declaration)
+
+
+def _partitions(partitions: tuple[Partition, ...]) -> Table:
+    rows = []
+    for partition in partitions:
+        declared = "cut as declared; verified for the same values of its other inputs"
+        who = declared if partition.form == "declared" else "reported by the program"
+        parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
+        if partition.grows:
+            parts += ", while it is written"
+        split = Text("virtual", "green") if partition.is_virtual else Text("real")
+        if partition.port is None:
+            parts = f"parts of {port_path(partition.step, partition.of)}, selected by its jobs"
+            split = Text("read ahead", "green") if partition.is_read_ahead else Text("as without the rule")
+        if partition.condition is not None:
+            parts += f", if {partition.condition}; else {'real' if partition.port else 'not'}"
+        rows.append((partition.name, split, partition.real or partition.trial or parts))
+    return table("Read sessions", ("of", "split", "why"), rows)
+
+
+def _gangs(plan: Plan) -> Table:
+    title = "Gangs: steps that run at the same time"
+    columns = ["steps", "needs cores for", "cores"]
+    rows = []
+    some_are_apart = any(gang.apart is not None for gang in plan.graph.gangs)
+    for gang in plan.graph.gangs:
+        cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
+        rows.append(["\n".join(gang.steps), "\n".join(gang.heads), cores])
+        if some_are_apart:
+            rows[-1].append(gang.apart or "yes")
+    if some_are_apart:
+        title += ", except where noted"
+        columns.append("at the same time")
+    return table(title, columns, rows)
+
+
+def _storages(steps: tuple[StepStorage, ...]) -> Table:
+    rows = []
+    for step in steps:
+        cores, limit = "no: I/O task" if step.io_task else "yes", step.storage_bw or "no limit"
+        without = "not shared" if limit.startswith("required") else "no limit"
+        storage = Text(f"none found: {without}", "yellow")
+        if step.storage:
+            storage = Text(f"{step.storage} ({step.direction})")
+        rows.append((step.step, cores, limit, storage if step.storage_bw else "", step.deployment))
+    columns = ("step", "takes cores", "storageBW (MB/s)", "of storage", "on")
+    return table("I/O tasks and storage bandwidth", columns, rows)

@@ -1,0 +1,156 @@
+"""Keeps the findings of rehearsals as proofs, records them, and tells the user."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from streamflow.log_handler import logger
+
+from streamflow_io.jobs.learned_streams import not_as_declared
+from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.records.records import Record
+from streamflow_io.wording import size_text
+
+from .rehearsal import Rehearsal
+from .rehearsal_rules import Finding
+
+
+class Findings:
+    """The findings of the rehearsals of a run, and what rehearsals are still to find.
+
+    :param proofs: of this run and earlier ones
+    :param declarations: what a declaration that is refuted leads to
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        proofs: RememberedProofs,
+        declarations: Literal["recover", "strict"],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._proofs = proofs
+        self._declarations = declarations
+        self._record = record
+        # The sizes of the largest files for which a rehearsal was begun.
+        self._expected: dict[ProofKey, Extents] = {}
+        # The declared inputs that are compared: of each only one job, whatever its options.
+        self._compared: set[tuple[str, str]] = set()
+        # By name of a declared input that is not read as declared: how it is read.
+        self._refuted: dict[str, str] = {}
+
+    def is_new(self, rehearsal: Rehearsal) -> bool:
+        """Whether a rehearsal may prove something unknown that no other rehearsal is to prove."""
+        key, sizes = rehearsal.key, rehearsal.job.sizes
+        if key.kind == "declared":
+            if key in self._expected or (key.tool, key.port) in self._compared:
+                return False
+            known = self._proofs.of(key)
+            if known is not None and known.is_refused and self._declarations == "strict":
+                return True
+        elif key in self._expected and hold_for(self._expected[key], sizes):
+            return False
+        return self._proofs.is_wanted(key, sizes)
+
+    def expect(self, rehearsal: Rehearsal) -> None:
+        """Note that a rehearsal is to prove something."""
+        key = rehearsal.key
+        self._expected[key] = tuple(Extent(size, size) for size in rehearsal.job.sizes)
+        if key.kind == "declared":
+            self._compared.add((key.tool, key.port))
+
+    def expect_no_more(self, rehearsal: Rehearsal) -> None:
+        """Note that a rehearsal proves nothing, because its job has failed. The next attempt is rehearsed anew."""
+        self._expected.pop(rehearsal.key, None)
+
+    def proof_of(self, rehearsal: Rehearsal, finding: Finding) -> Proof | None:
+        """Tell the user of a finding, record it, and return its proof; None: the finding proves nothing."""
+        finding = self._with_bound(rehearsal, finding)
+        self.tell(rehearsal, finding)
+        if not finding.is_known:
+            return None
+        return proof_of(rehearsal, finding, self._proofs.failures(rehearsal.key), time.time())
+
+    async def remember(self, proof: Proof) -> None:
+        """Keep a proof for this run and later ones."""
+        await self._proofs.remember(proof)
+
+    def tell(self, rehearsal: Rehearsal, finding: Finding) -> None:
+        """Tell the user of a finding, and record it."""
+        if rehearsal.key.kind == "declared" and finding.is_known and finding.way is None:
+            self._refuted[rehearsal.name] = finding.reason or "it is read in another way"
+        logger.info(message_of(rehearsal, finding))
+        original = rehearsal.original
+        self._record(
+            RehearsedRecord(
+                time=time.time(),
+                job=original.job.name,
+                step=original.step.name,
+                input=rehearsal.name,
+                way=finding.way,
+                reason=finding.reason,
+                known=finding.is_known,
+                seconds=rehearsal.spent,
+                bytes=rehearsal.size,
+                excerpt=finding.excerpt,
+            )
+        )
+
+    def warn(self) -> None:
+        """Warn of the declared inputs that are not read as declared, at the end of the run."""
+        for name, how in self._refuted.items():
+            logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
+
+    def _with_bound(self, rehearsal: Rehearsal, finding: Finding) -> Finding:
+        """The finding. If it refutes what was proven with another file, its reason says so."""
+        known = self._proofs.of(rehearsal.key)
+        if not finding.is_known or finding.way is not None or known is None or not known.is_proven:
+            return finding
+        tried, bound = size_text(rehearsal.size), bound_of(known.extents)
+        before = "before" if bound is None else f"up to {size_text(bound)}"
+        return dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+
+
+def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) -> Proof:
+    """The proof that a finding is.
+
+    :param failures: how often the tool has failed in rehearsals of this input before
+    :param now: seconds since the epoch
+    """
+    if finding.has_failed:
+        failures += 1
+    elif finding.way is None:
+        failures = 0  # the input is refused for good
+    key, sizes = rehearsal.key, rehearsal.job.sizes
+    # A declared stream is compared as a whole.
+    read = sizes if key.kind == "declared" else finding.read
+    return Proof(
+        key,
+        rehearsal.original.step.name,
+        now,
+        finding.way,
+        finding.reason,
+        rehearsal.size,
+        failures=failures,
+        excerpt=finding.excerpt,
+        extents=tuple(map(Extent, read, sizes)) if finding.way else (),
+    )
+
+
+def message_of(rehearsal: Rehearsal, finding: Finding) -> str:
+    """The finding, in words for the user."""
+    name = rehearsal.name
+    if rehearsal.key.kind == "declared" and finding.is_known:
+        how = f": {finding.reason}" if finding.reason else f", in {rehearsal.spent:.1f} s"
+        return f"{name}, which is declared `streamable`, was compared with the complete file{how}"
+    if finding.way is not None:
+        how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
+        return f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s"
+    if finding.is_known:
+        return f"{name} is not streamed: {finding.reason}"
+    return f"Whether {name} may be read while it is written is not known yet: {finding.reason}"

@@ -1,0 +1,217 @@
+"""Finds the inputs of jobs that can be rehearsed, and makes the rehearsals of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+from streamflow.core.exception import WorkflowException
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
+from streamflow_io.adapters.job_spec import is_whole_file
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.paths import job_path
+from streamflow_io.adapters.steps import StreamingExecuteStep
+from streamflow_io.adapters.tokens import (
+    StreamToken,
+    file_tokens,
+    file_value,
+    parts_of,
+    stream_tokens,
+    streams_of,
+    with_files,
+)
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
+from streamflow_io.runtime.node_runtime import NodeRuntime
+
+from .comparison import Comparison
+from .original_job import OriginalJob
+from .rehearsal import Rehearsal
+from .rehearsal_rules import obstacle_of_work_dir
+
+
+class RehearsableJob(Struct, frozen=True, eq=False):
+    """A job with inputs that can be rehearsed.
+
+    :ivar ports: these inputs
+    :ivar has_streams: the job reads streams; their files are there when the job has succeeded
+    """
+
+    original: OriginalJob
+    candidate: Candidate
+    ports: Sequence[str]
+    has_streams: bool
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether its rehearsals can be made at once: :meth:`RehearsableJobs.rehearsals` need not be awaited."""
+        return not self.has_streams and self.original.runtime.is_here
+
+
+class RehearsableJobs:
+    """Finds the inputs of jobs that can be rehearsed.
+
+    :param candidates: the steps that may stream without a hint, or stream because they are declared, by path
+    :param is_auto: whether proven inputs are to stream without a hint
+    :param verify: as of the streams of the run
+    :param programs: the programs of the candidates that differ where jobs run
+    :param streaming_jobs: the jobs that stream to others
+    """
+
+    def __init__(
+        self,
+        candidates: Mapping[str, Candidate],
+        is_auto: bool,
+        verify: Literal["full", "samples"],
+        programs: Programs,
+        streaming_jobs: StreamingJobs,
+    ) -> None:
+        self._candidates = candidates
+        self._is_auto = is_auto
+        self._verify = verify
+        self._programs = programs
+        self._streaming_jobs = streaming_jobs
+        # The runtimes under which no job is rehearsed, and the queue managers that the user knows of.
+        self._excluded: set[NodeRuntime] = set()
+        self._queues: set[str] = set()
+
+    def exclude(self, runtime: NodeRuntime) -> None:
+        """Let no more jobs be rehearsed under a runtime."""
+        self._excluded.add(runtime)
+
+    def find(
+        self,
+        step: StreamingExecuteStep,
+        job: JobState,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        streams: Collection[str],
+    ) -> RehearsableJob | None:
+        """The job whose attempt is about to run, with the inputs that can be rehearsed; None: no input can be.
+
+        :param inputs: before an InitialWorkDirRequirement has changed them
+        :param streams: the names of the inputs whose bytes the job reads while they are written
+        """
+        candidate = self._candidates.get(step.name)
+        if candidate is None or candidate.once or len(job.places) != 1:
+            return None
+        if job.concerns_storage or not _can_run_again(step, inputs):
+            return None
+        has_streams = bool(streams_of(inputs))
+        if has_streams:
+            ports = [port for port in candidate.declared if port in streams]
+        else:
+            ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        if not ports or (has_streams and not _can_be_compared(step, job, inputs, streams)):
+            return None
+        if runtime.wrapper == "run":
+            self._leave_queue_alone(job.target.deployment.name)
+            return None
+        context = step.workflow.context
+        connector = context.deployment_manager.get_connector(job.target.deployment.name)
+        if connector is None or runtime in self._excluded:
+            return None
+        of = job.job
+        attempt = Job(of.name, of.workflow_id, of.inputs, of.input_directory, of.output_directory, of.tmp_directory)
+        hardware = context.scheduler.get_hardware(job.name)
+        original = OriginalJob(step, attempt, runtime, inputs, hardware, connector, job.places[0])
+        return RehearsableJob(original, candidate, ports, has_streams)
+
+    async def rehearsals(self, job: RehearsableJob) -> Sequence[Rehearsal]:
+        """Make the rehearsals of a job. If it reads streams, it has succeeded.
+
+        :return: no rehearsal, if the location does not tell its programs, or the file of a stream is lost
+        """
+        if job.has_streams:
+            if (found := await self._with_files(job)) is None:
+                return ()
+            job = found
+        programs = await self._programs.of(job.original.runtime, job.candidate)
+        return () if programs is None else self.rehearsals_with(job, programs)
+
+    def rehearsals_with(self, job: RehearsableJob, programs: OtherPrograms = ()) -> Sequence[Rehearsal]:
+        """Make the rehearsals of a job whose inputs are files.
+
+        :param programs: the programs of the tool that differ at the location of the job
+        """
+        original = job.original
+        values = {name: get_token_value(token) for name, token in original.inputs.items()}
+        keys = {port: proof_key(job.candidate, port, values, programs) for port in job.ports}
+        return [
+            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, self._verify)
+            for port, key in keys.items()
+        ]
+
+    async def _with_files(self, job: RehearsableJob) -> RehearsableJob | None:
+        """The job, with the files of its streams as inputs; None: no input can be rehearsed."""
+        original = job.original
+        try:
+            files = {id(token): await self._file(original, token) for token in streams_of(original.inputs)}
+        except (ProducerFailedError, WorkflowException):
+            return None
+        inputs = {name: with_files(token, files) for name, token in original.inputs.items()}
+        ports = [port for port in job.ports if _can_be_rehearsed(inputs[port])]
+        return replace(job, original=replace(original, inputs=inputs), ports=ports) if ports else None
+
+    async def _file(self, original: OriginalJob, stream: StreamToken) -> Token:
+        """Return the token of the complete file of a stream.
+
+        The file is at the path that the stream had, or where the producer has made it: standard input has no path.
+        """
+        final = await self._streaming_jobs.get(stream.source.job).final(stream.source.port, stream.source.path)
+        path = job_path(original.step.workflow.context, original.job, stream.value["path"])
+        is_there = await path.exists()
+        file = final.update({**final.value, **(file_value(stream.value["path"]) if is_there else {})})
+        file.tag, file.persistent_id = stream.tag, final.persistent_id
+        return file
+
+    def _leave_queue_alone(self, deployment: str) -> None:
+        """Log once that nothing is rehearsed on a queue manager.
+
+        Its cores were not granted to rehearsals, and no user wants a rehearsal as a job in the queue.
+        """
+        if self._is_auto and deployment not in self._queues:
+            self._queues.add(deployment)
+            logger.info(
+                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only. Inputs that "
+                "were proven elsewhere with the same programs stream there"
+            )
+
+
+def _can_run_again(step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> bool:
+    """Whether a job is a command that changes nothing outside its own directories."""
+    command = step.command
+    if not isinstance(command, CWLCommand) or step.output_connectors or command.inplace_update or parts_of(inputs):
+        return False
+    return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed) is None
+
+
+def _can_be_rehearsed(token: Token | None) -> bool:
+    """Whether an input is one or more complete files without secondary files, and not all of them are empty."""
+    files = list(file_tokens(token))
+    if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
+        return False
+    return any(file.value.get("size") for file in files)
+
+
+def _can_be_compared(
+    step: StreamingExecuteStep, job: JobState, inputs: Mapping[str, Token], streams: Collection[str]
+) -> bool:
+    """Whether a job reads all of its streams as bytes, and their files are where the job runs."""
+    names = {name for name, token in inputs.items() if next(stream_tokens(token), None) is not None}
+    find = step.workflow.context.scheduler.get_allocation
+    places = {_places_of(find(token.source.job)) for token in streams_of(inputs)}
+    return names <= {*streams} and places == {_places_of(find(job.name))}
+
+
+def _places_of(allocation: JobAllocation) -> frozenset[tuple[str, str]]:
+    return frozenset((location.deployment, location.name) for location in allocation.locations)

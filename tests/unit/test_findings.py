@@ -1,0 +1,127 @@
+"""The finding of a rehearsal becomes a proof, a record, and a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import pytest
+
+from streamflow_io.proofs.findings import Findings, message_of, proof_of
+from streamflow_io.proofs.rehearsal import Rehearsal
+from streamflow_io.proofs.rehearsal_rules import Finding, unknown
+from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.proofs import ProofKey, RememberedProofs
+from streamflow_io.records.records import Record
+
+NET = Finding("net", read=(7,))
+
+
+def rehearsal(size: int = 7, kind: Literal["reads", "declared"] = "reads", options: str = "") -> Rehearsal:
+    original = SimpleNamespace(job=SimpleNamespace(name="/a/0"), step=SimpleNamespace(name="/a"))
+    key = ProofKey("tool", kind, "text", options)
+    facts: dict[str, Any] = {"name": "/a/text", "key": key, "size": size, "spent": 2.0}
+    return cast(Rehearsal, SimpleNamespace(original=original, job=SimpleNamespace(sizes=[size]), **facts))
+
+
+class Kept:
+    """Findings, and the records of them."""
+
+    def __init__(self, directory: Path, declarations: Literal["recover", "strict"] = "recover") -> None:
+        self.proofs = RememberedProofs(directory / "learned", ())
+        self.records: list[Record] = []
+        self.findings = Findings(self.proofs, declarations, self.records.append)
+
+    async def found(self, of: Rehearsal, finding: Finding) -> None:
+        proof = self.findings.proof_of(of, finding)
+        if proof is not None:
+            await self.findings.remember(proof)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def test_a_larger_file_is_new_and_a_smaller_one_is_not(kept: Kept) -> None:
+    kept.findings.expect(rehearsal(9))
+    assert not kept.findings.is_new(rehearsal(8))
+    assert kept.findings.is_new(rehearsal(10))
+    assert kept.findings.is_new(rehearsal(8, options="other"))
+
+
+def test_a_job_that_has_failed_is_rehearsed_anew(kept: Kept) -> None:
+    kept.findings.expect(rehearsal())
+    kept.findings.expect_no_more(rehearsal())
+    assert kept.findings.is_new(rehearsal())
+
+
+def test_of_a_declared_input_one_job_is_compared(kept: Kept) -> None:
+    kept.findings.expect(rehearsal(kind="declared"))
+    assert not kept.findings.is_new(rehearsal(9, "declared", "other"))
+
+
+@pytest.mark.parametrize(("declarations", "is_new"), [("recover", False), ("strict", True)])
+async def test_only_a_strict_run_compares_what_is_refuted(
+    tmp_path: Path, declarations: Literal["recover", "strict"], is_new: bool
+) -> None:
+    kept = Kept(tmp_path, declarations)
+    await kept.found(rehearsal(kind="declared"), Finding(None, "the output `out` differs"))
+    assert kept.findings.is_new(rehearsal(kind="declared")) is is_new
+
+
+async def test_a_proof_holds_for_what_was_read(kept: Kept) -> None:
+    await kept.found(rehearsal(), NET)
+    proof = kept.proofs.of(rehearsal().key)
+    assert proof is not None
+    assert (proof.way, proof.extents) == ("net", (Extent(7, 7),))
+    assert [(each.way, each.known) for each in kept.records if isinstance(each, RehearsedRecord)] == [("net", True)]
+
+
+async def test_what_is_not_known_is_recorded_and_proves_nothing(kept: Kept) -> None:
+    await kept.found(rehearsal(), unknown("there is too little space"))
+    assert kept.proofs.of(rehearsal().key) is None
+    assert [each.known for each in kept.records if isinstance(each, RehearsedRecord)] == [False]
+
+
+async def test_a_refutation_says_with_which_file_the_input_was_proven(kept: Kept) -> None:
+    await kept.found(rehearsal(), NET)
+    await kept.found(rehearsal(9000), Finding(None, "the outputs differ"))
+    (_, record) = kept.records
+    assert isinstance(record, RehearsedRecord)
+    assert record.reason == "the outputs differ (with 9.0 kB; it was proven up to 7 B)"
+
+
+def test_failures_are_counted_and_a_refusal_ends_the_count() -> None:
+    failed = Finding(None, "exit code 1", has_failed=True)
+    assert proof_of(rehearsal(), failed, 1, 5.0).failures == 2
+    assert proof_of(rehearsal(), Finding(None, "the tool seeks"), 1, 5.0).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "finding", "message"),
+    [
+        ("reads", NET, "/a/text may be read while it is written: proven in 2.0 s"),
+        ("reads", Finding(None, "why"), "/a/text is not streamed: why"),
+        ("reads", unknown("why"), "Whether /a/text may be read while it is written is not known yet: why"),
+        (
+            "declared",
+            Finding(None, "why"),
+            "/a/text, which is declared `streamable`, was compared with the complete file: why",
+        ),
+    ],
+)
+def test_messages(kind: Literal["reads", "declared"], finding: Finding, message: str) -> None:
+    assert message_of(rehearsal(kind=kind), finding) == message
+
+
+def test_the_end_of_the_run_warns_of_what_is_refuted(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    kept.findings.tell(rehearsal(kind="declared"), Finding(None, "the output `out` differs"))
+    kept.findings.tell(rehearsal(), Finding(None, "the tool seeks"))
+    caplog.clear()
+    kept.findings.warn()
+    (warning,) = caplog.messages
+    assert "/a/text" in warning
+    assert "the output `out` differs. The results of this run are" in warning

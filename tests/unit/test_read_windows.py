@@ -1,0 +1,35 @@
+"""A job says when it needs no more of a window, or needs the file once more."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePosixPath
+
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.jobs.read_windows import ReadWindows
+
+
+def attempt(*windows: str) -> Attempt:
+    return Attempt("/w/0", 1, PurePosixPath("/out"), windows=frozenset(windows))
+
+
+async def test_a_producer_waits_until_its_window_is_read() -> None:
+    producer, windows = attempt("out"), ReadWindows("/r/0")
+    windows.begin([producer])
+    assert windows
+    reading = asyncio.create_task(producer.has_been_read())
+    await asyncio.sleep(0)
+    assert not reading.done()
+    windows.end()
+    assert await reading
+
+
+async def test_a_reader_that_begins_again_has_its_producer_begin_again() -> None:
+    producer, windows = attempt("out"), ReadWindows("/r/0")
+    windows.begin([producer])
+    again = asyncio.create_task(windows.read_again())
+    assert not await producer.has_been_read()
+    assert not again.done()
+    producer.end(False)
+    await again
+    assert not windows
