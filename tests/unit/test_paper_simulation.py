@@ -167,13 +167,16 @@ def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
 )
 @settings(max_examples=settings().max_examples // 5)
 def test_epochs_at_the_same_time_learn_the_same(disk: Disk, locations: int) -> None:
-    """With bounds. Without them one location learns, for as many jobs as there are."""
+    """With bounds, and enough jobs: until the first epoch has ended, jobs elsewhere show nothing.
+
+    Without bounds one location learns, for as many jobs as there are.
+    """
     small = StorageConfig(name="ssd", path="/ssd", scope="node", write=48)
 
     def learn(locations: int) -> Outcome:
         made = Admission(24)
         made.set_locations("hpc", {f"n{index}": 6 for index in range(locations)})
-        return simulate(made, tasks(checkpoint(BOUNDED, small), 24 * locations + 60), lambda name, now: disk)
+        return simulate(made, tasks(checkpoint(BOUNDED, small), 48 * locations + 60), lambda name, now: disk)
 
     def registered(outcome: Outcome) -> list[tuple[float, float | None, bool]]:
         epochs = outcome.epochs("/checkpoint")

@@ -151,9 +151,6 @@ FAILED = Run(1, "2026-01-01 10:00:00.000 ERROR    FAILED Job /a/0 with error:\n\
         (None, None, [], None, "both fail"),
         (SAME, OTHER, [], OTHER, "unstable"),
         (SAME, FAILED, [], None, "unstable"),
-        (replace(SAME, log=2 * "INFO EXECUTING step /a (job /a/0) locally\n"), OTHER, [], SAME, "unstable"),
-        (replace(SAME, log="INFO EXECUTING step /a (job /a/) locally\n"), OTHER, [], SAME, "unstable"),
-        (replace(SAME, log="INFO EXECUTING step /a (job /a/0) locally\n"), OTHER, [], SAME, "differs"),
     ],
 )
 def test_what_is_a_difference(
