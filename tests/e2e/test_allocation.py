@@ -65,11 +65,16 @@ def three_streams() -> Document:
     return workflow({}, steps, {"out": "d/out"})
 
 
+def nodes_of(run: Run) -> set[str]:
+    """The nodes that the jobs of a run have noted. Slurm may give any two of the nodes of the laboratory."""
+    return {what for _, what in run.trace if re.fullmatch(r"n\d", what)}
+
+
 def test_three_streams_over_two_nodes(allocation: Site) -> None:
     ours = allocation.run(three_streams(), config={"oversubscribe": "never"})
     assert ours.ok, ours.errors
     assert ours.time("begun") < ours.time("written") < ours.time("all")
-    assert {"n1", "n2"} <= {what for _, what in ours.trace}
+    assert len(nodes_of(ours)) == 2
     lines = "".join(f"{number}\n" for number in range(1, 20001))
     assert ours.files["out.txt"].decode() == lines * 2
     check_nothing_fell_back(ours.log)
@@ -247,7 +252,7 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
         if what == "node":
             resume(allocation, first)
     assert ours.ok, ours.errors
-    assert {node for _, node in ours.trace} == {"n1", "n2"}
+    assert len(nodes_of(ours)) == 2
     why = cause.format(first, allocation.environment["SLURM_JOB_ID"])
     assert f"No more jobs start at hpc/{first}: {why}" in ours.log
     assert f"the connection to hpc/{first} is lost: {why}" in ours.log

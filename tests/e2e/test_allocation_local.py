@@ -18,7 +18,16 @@ from lab.node import wait_for
 from lab.processes import of_processes
 from lab.runs import Run
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, kill_serve, lose_node, resume, run_in_batch_job, three_streams
+from tests.e2e.test_allocation import (
+    NODE,
+    cores,
+    kill_serve,
+    lose_node,
+    nodes_of,
+    resume,
+    run_in_batch_job,
+    three_streams,
+)
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 # A job that takes all cores of a node, and waits for the other job of its step: they run on different nodes.
@@ -31,11 +40,6 @@ def local(allocation: Site) -> Site:
     """Two nodes that share no work directory, with each other or with the driver."""
     workdir = allocation.laboratory.directory / "local" / allocation.directory.name
     return replace(allocation, deployment={**allocation.deployment, "workdir": str(workdir)})
-
-
-def nodes_of(run: Run) -> set[str]:
-    """The nodes that the jobs of a run have noted. Slurm may give any two of the nodes of the laboratory."""
-    return {what for _, what in run.trace if re.fullmatch(r"n\d", what)}
 
 
 def check_own(site: Site) -> None:

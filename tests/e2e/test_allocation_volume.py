@@ -11,7 +11,8 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.machines.laboratory import Laboratory, slurm_obstacle, start_slurm
 from lab.sites import allocation_site, on_volume
 from tests.e2e.conftest import require_glusterfs, require_laboratories
-from tests.e2e.test_allocation_local import files_for_both_nodes, nodes_of
+from tests.e2e.test_allocation import nodes_of
+from tests.e2e.test_allocation_local import files_for_both_nodes
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 

@@ -218,7 +218,7 @@ def test_a_run_ends_beside_another_user_that_holds_all(bench: Bench) -> None:
         directory.chmod(directory.stat().st_mode | 0o011)
     shared = bench.directory / "ledger"
     make_shared(shared, LedgerFile(path="/", write=20 * 10**6), 0)
-    times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e300, "beat": 1}
+    times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e11, "beat": 1}
     held = {"held": {"read": 10**18, "write": 10**18}, "wanted": {"write": 1}}
     entry = shared / "runs" / f"{0:032x}.json"
     entry.write_text(
