@@ -18,7 +18,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
-from lab.runs import STREAMFLOW
+from lab.runs import STREAMFLOW, Run
 from lab.sites import Site
 from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
 
