@@ -15,7 +15,7 @@ from tests.e2e.test_streaming import LONG, RETRY, check_gone
 SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 SIZE: Final = 24_000_000
 RULE: Final = streaming({"port": "out", "mode": "no_update", "window": "16MB"})
-#: The job goes on until a part of its file is not on disk any more; half a minute at most. A second attempt ends at once.
+#: The job goes on until a part of its file is not on disk any more, or for 30 s. A second attempt ends at once.
 WRITE: Final = (
     f'note a; n=300; test -e "$TRACE.a" && n=0; touch "$TRACE.a"; seq 1 9999999 | head -c {SIZE} > out.txt; '
     f"for t in $(seq $n); do test $(stat -c %b out.txt) -lt {SIZE // 768} && note gone && break; sleep 0.1; done"
