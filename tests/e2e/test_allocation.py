@@ -29,10 +29,12 @@ def cores(number: float) -> list[Document]:
     return [{"class": "ResourceRequirement", "coresMin": number, "ramMin": 16}]
 
 
-def three_streams() -> Document:
+def three_streams(said: str = "read") -> Document:
     """A chain of four jobs with three byte streams. The first writes its second half when the last has read.
 
     The first job takes all cores of a node.
+
+    :param said: the word of the last job; the first one waits half a minute for the word `read`
     """
     wait = 'i=0; until [ -e "$TRACE.read" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
     streams = [streaming({"port": "out", "mode": "no_update"})]
@@ -51,7 +53,7 @@ def three_streams() -> Document:
         requirements=cores(1),
     )
     last = tool(
-        NODE + '{ read line; note begun; touch "$TRACE.read"; echo $line; cat; } < $file > out.txt; note all',
+        NODE + '{ read line; note begun; touch "$TRACE.' + said + '"; echo $line; cat; } < $file > out.txt; note all',
         {"file": streamable()},
         {"out": found("out.txt")},
         requirements=cores(0),
@@ -105,7 +107,7 @@ def test_files_are_delivered_at_their_commit(allocation: Site) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Signals) -> None:
-    path = allocation.write(three_streams(), {}, io=True)
+    path = allocation.write(three_streams("nothing"), {}, io=True)
     process = allocation.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
@@ -261,7 +263,7 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
 
 
 def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
-    path = allocation.write(three_streams(), {}, io=True, **RETRY)
+    path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
     process = allocation.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
