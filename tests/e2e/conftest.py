@@ -43,7 +43,9 @@ def require_laboratories() -> None:
 
 def require_glusterfs() -> None:
     """Skip the test where there can be no distributed file system."""
-    _require(GLUSTERFS, lambda: ", ".join(missing_programs(GLUSTERFS)) or None)
+    missing = missing_programs(GLUSTERFS)
+    why = f"needs programs that are not installed: {', '.join(missing)}" if missing else None
+    _require(GLUSTERFS, lambda: why if os.access("/dev/fuse", os.W_OK) else "/dev/fuse cannot be written")
 
 
 def require_containers() -> None:
