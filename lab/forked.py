@@ -166,9 +166,10 @@ def _main(
 
 def _enter(namespaces: Sequence[Path]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    for file in [os.open(path, os.O_RDONLY) for path in namespaces]:
-        if libc.setns(file, 0) or libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-            sys.exit(f"cannot enter {namespaces}: {os.strerror(ctypes.get_errno())}")
+    files = [os.open(path, os.O_RDONLY) for path in namespaces]
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) or any(libc.setns(file, 0) for file in files):
+        sys.exit(f"cannot enter {namespaces}: {os.strerror(ctypes.get_errno())}")
+    for file in files:
         os.close(file)
     # We have our own processes, and need their `/proc`, which the others must not see.
     if any(path.name == "mnt" for path in namespaces) and (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -290,13 +290,20 @@ class Execution:
         else:
             await self._run_under(runtime, record, producers)
 
-    def _has_window(self, token: StreamToken, attempt: Attempt) -> bool:
-        """Whether this job lets go what it has read: nothing that is known may make it need the file."""
-        if token.source.port not in attempt.windows:
-            return False
-        inputs = self._inputs
-        may_go_back = self._learned.under_net(inputs).keys() | self._learned.largest(inputs).keys()
-        return id(token) not in may_go_back and self._learned.closes(token) is None
+    def _in_windows(self, producers: Producers) -> dict[int, Attempt]:
+        """The attempts that discard what this job has read of a stream, by the identity of its token.
+
+        Nothing that is known may make the job need the file.
+        """
+        asked = [(token, attempt) for token, attempt in producers if token.source.port in attempt.windows]
+        if not asked:
+            return {}
+        may_go_back = self._learned.under_net(self._inputs).keys() | self._learned.largest(self._inputs).keys()
+        return {
+            id(token): attempt
+            for token, attempt in asked
+            if id(token) not in may_go_back and self._learned.closes(token) is None
+        }
 
     def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
         """Whether the job is too short to gain anything from a stream, and no hint has asked for one.
@@ -340,7 +347,8 @@ class Execution:
 
         :raises ProducerRestartError: if a job that this one reads from is tried again
         """
-        self._windows.begin([attempt for token, attempt in producers if self._has_window(token, attempt)])
+        windows = self._in_windows(producers)
+        self._windows.begin(windows.values())
         waiting = partial(settled, producers) if producers else None
         named = partial(output_globs, self._step, self._job)
         node_job = await runtime.create_job(self._job.name, held_now(producers), waiting, named)
@@ -353,7 +361,7 @@ class Execution:
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
-        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
+        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split, windows)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
         outputs = self._step.early_outputs if self._has_windows else ()
@@ -452,7 +460,12 @@ class Execution:
         )
 
     def _spec(
-        self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]], split: Split
+        self,
+        node_job: NodeJob,
+        producers: Producers,
+        globs: Mapping[str, tuple[str, ...]],
+        split: Split,
+        windows: Container[int],
     ) -> JobSpec:
         runtime, outputs = node_job.runtime, self._step.early_outputs
         watched = [output for output in outputs if output.of is None]
@@ -476,7 +489,7 @@ class Execution:
                 net=nets.get(id(token)),
                 closes=self._learned.closes(token),
                 most=most.get(id(token)),
-                window=self._has_window(token, attempt),
+                window=id(token) in windows,
             )
             for name, (token, attempt) in read.items()
         )

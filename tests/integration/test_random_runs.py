@@ -13,7 +13,7 @@ from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import BUFFERED, SIZED
 from tests.random_workflows.trial import LARGER, run_trial
 from tests.random_workflows.unhinted import believed, unhinted
-from tests.random_workflows.windows import SMALL_BLOCKS, windowed
+from tests.random_workflows.windows import windowed
 
 SEED = 60
 STEPS = 5
@@ -32,8 +32,7 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 10))])
 def test_results_are_the_same_with_windows(tmp_path: Path, number: int) -> None:
-    make = functools.partial(Bench, environment=SMALL_BLOCKS)
-    trial = run_trial(tmp_path / "trial", windowed(generate(SEED, number, STEPS), SEED, number), make=make)
+    trial = run_trial(tmp_path / "trial", windowed(generate(SEED, number, STEPS), SEED, number))
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 

@@ -35,6 +35,7 @@ from .programs import (
     WHOLE,
     WRITERS,
 )
+from .windows import with_windows
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -146,14 +147,9 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if draft.removing.random() < 0.5:
         config = (*config, ("intermediates", "remove"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
-    blueprint = _with_windows(blueprint) if draft.windowing.random() < 0.25 else blueprint
+    if draft.windowing.random() < 0.25:
+        blueprint = replace(with_windows(blueprint), retries=False)
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
-
-
-def _with_windows(blueprint: Blueprint) -> Blueprint:
-    """The same workflow, where all streams that may have a window have one."""
-    config = {**dict(blueprint.config), "intermediates": "window", "observe": False}
-    return replace(blueprint, retries=False, config=tuple(config.items()))
 
 
 def _with_dead_branches(random: Random, blueprint: Blueprint) -> Blueprint:

@@ -48,7 +48,10 @@ def windowed(blueprint: Blueprint, seed: int, number: int) -> Blueprint:
         steps.append(step)
         types[step.source_of("o0")] = _FILE
         results.append(Link((step.source_of("o0"),)))
+    return with_windows(replace(blueprint, given=given, steps=tuple(steps), types=types, results=tuple(results)))
+
+
+def with_windows(blueprint: Blueprint) -> Blueprint:
+    """The same workflow, where all streams that may have a window have one."""
     config = {**dict(blueprint.config), "intermediates": "window", "observe": False}
-    return replace(
-        blueprint, given=given, steps=tuple(steps), types=types, results=tuple(results), config=tuple(config.items())
-    )
+    return replace(blueprint, config=tuple(config.items()))
