@@ -332,22 +332,37 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: 
 /// Kills every process whose environment has `variable` with a value that `selects` picks, until none is left.
 /// Gives up after one second: a process that survives so long is stuck in the kernel.
 pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
-    let prefix = format!("{variable}=");
+    let mut quiet = 0;
     for _ in 0..100 {
-        let mut found = false;
-        for pid in everybody() {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let entries = environment.split(|byte| *byte == 0);
-            let mut values = entries.filter_map(|entry| entry.strip_prefix(prefix.as_bytes()));
-            if values.any(|value| selects(Path::new(std::ffi::OsStr::from_bytes(value)))) {
-                found |= kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
-            }
-        }
-        if !found {
+        quiet = if kill_once(variable, &selects) { 0 } else { quiet + 1 };
+        // One look may miss a process: its parent forked after the list was read, and ended before its turn came.
+        if quiet == 2 {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+/// Kills the processes that [`sweep`] looks for. Returns whether there was one, or one that may become one.
+fn kill_once(variable: &str, selects: &impl Fn(&Path) -> bool) -> bool {
+    let prefix = format!("{variable}=");
+    let mut found = false;
+    for pid in everybody() {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        found |= environment.is_empty() && is_in_exec(pid);
+        let entries = environment.split(|byte| *byte == 0);
+        let mut values = entries.filter_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+        if values.any(|value| selects(Path::new(std::ffi::OsStr::from_bytes(value)))) {
+            found |= kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
+        }
+    }
+    found
+}
+
+/// Whether a process is within `execve`: it has a program already, but neither arguments nor an environment.
+fn is_in_exec(pid: i32) -> bool {
+    let bare = |name| fs::read(format!("/proc/{pid}/{name}")).is_ok_and(|read| read.is_empty());
+    bare("cmdline") && bare("environ") && fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 #[cfg(test)]
@@ -417,5 +432,24 @@ mod tests {
         child.wait().unwrap();
         assert!(read(child.id() as i32).is_none());
         assert!(descendants.look().is_empty() && descendants.kept.is_empty());
+    }
+
+    #[test]
+    fn what_is_just_being_forked_is_swept() {
+        let directory = tempfile::tempdir().unwrap();
+        for attempt in 0..100 {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", "sleep 30; :"]).env("SFIO_SWEPT", directory.path());
+            let mut child = command.spawn().unwrap();
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_micros(800 + 20 * attempt) {
+                std::hint::spin_loop();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            sweep("SFIO_SWEPT", |place| place == directory.path());
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!kill_once("SFIO_SWEPT", &|place: &Path| place == directory.path()), "in attempt {attempt}");
+        }
     }
 }
