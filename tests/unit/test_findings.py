@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -41,8 +42,10 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(tmp_path)
+async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
+    kept = Kept(tmp_path)
+    yield kept
+    await kept.proofs.close()
 
 
 def test_a_larger_file_is_new_and_a_smaller_one_is_not(kept: Kept) -> None:
@@ -70,6 +73,7 @@ async def test_only_a_strict_run_compares_what_is_refuted(
     kept = Kept(tmp_path, declarations)
     await kept.found(rehearsal(kind="declared"), Finding(None, "the output `out` differs"))
     assert kept.findings.is_new(rehearsal(kind="declared")) is is_new
+    await kept.proofs.close()
 
 
 async def test_a_proof_holds_for_what_was_read(kept: Kept) -> None:

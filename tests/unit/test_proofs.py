@@ -110,7 +110,7 @@ def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(t
         assert known_proofs(path) == (kept,)
 
 
-def test_larger_files_are_to_be_proven(tmp_path: Path) -> None:
+async def test_larger_files_are_to_be_proven(tmp_path: Path) -> None:
     path = tmp_path / "learned.db"
     remembered = RememberedProofs(path, [replace(PROVEN, extents=(Extent(5, 90),))])
     assert not remembered.is_wanted(KEY, [90])
@@ -118,9 +118,10 @@ def test_larger_files_are_to_be_proven(tmp_path: Path) -> None:
     assert remembered.is_wanted(replace(KEY, port="other"), [1])
     remembered.outgrown(KEY)
     assert remembered.is_wanted(KEY, [90]), "a job wants more bytes of a smaller file"
-    asyncio.run(remembered.remember(replace(PROVEN, extents=(Extent(80, 80),))))
+    await remembered.remember(replace(PROVEN, extents=(Extent(80, 80),)))
     assert remembered.of(KEY) == replace(PROVEN, extents=(Extent(80, 90),))
     assert not remembered.is_wanted(KEY, [90])
+    await remembered.close()
 
 
 @pytest.mark.parametrize(
