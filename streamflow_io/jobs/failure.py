@@ -154,6 +154,7 @@ class Failure(logging.Filter):
             what = "standard error" if words.stream == "stderr" else "output"
             told += f"\nThe last lines of its {what}:" if words.lines else f"\nIt has written nothing to its {what}"
             told = "\n\t".join([told, *words.lines])
+            told += f"\n{words.full}" if words.full else ""
         if job is not None and self._run is not None:
             told += f"\nMore: streamflow-io logs {shlex.join([self._run, *posixpath.split(job)])}"
         return told

@@ -37,6 +37,8 @@ from streamflow_io.records.runs import LOGS_DIRECTORY
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.wording import last_lines
 
+from .full_disk import told_if_full
+
 #: Bytes. Of a longer output than both together, only the beginning and the end are kept.
 HEAD, TAIL = 16384, 49152
 #: Bytes that a run keeps. Beyond that, only the outputs of jobs that fail are kept.
@@ -62,12 +64,14 @@ class LastWords(Struct, frozen=True):
     :ivar lines: the last lines that it has written, safe for a terminal
     :ivar stream: as in :class:`CommandRecord`
     :ivar printed: the text that StreamFlow shows for a failed command
+    :ivar full: a sentence about its file system, if that is full; empty otherwise
     """
 
     code: int | None
     lines: list[str]
     stream: str
     printed: str = ""
+    full: str = ""
 
 
 class JobLogs:
@@ -112,9 +116,9 @@ class JobLogs:
             return False
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
 
-    def printed(self, job_name: str, text: str) -> None:
-        """Note the text that StreamFlow shows for the last command of a job, which has failed."""
-        self._last[job_name] = replace(self._last[job_name], printed=text)
+    def failed(self, job_name: str, printed: str, full: str) -> None:
+        """Note more about the last command of a job, which has failed: see :class:`LastWords`."""
+        self._last[job_name] = replace(self._last[job_name], printed=printed, full=full)
 
     def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
         """Keep the output of the command of a job."""
@@ -203,7 +207,8 @@ class _LoggedConnector(CommandConnector):
         words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
         if code is not None and not self._logs.is_success(self._job_name, code):
             said = "\n\t".join(last_lines(said or "") or words.lines)
-            self._logs.printed(self._job_name, said)
+            full = "" if workdir is None else await told_if_full(self.connector, location, workdir)
+            self._logs.failed(self._job_name, said, full)
         return None if result is None else (said, cast(int, code))
 
     async def _ended(

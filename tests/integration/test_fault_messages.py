@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.disks import can_mount, small_disk
 from lab.runs import Bench
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -199,3 +200,18 @@ def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> 
     (line,) = [line for line in run.log.splitlines() if " ERROR " in line]
     assert f"The database {file} is locked by another program, as by a run of plain StreamFlow, which" in line
     assert "Traceback" not in run.log
+
+
+def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench) -> None:
+    """The standard error of the job is on the same disk, and stays empty."""
+    disk = bench.directory / "disk"
+    disk.mkdir()
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    made = tool("head -c 9000000 /dev/zero", {}, {"out": "stdout"}, stdout="a.txt")
+    path, left = bench.write(workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), {}, io=True), list[str]()
+    with small_disk(disk, left, 2**22):
+        run = bench.finish(bench.start(path, TMPDIR=str(disk)), path)
+    assert not run.ok
+    assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
+    assert left == []

@@ -94,6 +94,11 @@ def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failur
             LastWords(2, ["said"], "both", "said"),
             ["exit code 2", "of its output", "said"],
         ),
+        (
+            "FAILED Job /a/0 with error:\n\t",
+            LastWords(1, [], "stderr", full="It is full"),
+            ["nothing to its standard error\nIt is full"],
+        ),
         # Words of the message itself, and a text on a standard output that no file gets.
         ("FAILED Job /a/0 with error:\n\tout", LastWords(6, ["err"], "stderr", "out"), ["(exit code 6)", "\terr"]),
         ("FAILED Job /a/0 with error:\n\te", LastWords(6, ["e"], "stderr", "e"), ["(exit code 6)", "\te"]),

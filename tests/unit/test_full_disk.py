@@ -1,0 +1,64 @@
+"""The answers of `df` about the file system of a failed job."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from streamflow.core.deployment import ExecutionLocation
+
+from streamflow_io.jobs.full_disk import free_of, told_if_full
+
+BLOCKS = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n{}\n"
+FILES = "Filesystem Inodes IUsed IFree IUse% Mounted on\n{}\n"
+
+
+class Host:
+    """A connector to a host that prints a text for every command."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    async def run(self, **options: Any) -> tuple[str, int]:
+        return self.said, 0
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "free"),
+    [
+        ("/dev/vda 1000 400 600 40% /", "/dev/vda 50 20 30 40% /", (614_400, 30)),
+        ("nfs:/a b 1000 1000 0 100% /a 1 2 3 4% b", None, (0, 1)),
+        ("none 1000 1000 -5 101% /", "btrfs 0 0 0 - /", (-5120, 1)),
+    ],
+)
+def test_what_df_prints(blocks: str, files: str | None, free: tuple[int, int]) -> None:
+    assert free_of(BLOCKS.format(blocks) + ("" if files is None else FILES.format(files))) == free
+
+
+def test_what_df_prints_here(tmp_path: Path) -> None:
+    said = subprocess.run(["df", "-Pk", tmp_path], capture_output=True, check=True, text=True).stdout
+    assert free_of(said)[0] > 0
+
+
+@pytest.mark.parametrize("said", ["", "df: /gone: No such file or directory"])
+def test_what_is_no_answer_of_df(said: str) -> None:
+    with pytest.raises(ValueError, match="df has printed"):
+        free_of(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (BLOCKS.format("none 9000 8990 10 99% /"), "Its file system is full: 10.2 kB are left for /w"),
+        (BLOCKS.format("none 9000 1 8999 1% /") + FILES.format("none 9 9 0 100% /"), "hold no more files: /w"),
+        (BLOCKS.format("none 9000 1 8999 1% /"), None),
+        ("no df", None),
+    ],
+)
+def test_a_host_is_asked(said: str, told: str | None) -> None:
+    location = ExecutionLocation("host", "hosts", local=False)
+    found = asyncio.run(told_if_full(cast(Any, Host(said)), location, "/w"))
+    assert found == "" if told is None else found.endswith(told)
