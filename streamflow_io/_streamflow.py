@@ -74,7 +74,7 @@ from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.deployment.wrapper import ConnectorWrapper, get_inner_location
-from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
+from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteConnection, SqliteDatabase
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.port import JobPort
@@ -169,10 +169,13 @@ def execute_statements_in_the_loop(database: Database, locked: Callable[[], None
 
     async def create_schema() -> None:
         # Also if the file is there: another run may have made it just now, and no tables yet.
-        inner.init_db = True
-        async with inner:
-            pass
-        await inner.close()
+        connection = SqliteConnection(inner.connection, inner.mmap_size, inner.timeout, init_db=True)
+        try:
+            async with connection:
+                pass
+        finally:
+            # Its thread would keep the driver from ending.
+            await connection.close()
 
     database.connection = LoopConnection(inner.connection, inner.timeout, create_schema, locked)
 

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from rich.text import Text
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
-from streamflow_io.engine.locked_database import WHAT_TO_DO, locked_now
+from streamflow_io.engine.database_messages import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
 from streamflow_io.records.runs import data_directory
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node

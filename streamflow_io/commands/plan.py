@@ -20,7 +20,7 @@ from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 
 from streamflow_io._streamflow import cwl_files
-from streamflow_io.engine.locked_database import held, locked_now
+from streamflow_io.engine.database_messages import held, locked_now
 from streamflow_io.engine.plan import Plan
 from streamflow_io.engine.planning import InvalidHintsException, unavailable_here
 from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module

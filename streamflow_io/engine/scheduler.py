@@ -34,7 +34,7 @@ from streamflow_io._streamflow import (
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
-from .locked_database import explain_locked_database
+from .database_messages import explain_database_errors
 from .room_check import DiskWaits, check_room
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._streamflow_config = context.config
         # Mistakes in the config end the run before anything starts. An empty config has none.
         super().__init__(context, self.config.retry_delay if config else None)
-        explain_locked_database(context.config)
+        explain_database_errors(context.config)
         mend_containers_on_ssh_hosts()
         end_with_the_last_step(self._all_ended)
         mend_queued_streams()

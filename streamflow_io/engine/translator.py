@@ -36,7 +36,7 @@ from streamflow_io._streamflow import (
 from streamflow_io.nested import parts
 from streamflow_io.runtime.child_watcher import watch_children_without_threads
 
-from .locked_database import say_locked
+from .database_messages import say_locked
 from .scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.disks import can_mount, small_disk
+from lab.disks import can_mount, fill, small_disk
 from lab.runs import Bench
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -214,4 +214,25 @@ def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench) -> None:
         run = bench.finish(bench.start(path, TMPDIR=str(disk)), path)
     assert not run.ok
     assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
+    assert left == []
+
+
+def test_a_database_on_a_full_disk_is_told_in_one_line(bench: Bench) -> None:
+    """The run also ends: an opened database has a thread."""
+    disk = bench.directory / "disk"
+    disk.mkdir()
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    file, left = disk / "a.db", list[str]()
+    made = tool("echo 1", {}, {"out": "stdout"}, stdout="a.txt")
+    with small_disk(disk, left, 2**16):
+        fill(disk / "filler")
+        run = bench.run(
+            workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}),
+            database={"type": "default", "config": {"connection": str(file)}},
+        )
+    assert not run.ok
+    (line,) = [line for line in run.log.splitlines() if " ERROR " in line]
+    assert f"StreamFlow's database {file} cannot be used: database or disk is full. Mend this, or add " in line
+    assert "Traceback" not in run.log
     assert left == []

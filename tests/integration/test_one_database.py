@@ -15,7 +15,7 @@ import streamflow.persistence
 from lab.cwl import Document, tool, workflow
 from lab.runs import Bench, kill_group
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.engine.locked_database import WHAT_TO_DO
+from streamflow_io.engine.database_messages import WHAT_TO_DO
 
 
 def waiting(first: Path, second: Path) -> Document:

@@ -1,8 +1,9 @@
-"""The messages when another run holds StreamFlow's database."""
+"""The messages when StreamFlow's database cannot be used: another run holds it, or its disk is full."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from streamflow_io.loop_connection import is_locked, says_locked
 
 # Seconds. Runs with the plugin's scheduler hold the database only for moments.
 _LOCKED_SECONDS = 1.0
-WHAT_TO_DO = (
-    "run one after the other, or add a database of its own to the StreamFlow file: "
-    "`database: {type: default, config: {connection: FILE}}`"
+OWN_DATABASE = (
+    "add a database of its own to the StreamFlow file: `database: {type: default, config: {connection: FILE}}`"
 )
+WHAT_TO_DO = f"run one after the other, or {OWN_DATABASE}"
 
 
-class LockedDatabase(logging.Filter):
-    """Lets only one message about a locked database pass, in words and without a stack trace.
+class DatabaseMessages(logging.Filter):
+    """Lets only one message about errors of the database pass, in words and without a stack trace.
 
     Plain StreamFlow writes to its database in one transaction, from the first step of a run to its end.
     """
@@ -32,21 +33,22 @@ class LockedDatabase(logging.Filter):
         self._is_told = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if not _is_of_lock(error):
+        error = _database_error(record.exc_info[1] if record.exc_info else None)
+        if error is None:
             return True
         if self._is_told:
             return False
         self._is_told = True
-        record.msg, record.args, record.exc_info, record.exc_text = held(self.connection), (), None, None
+        message = held(self.connection) if says_locked(error) else unusable(self.connection, error)
+        record.msg, record.args, record.exc_info, record.exc_text = message, (), None, None
         return True
 
 
-_FILTER = LockedDatabase()
+_FILTER = DatabaseMessages()
 
 
-def explain_locked_database(config: Mapping[str, Any]) -> None:
-    """Explain the error in words if the database of a StreamFlow file is locked, also after the end of the run.
+def explain_database_errors(config: Mapping[str, Any]) -> None:
+    """Explain errors of the database of a StreamFlow file in words, also after the end of the run.
 
     :param config: the StreamFlow file
     """
@@ -67,6 +69,11 @@ def held(connection: str) -> str:
     )
 
 
+def unusable(connection: str, error: sqlite3.Error) -> str:
+    """The message that a database cannot be read or written, and what to do."""
+    return f"StreamFlow's database {connection} cannot be used: {error}. Mend this, or {OWN_DATABASE}"
+
+
 def locked_now(config: Mapping[str, Any], directory: Path) -> str | None:
     """The database of a StreamFlow file, if another program holds it now; None: no program does. Creates no database.
 
@@ -83,9 +90,9 @@ def _connection(config: Mapping[str, Any]) -> str:
     return str(config.get("database", {}).get("config", {}).get("connection", DEFAULT_SQLITE_CONNECTION))
 
 
-def _is_of_lock(error: BaseException | None) -> bool:
+def _database_error(error: BaseException | None) -> sqlite3.Error | None:
     while error is not None:
-        if says_locked(error):
-            return True
+        if isinstance(error, sqlite3.Error):
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
