@@ -292,6 +292,25 @@ def test_reading_twice_is_no_success(runtime: Node, script: str) -> None:
     assert "opened again" in str(job.exit()["message"])
 
 
+@pytest.mark.parametrize(
+    ("script", "is_read_once"),
+    [
+        ("cat {0} > {1}", True),
+        ("test -r {0} && cat {0} > {1}", True),
+        ("exec 3< {0}; exec 3<&-; sleep 0.3; cat {0} > {1}", True),
+        ("wc -l < {0}; cat {0} > {1}", False),
+        ("cat {0} {0} > {1}", False),
+    ],
+)
+def test_an_empty_stream_is_read_once(runtime: Node, script: str, is_read_once: bool) -> None:
+    path, fifo, copy = runtime.base / "out" / "p", runtime.base / "in" / "f", runtime.base / "copy"
+    runtime.shell("p", f"sleep 0.1; : > {path}", outputs=[output(path.parent, "p")])
+    job = runtime.shell("c", script.format(fifo, copy), inputs=[runtime.stream("p", path, fifo)])
+    assert job.wait() == (0 if is_read_once else 75)
+    assert ("opened again" in str(job.exit().get("message"))) is not is_read_once
+    assert copy.read_text() == ""
+
+
 def test_gzip_reads_a_stream(runtime: Node) -> None:
     base = runtime.base
     script = f"sleep 0.2; seq 1 200000 | gzip > {base}/out/p"

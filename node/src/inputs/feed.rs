@@ -253,7 +253,8 @@ impl Feeder {
 
     /// The command has opened (or closed) its FIFO.
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
-        let (has_consumed, is_netted) = (self.consumed() > 0, self.netted.is_some());
+        // Of an empty stream, the end is all that a command can get.
+        let (has_consumed, is_netted) = (self.consumed() > 0 || self.ending.complete, self.netted.is_some());
         self.fifo.as_mut().map_or(Ok(()), |fifo| fifo.notice(mask, has_consumed, is_netted))
     }
 
