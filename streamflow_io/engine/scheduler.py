@@ -6,6 +6,7 @@ StreamFlow imports every plugin in every run. So modules that only runs of the p
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import MutableMapping, MutableSequence
 from contextvars import ContextVar
@@ -68,6 +69,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
+        # The modules of StreamFlow live as long as the run: each later collection would take as long as all of them.
+        gc.freeze()
         self._config = config
         self._streamflow_config = context.config
         # Mistakes in the config end the run before anything starts. An empty config has none.

@@ -296,12 +296,17 @@ UNUSED = (
 def test_a_run_without_hints_imports_little_and_builds_no_model(bench: Bench) -> None:
     """The CPU time of such a run is to be at most 0.1 s above StreamFlow's. Times cannot be tested."""
     script = """
-import json, sys
+import gc, json, sys
 from streamflow.main import main
+collect, looked = gc.collect, []
+def count(*generation):
+    looked.append([len(gc.get_objects()), gc.get_freeze_count()])
+    return collect(*generation)
+gc.collect = count
 code = main(sys.argv[1:])
 from streamflow_io.hints.fields import Model
 built = [each.__name__ for each in Model.__subclasses__() if each.__pydantic_complete__]
-print(json.dumps([sorted(sys.modules), built]), file=sys.stderr)
+print(json.dumps([sorted(sys.modules), built, looked]), file=sys.stderr)
 sys.exit(code)
 """
     tool = {"class": "CommandLineTool", "baseCommand": ["echo", "hello"], "inputs": {"trace": "string"}}
@@ -311,8 +316,11 @@ sys.exit(code)
     environment = {**os.environ, "XDG_DATA_HOME": str(bench.data), "TMPDIR": str(file.parent / "tmp")}
     ran = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
-    modules, built = json.loads(ran.stderr.splitlines()[-1])
+    modules, built, looked = json.loads(ran.stderr.splitlines()[-1])
     assert "streamflow_io.engine.context" in modules
+    # A collection takes as long as what it looks at: the modules of StreamFlow are most of all objects.
+    assert looked
+    assert all(2 * objects < frozen for objects, frozen in looked)
     assert [name for name in modules if name.startswith(UNUSED)] == []
     assert built == []
 

@@ -126,6 +126,32 @@ def test_what_only_overlaps_is_not_proposed_where_the_cores_are_busy(cores: floa
     assert (found.saved_at_most >= 3) is proposed
 
 
+@pytest.mark.parametrize(
+    ("written", "read_by", "last", "proposed"),
+    [
+        (10, 14, 10, True),
+        (10, 14, 13.5, True),
+        (10, 14, 13.7, False),
+        (10, 14, 30, False),
+        (1, 1.4, 1, True),
+        (1, 1.4, 1.35, False),
+    ],
+)
+def test_what_only_overlaps_is_not_proposed_where_the_run_gains_less_than_it_costs(
+    written: float, read_by: float, last: float, proposed: bool
+) -> None:
+    """:param last: when a job ends that has to do with neither"""
+    found = suggestions(
+        route(),
+        ran("/a/0", 0, written, wrote("/a/0", written, opened=written / 10)),
+        ran("/b/0", written, read_by, read("/b/0")),
+        ran("/c/0", 0, last),
+    )
+    assert bool(found.proposals) is proposed
+    reasons = [refusal.reason for refusal in found.refusals if "streamable" in refusal.what]
+    assert [reason.endswith("but the run would have been no shorter") for reason in reasons] == [True] * (not proposed)
+
+
 def _on(cores: float | None, records: list[Record]) -> list[Record]:
     """The same on a location with this many cores."""
     return [

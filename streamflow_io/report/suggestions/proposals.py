@@ -132,7 +132,8 @@ def rate_text(value: float) -> str:
 
 #: The least share of a run's time that is worth a proposal. Runs differ by less.
 WORTH = 0.03
-_NO_SHORTER = "the cores were busy: the run would have been no shorter"
+_NO_SHORTER = "the run would have been no shorter"
+_BUSY = f"the cores were busy: {_NO_SHORTER}"
 
 
 class Suggestions(Struct, frozen=True):
@@ -170,10 +171,9 @@ def suggest(history: History) -> Suggestions:
     refusals = [one for one in found if isinstance(one, Refusal)]
     weighed, idle = _weigh(simulated, [one for one in found if isinstance(one, Proposal)])
     used = core_use(history)
-    if used is not None and used.is_busy and saved_on_cores(simulated, _hints(weighed)) < WORTH * history.seconds:
-        idle += [
-            Refusal(one.subject, one.text, f"{one.evidence}, but {_NO_SHORTER}") for one in weighed if _overlaps(one)
-        ]
+    if saved_on_cores(simulated, _hints(weighed)) < max(EARLY, WORTH * end_of(simulated)):
+        why = _BUSY if used is not None and used.is_busy else _NO_SHORTER
+        idle += [Refusal(one.subject, one.text, f"{one.evidence}, but {why}") for one in weighed if _overlaps(one)]
         weighed = [one for one in weighed if not _overlaps(one)]
     sure = [proposal.hint for proposal in weighed if proposal.is_sure]
     every = _hints(weighed)
@@ -209,7 +209,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         # A job that starts earlier, and then only waits, gains nothing.
         saved = saved_on_cores(simulated, [proposal.hint])
         if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
-            idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_NO_SHORTER}"))
+            idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_BUSY}"))
             continue
         if max((gain.ended for gain in gains), default=0.0) < EARLY and not isinstance(
             proposal.hint, IOTaskHint | RequiredHint
