@@ -96,7 +96,7 @@ STREAMFLOW ?= git+https://github.com/alpha-unito/streamflow@master
 upstream: export VENV := .venv-upstream
 upstream:
 	+@$(MAKE) --no-print-directory $(VENV)/.test
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "streamflow @ $(STREAMFLOW)"
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(STREAMFLOW)"
 	$(VENV)/bin/python -m pip show streamflow | head -n 2
 	+@$(MAKE) --no-print-directory pytest
 
