@@ -97,7 +97,7 @@ upstream: export VENV := .venv-upstream
 upstream:
 	+@$(MAKE) --no-print-directory $(VENV)/.test
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(STREAMFLOW)"
-	$(VENV)/bin/python -m pip show streamflow | head -n 2
+	$(VENV)/bin/python -m pip freeze | grep '^streamflow[ =]'
 	+@$(MAKE) --no-print-directory pytest
 
 # SUITE is a checkout of common-workflow-language/cwl-v1.2.
