@@ -34,7 +34,7 @@ Results are those of plain StreamFlow, unless this page says that a run fails.
 def explanation_text(code: Code, documentation: str | None = None) -> str:
     """Return the explanation of a code, for a terminal.
 
-    :param documentation: the address of the directory with the pages. None: not known; then the repository is named
+    :param documentation: the address of the directory with the pages. None: the repository is named instead
     """
     found = EXPLANATIONS[code]
     more = f"More: {documentation}/{{}}" if documentation else "More: docs/{} in the repository of StreamFlow-IO"
