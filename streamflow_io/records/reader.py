@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import BinaryIO, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -104,8 +104,8 @@ def _summary(name: str) -> RunSummary | None:
 
 def _state(file: BinaryIO) -> RunState:
     if (end := end_record(file)) is not None:
-        status: RunStatus | None = end.get("status")
-        return status if status in get_args(RunStatus) else "ended"
+        status = end.get("status")
+        return cast(RunStatus, status) if status in get_args(RunStatus) else "ended"
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

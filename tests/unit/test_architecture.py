@@ -102,6 +102,7 @@ PURE = (
     "report.figures",
     "report.graph_drawing",
     "report.live_view",
+    "report.spans",
     "report.table_export",
     "report.timeline_data",
     "report.trace_events",
