@@ -359,7 +359,7 @@ def test_every_class_name_has_one_meaning() -> None:
 
 
 def test_few_distributions_come_with_the_plugin() -> None:
-    """What few users need is an extra. StreamFlow's own are installed in any case."""
+    """Things that few users need are extras. StreamFlow's own distributions are installed in any case."""
     added = installed_with("streamflow-io") - installed_with("streamflow")
     assert len(added) <= 8, sorted(added)
 
