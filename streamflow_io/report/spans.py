@@ -40,7 +40,9 @@ def _spans(run: RunResult) -> Iterator[Span]:
     for number, job in enumerate(run.timeline):
         if job.running is not None:
             yield _job(run, trace, number, job, job.running)
-            yield from (_stream(run, trace, number, job, stream) for stream in job.streams if stream.begin is not None)
+            for place, stream in enumerate(job.streams):
+                if stream.begin is not None:
+                    yield _stream(run, trace, (number, place), job, stream, stream.begin)
 
 
 def _job(run: RunResult, trace: str, number: int, job: TimelineJob, running: tuple[float, float]) -> Span:
@@ -51,14 +53,15 @@ def _job(run: RunResult, trace: str, number: int, job: TimelineJob, running: tup
     return _span(run, trace, ("job", number), ("run",), job.job, running, named, job.status)
 
 
-def _stream(run: RunResult, trace: str, number: int, job: TimelineJob, stream: TimelineStream) -> Span:
-    begin = stream.begin or 0.0
+def _stream(
+    run: RunResult, trace: str, of: tuple[int, int], job: TimelineJob, stream: TimelineStream, begin: float
+) -> Span:
     facts = stream.model_dump(by_alias=True, exclude_none=True, exclude={"begin", "end"})
     made = _span(
         run,
         trace,
-        ("stream", number, stream.output, stream.input, stream.source),
-        ("job", number),
+        ("stream", *of),
+        ("job", of[0]),
         f"{stream.output} to {job.job}",
         (begin, max(begin, stream.end or begin)),
         {f"streamflow.{name}": value for name, value in facts.items()},
