@@ -96,8 +96,8 @@ STREAMFLOW ?= git+https://github.com/alpha-unito/streamflow@master
 upstream: export VENV := .venv-upstream
 upstream:
 	+@$(MAKE) --no-print-directory $(VENV)/.test
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "streamflow @ $(STREAMFLOW)"
-	$(VENV)/bin/python -m pip show streamflow | head -n 2
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(STREAMFLOW)"
+	$(VENV)/bin/python -m pip freeze | grep '^streamflow[ =]'
 	+@$(MAKE) --no-print-directory pytest
 
 # SUITE is a checkout of common-workflow-language/cwl-v1.2.

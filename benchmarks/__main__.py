@@ -34,7 +34,7 @@ from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
 from .shared_runs import SHARED_BURSTS, SHARED_RUNS
 from .table import render
-from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
+from .templates import EXAMPLE, THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .watching import WATCHING
 from .workload import Workload
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Console().print(_list())
         return 0
     if options.command == "demo":
-        return run_demo((THOUSAND_GENOMES, VARIANT_CALLING))
+        return run_demo((EXAMPLE, THOUSAND_GENOMES, VARIANT_CALLING))
     workload = WORKLOADS[options.name]
     if options.consumers is not None:
         if workload is not READ_SESSIONS:
@@ -134,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with plain StreamFlow")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the workloads")
-    commands.add_parser("demo", help="run the templates once, plain and streaming, and compare")
+    commands.add_parser(
+        "demo", help="run the example of the README and templates once, plain and streaming, and compare"
+    )
     run = commands.add_parser("run", help="run a workload; exits 0 if all goals are reached and outputs identical")
     run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
     run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")

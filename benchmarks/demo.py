@@ -1,4 +1,4 @@
-"""`python -m benchmarks demo`: what streaming gains on the templates, in one table."""
+"""`python -m benchmarks demo`: what streaming gains on the README's example and on templates."""
 
 from __future__ import annotations
 

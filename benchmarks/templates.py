@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from .processes import run
 from .workflows import streamflow, tree_digest
 from .workload import Variant, Workload
 
-WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
+README = Path(__file__).resolve().parent.parent / "README.md"
+WORKFLOWS = README.parent / "workflows"
 GENOMES = WORKFLOWS / "1000genome"
 VARIANT_CALLING_DELIVERIES = ("stream",) * 8
 
@@ -25,6 +27,14 @@ def _variants(
         streamflow("plain", workflow, settings=settings, digest=digest),
         streamflow("streaming", workflow, {}, deliveries, settings, digest),
     )
+
+
+def _example(directory: Path) -> Sequence[Variant]:
+    fenced = re.findall(r"^```yaml\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (workflow,) = (text for text in fenced if text.startswith("cwlVersion:"))
+    path = directory / "workflow.cwl"
+    path.write_text(workflow, encoding="utf-8")
+    return streamflow("plain", path), streamflow("streaming", path, {}, ["stream"])
 
 
 def _thousand_genomes(directory: Path) -> Sequence[Variant]:
@@ -81,6 +91,7 @@ def _comparison(at_most: float) -> Comparison:
     return Comparison(name="streaming / plain", variant="streaming", baseline="plain", at_most=at_most)
 
 
+EXAMPLE = Workload("README", "the example of the README, two steps of 4 and 6 seconds", _example, (_comparison(0.8),))
 THOUSAND_GENOMES = Workload(
     "1000genome", "the template workflows/1000genome on 50,000 variants", _thousand_genomes, (_comparison(0.999),)
 )

@@ -21,7 +21,8 @@ from rich.console import Console
 from streamflow_io.files import stranger
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.leftovers import Leftover, RunLeftovers, leftovers
-from streamflow_io.records.reader import ListedState, list_runs, read_records
+from streamflow_io.records.reader import list_runs, read_records
+from streamflow_io.records.records import RunState
 from streamflow_io.records.runs import SILENT_SECONDS, TELEMETRY_FILE, find_run, runs_directory
 from streamflow_io.storage.intermediates.clearing import Cleared, ClearedState, clear_at, clear_here
 from streamflow_io.wording import counted, size_text
@@ -166,14 +167,14 @@ def run(arguments: argparse.Namespace) -> Cleaned:
     return Cleaned(sorted(parts, key=lambda part: (part.run, part.where)), not arguments.dry_run, looked)
 
 
-def why_all_stay(state: ListedState, found: RunLeftovers, is_silent: bool) -> str | None:
+def why_all_stay(state: RunState, found: RunLeftovers, is_silent: bool) -> str | None:
     """Say why the directories of a run have to stay. None: the run is over, and its results are known.
 
     :param is_silent: whether nothing was recorded for a long time
     """
     if state == "running":
         return "the run goes on"
-    if state == "ended" and not found.knows_results:
+    if state in ("completed", "ended") and not found.knows_results:
         return "the records of the run do not say which directories its results need"
     if state != "killed" or is_silent:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from importlib.metadata import metadata
 
 from msgspec import to_builtins
 from rich.console import RenderableType
@@ -25,13 +26,23 @@ def answer(codes: Sequence[Code]) -> PlainResult:
     """
     facts = {"codes": {code.value: to_builtins(EXPLANATIONS[code]) for code in codes or Code}}
     if codes:
+        documentation = documentation_of(metadata("streamflow-io").get_all("Project-URL") or ())
         shown: list[RenderableType] = []
         for code in codes:
-            shown += ["", Markdown(explanation_text(code))]
+            shown += ["", Markdown(explanation_text(code, documentation))]
         return PlainResult(facts, shown[1:])
     rows = [(code.value, EXPLANATIONS[code].title) for code in Code]
     listed = table(None, ("code", "what has happened"), rows, unfolded=("code",))
     return PlainResult(facts, [listed, "What to do: streamflow-io explain CODE"])
+
+
+def documentation_of(urls: Sequence[str]) -> str | None:
+    """Return the address of the directory with the pages. None: the package was built without an address.
+
+    :param urls: as metadata of a package have them: `Documentation, https://.../docs/index.md`
+    """
+    pages = (url.partition(", ")[2] for url in urls if url.startswith("Documentation, "))
+    return next((page.rpartition("/")[0] for page in pages), None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from textwrap import shorten
 from typing import Any, Generic
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
+
+# The most characters of an outcome in a table.
+_MOST = 120
 
 
 class EntryKind(Struct, Generic[E], frozen=True):
@@ -178,7 +182,9 @@ _WAYS = {
 
 
 def _proof_row(proof: Proof) -> tuple[str, ...]:
-    return _port(proof), _proof_outcome(proof), str(proof.runs), date_of(proof.learned)
+    # A reason may quote the last lines of a tool; `learned show` prints all of it.
+    outcome = shorten(_proof_outcome(proof), _MOST, placeholder=" …")
+    return _port(proof), outcome, str(proof.runs), date_of(proof.learned)
 
 
 def _proof_facts(proof: Proof) -> Mapping[str, str]:

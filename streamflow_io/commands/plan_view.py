@@ -59,6 +59,10 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
         console.print(sites_table(plan.graph.steps))
     if plan.graph.edges:
         console.print(_edges(plan))
+        # Below the table: a reason may quote what a tool said, and a column leaves it a few letters of each line.
+        reasons = [f"  {edge.name}: {edge.fallback}" for edge in plan.graph.edges if edge.fallback]
+        if reasons:
+            say(console, "\n".join(["Why not as asked:", *reasons]))
     if found := prospects(plan):
         console.print(prospects_table(found))
     elif plan.graph.possible and not plan.graph.edges:
@@ -121,8 +125,6 @@ def _deliveries(edges: Sequence[StreamEdge]) -> str:
 
 
 def _edges(plan: Plan) -> Table:
-    edges = plan.graph.edges
-    columns = ["edge", "committed", "mode", "delivered"]
     rows: list[list[RenderableType]] = [
         [
             edge.name.replace(" -> ", "\n-> "),
@@ -130,13 +132,9 @@ def _edges(plan: Plan) -> Table:
             edge.rule.mode,
             _delivered(plan, edge),
         ]
-        for edge in edges
+        for edge in plan.graph.edges
     ]
-    if any(edge.fallback for edge in edges):
-        columns.append("why not as asked")
-        for row, edge in zip(rows, edges, strict=True):
-            row.append(edge.fallback or "")
-    return table("Edges", columns, rows, unfolded=("edge",))
+    return table("Edges", ("edge", "committed", "mode", "delivered"), rows, unfolded=("edge",))
 
 
 _FIND_OUT = (

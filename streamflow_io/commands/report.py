@@ -23,6 +23,7 @@ from streamflow_io.report.analysis.verdict import path_text
 from streamflow_io.report.figures import draw
 from streamflow_io.report.multiqc import as_multiqc
 from streamflow_io.report.page import edge_row, notes, number, remarks, render, session_row, waits
+from streamflow_io.report.spans import as_spans
 from streamflow_io.report.suggestions.advice import advice
 from streamflow_io.report.table_export import as_csv
 from streamflow_io.report.trace_events import as_trace
@@ -38,6 +39,7 @@ FORMATS = {
     "json": "io-report.json",
     "perfetto": "io-report.trace.json",
     "multiqc": "io-report_mqc.json",
+    "otel": "io-report.otlp.json",
 }
 _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
@@ -164,7 +166,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=list(FORMATS),
         default="html",
-        help="a page (default), a table, all numbers, a trace for Perfetto or speedscope, a section for MultiQC",
+        help="a page (default), a table, all numbers, a trace for Perfetto or speedscope, a section for MultiQC, "
+        "spans of OpenTelemetry",
     )
     parser.add_argument(
         "-o",
@@ -201,6 +204,7 @@ _CONTENT: dict[str, Callable[[Report], str]] = {
     "json": lambda report: json.dumps(report.to_json(), indent=2) + "\n",
     "perfetto": lambda report: as_trace(report.runs),
     "multiqc": lambda report: as_multiqc(report.runs),
+    "otel": lambda report: as_spans(report.runs),
 }
 
 

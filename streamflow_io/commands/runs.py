@@ -22,6 +22,8 @@ _SHOWN = 20
 _SHORT = 16
 # The least columns for the name and the workflow together.
 _LEAST = 30
+# As `watch` says.
+_STATES = {"completed": "succeeded"}
 
 
 def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
@@ -43,7 +45,7 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
             most = max(longest, _LEAST) - 2
             workflow = workflow if len(workflow) <= most else f"{workflow[: most - 1]}…"
         named = (f"{run.name}\n  {workflow}",) if is_wide else (run.name, workflow)
-        rows.append((*named, date_of(run.began), number(run.seconds), run.state))
+        rows.append((*named, date_of(run.began), number(run.seconds), _STATES.get(run.state, run.state)))
     unfolded = [first[0], "time (s)", "state"] + ([] if is_wide else ["began"])
     columns = (*first, "began", "time (s)", "state")
     made = table(None, columns, rows, numbers=("time (s)",), unfolded=unfolded, cut=("workflow",))

@@ -31,10 +31,14 @@ Results are those of plain StreamFlow, unless this page says that a run fails.
 """
 
 
-def explanation_text(code: Code) -> str:
-    """Return the explanation of a code, for a terminal."""
+def explanation_text(code: Code, documentation: str | None = None) -> str:
+    """Return the explanation of a code, for a terminal.
+
+    :param documentation: the address of the directory with the pages. None: the repository is named instead
+    """
     found = EXPLANATIONS[code]
-    return "\n".join([f"{code.value}: {found.title}", "", found.why, *_cases(found), *_more(found, "More: docs/{}")])
+    more = f"More: {documentation}/{{}}" if documentation else "More: docs/{} in the repository of StreamFlow-IO"
+    return "\n".join([f"{code.value}: {found.title}", "", found.why, *_cases(found), *_more(found, more)])
 
 
 def reference_page() -> str:

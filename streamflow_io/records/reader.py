@@ -9,14 +9,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
 from streamflow_io.hints.errors import HintErrors
 
-from .records import VERSION, ProgressRecord, Record, RemovedRecord, RunRecord, record_decoder
+from .records import VERSION, ProgressRecord, Record, RemovedRecord, RunRecord, RunState, RunStatus, record_decoder
 from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
 # In such a part of the end of a file, the last removal is found.
@@ -63,11 +63,6 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
         raise HintErrors.one(path, field, what, allowed, line=number) from None
 
 
-#: `ended`: without an error, as far as is known. `killed`: no process writes the records any more, and the last one is
-#: missing. A run on another host, or on a file system without locks, may count as killed while it goes on.
-ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
-
-
 class RunSummary(Struct, frozen=True):
     """A line of the list of runs.
 
@@ -80,7 +75,7 @@ class RunSummary(Struct, frozen=True):
     workflow: str
     began: float
     seconds: float
-    state: ListedState
+    state: RunState
 
 
 def list_runs(most: int | None = None) -> list[RunSummary]:
@@ -107,10 +102,10 @@ def _summary(name: str) -> RunSummary | None:
         return RunSummary(name, first.workflow, first.time, seconds, _state(file))
 
 
-def _state(file: BinaryIO) -> ListedState:
+def _state(file: BinaryIO) -> RunState:
     if (end := end_record(file)) is not None:
         status = end.get("status")
-        return "failed" if status == "failed" else "cancelled" if status == "cancelled" else "ended"
+        return cast(RunStatus, status) if status in get_args(RunStatus) else "ended"
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -126,7 +121,7 @@ def last_disk_peak(workflow: str) -> int | None:
     :raises OSError: if the records cannot be read
     """
     for run in list_runs():
-        if run.workflow == workflow and run.state == "ended":
+        if run.workflow == workflow and run.state == "completed":
             with (runs_directory() / run.name / TELEMETRY_FILE).open("rb") as file:
                 # A run that removes files does so once more at its end.
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))

@@ -213,6 +213,9 @@ class ResultsRecord(BaseRecord, frozen=True, tag="results"):
 
 #: How a run has ended.
 RunStatus = Literal["completed", "failed", "cancelled"]
+#: `ended`: how is not known. `killed`: no process writes the records any more, and the last one is missing. A run on
+#: another host, or on a file system without locks, may count as killed while it goes on.
+RunState = Literal["running", "ended", "killed", RunStatus]
 
 
 class EndRecord(BaseRecord, frozen=True, tag="end"):

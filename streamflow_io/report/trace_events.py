@@ -94,7 +94,7 @@ class _Trace:
         if job.running is None:
             return
         thread = self._thread(process, job.step, *job.running)
-        facts = job.model_dump(by_alias=True, exclude_none=True, include=_FACTS)
+        facts = job.model_dump(by_alias=True, exclude_none=True, include=FACTS)
         self._slice(job.job, job.step, process, thread, *job.running, facts)
         self._shown[job.job] = (process, thread, *job.running)
 
@@ -136,7 +136,7 @@ class _Trace:
                     yield {"ph": "C", "name": f"{name}, {what}", **at, "args": {what: value}}
 
 
-_FACTS = {
+FACTS = {
     "status",
     "waited",
     "cpu_seconds",

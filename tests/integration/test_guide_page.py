@@ -34,5 +34,16 @@ def test_plan_prints_what_the_page_shows(example: Path, capsys: pytest.CaptureFi
     assert shown == block("example: 4 steps").rstrip()
 
 
+def test_a_reason_is_not_squeezed_into_a_column(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reason may quote the last lines of a tool."""
+    workflow = example / "workflow.cwl"
+    text = workflow.read_text()
+    assert text.count("squares: {type: File,") == 1
+    workflow.write_text(text.replace("squares: {type: File,", "squares: {type: File, loadContents: true,"))
+    plan_file(example / "streamflow.yml").show(Console(width=80, force_terminal=False))
+    _, _, told = capsys.readouterr().out.partition("Why not as asked:\n")
+    assert told.splitlines()[0] == "  /square/squares -> /add/squares: /add/squares has loadContents [SFIO-S003]"
+
+
 def test_the_example_is_valid(example: Path) -> None:
     assert validate(str(example / "workflow.cwl"), str(example / "job.yml")).ok

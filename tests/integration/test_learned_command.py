@@ -203,6 +203,19 @@ def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) 
     assert answer(capsys, "list")["windows"] == []
 
 
+def test_a_long_reason_is_whole_only_for_one_entry(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reason may quote a tool, and a column has room for a few words."""
+    reason = "the tool fails with a stream: " + "Traceback " * 30 + "the end"
+    refused = Proof(ProofKey("a1", "declared", "text", "5d"), "/count", 1_790_000_000.0, reason=reason)
+    save(file, refused)
+    assert main(["learned", "list"]) == 0
+    table = capsys.readouterr().out
+    assert "…" in table
+    assert "the end" not in table
+    assert main(["learned", "show", refused.key.digest]) == 0
+    assert "the end" in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key, extents = ProofKey("a1", "reads", "text", "5d"), (Extent(4000, 4000),)
     proven = Proof(key, "/count", 1_790_000_000.0, "net", bytes=4000, runs=3, extents=extents)

@@ -55,7 +55,7 @@ def everything() -> Document:
 def streams() -> Document:
     """A workflow with streams into a tool, into each job of a scatter, as a list and as a record, and with the gate."""
     wrote = tool("echo $name; echo $name", {"name": "string"}, {"out": streamable("stdout")}, stdout="$(inputs.name)")
-    read = tool("cat $file; echo", {"file": streamable()}, {"out": "stdout"}, stdout="read")
+    read = tool("cat $file; echo", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.basename)-read")
     rule = streaming({"port": "all", "committed": "on_close", "start": "producer"})
     filled = tool("mkdir all; echo 1 > all/1; echo 2 > all/2", {}, {"all": found("all", "Directory")}, [rule])
     pair = {"type": "record", "name": "pair"}

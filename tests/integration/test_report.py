@@ -75,6 +75,7 @@ def test_numbers_for_programs(runs: Path) -> None:
         ("json", "io-report.json", '{\n  "file"'),
         ("perfetto", "io-report.trace.json", '{"displayTimeUnit"'),
         ("multiqc", "io-report_mqc.json", '{\n  "id": "streamflow_io"'),
+        ("otel", "io-report.otlp.json", '{"resourceSpans"'),
     ],
 )
 def test_other_formats(runs: Path, name: str, file: str, begins: str) -> None:

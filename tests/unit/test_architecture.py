@@ -10,7 +10,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2] / "streamflow_io"
 
@@ -102,6 +106,7 @@ PURE = (
     "report.figures",
     "report.graph_drawing",
     "report.live_view",
+    "report.spans",
     "report.table_export",
     "report.timeline_data",
     "report.trace_events",
@@ -351,3 +356,22 @@ def test_every_class_name_has_one_meaning() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_few_distributions_come_with_the_plugin() -> None:
+    """Things that few users need are extras. StreamFlow's own distributions are installed in any case."""
+    added = installed_with("streamflow-io") - installed_with("streamflow")
+    assert len(added) <= 8, sorted(added)
+
+
+def installed_with(name: str) -> set[str]:
+    """The distributions that `pip install` brings here, by their normalized names."""
+    found: set[str] = set()
+    to_do = [name]
+    while to_do:
+        one = canonicalize_name(to_do.pop())
+        if one not in found:
+            found.add(one)
+            needed = map(Requirement, requires(one) or ())
+            to_do += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found

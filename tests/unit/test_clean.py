@@ -80,7 +80,8 @@ def test_runs_whose_directories_all_stay() -> None:
     assert why("running", silent=True) == "the run goes on"
     assert why("ended", knows_results=False) == "the records of the run do not say which directories its results need"
     assert why("failed", knows_results=False) is None
-    assert why("ended") is why("failed") is why("cancelled") is why("killed") is None
+    assert why("completed", knows_results=False) == why("ended", knows_results=False)
+    assert why("completed") is why("ended") is why("failed") is why("cancelled") is why("killed") is None
     assert "other" in (why("killed", host="other") or "")
     assert "another machine" in (why("killed", host=None) or "")
     assert why("killed", host="other", silent=True) is None

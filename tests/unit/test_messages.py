@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from scripts import pages
-from streamflow_io.commands.explain import answer
+from streamflow_io.commands.explain import answer, documentation_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.messages.explanations import EXPLANATIONS
 from streamflow_io.messages.page import explanation_text
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
+PAGES = "https://example.org/owner/name/blob/main/docs"
 
 
 @cache
@@ -66,6 +67,16 @@ def test_what_an_explanation_refers_to_is_there(code: Code) -> None:
     if more is not None:
         page, _, anchor = more.partition("#")
         assert not anchor or anchor in pages.anchors((DOCS / page).read_text())
+
+
+def test_an_explanation_leads_to_its_page() -> None:
+    """Whoever has a wheel has no `docs/`."""
+    built = documentation_of(["Changelog, https://h/o/n/blob/main/CHANGELOG.md", f"Documentation, {PAGES}/index.md"])
+    assert built == PAGES
+    code = next(code for code in Code if EXPLANATIONS[code].more)
+    assert explanation_text(code, built).endswith(f"\nMore: {PAGES}/{EXPLANATIONS[code].more}")
+    assert documentation_of([]) is None
+    assert explanation_text(code).endswith(" in the repository of StreamFlow-IO")
 
 
 def test_a_reason_keeps_its_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import itertools
@@ -10,6 +11,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from lab.telemetry import BEGIN, job, learning_run, usage
 from streamflow_io.graph.io_graph import Delivery
@@ -19,6 +22,7 @@ from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.analysis.comparison import compare
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.multiqc import as_multiqc
+from streamflow_io.report.spans import as_spans
 from streamflow_io.report.table_export import COLUMNS, as_csv
 from streamflow_io.report.trace_events import as_trace
 
@@ -82,6 +86,49 @@ def test_a_table_of_all_that_took_time() -> None:
     jobs = [(row["run"], row["job"], float(row["seconds"])) for row in rows if row["kind"] == "job"]
     assert jobs == [("plain", "/a/0", 8), ("plain", "/b/0", 5), ("fast", "/a/0", 8), ("fast", "/b/0", 8.5)]
     assert sum(float(row["seconds"]) for row in rows if (row["kind"], row["run"]) == ("path", "plain")) == 13
+
+
+def spans_of(*runs: RunResult) -> dict[str, Span]:
+    """The spans by name, after the official classes of the protocol have read them."""
+
+    def in_base64(found: dict[str, Any]) -> dict[str, Any]:
+        # OTLP writes identifiers in hexadecimal digits, and other JSON of protocol buffers bytes in base64.
+        return {
+            key: base64.b64encode(bytes.fromhex(value)).decode()
+            if key.lower().endswith(("traceid", "spanid"))
+            else value
+            for key, value in found.items()
+        }
+
+    document = json.loads(as_spans(runs), object_hook=in_base64)
+    read = Parse(json.dumps(document), TracesData())
+    return {span.name: span for span in read.resource_spans[0].scope_spans[0].spans}
+
+
+def test_spans_are_read_by_the_classes_of_the_protocol() -> None:
+    spans = spans_of(fast())
+    assert [*spans] == ["fast", "/a/0", "/b/0", "/a/out to /b/0"]
+    whole, writer, reader, stream = spans.values()
+    assert (whole.parent_span_id, writer.parent_span_id, stream.parent_span_id) == (b"", whole.span_id, reader.span_id)
+    assert {span.trace_id for span in spans.values()} == {whole.trace_id}
+    assert len({span.span_id for span in spans.values()}) == len(spans)
+    assert (len(whole.trace_id), len(whole.span_id)) == (16, 8)
+    assert (whole.start_time_unix_nano, whole.end_time_unix_nano) == (int(BEGIN * 1e9), int((BEGIN + 9) * 1e9))
+    assert [link.span_id for link in stream.links] == [writer.span_id]
+    facts = {fact.key: fact.value for fact in stream.attributes}
+    assert (facts["streamflow.bytes"].int_value, facts["streamflow.waited"].double_value) == (1000, 4.0)
+
+
+def test_a_failed_job_is_an_error() -> None:
+    spans = spans_of(run("bad", *job("/a/0", 0, 0, 2, status="failed"), end=2, status="failed"))
+    assert {span.status.code for span in spans.values()} == {Status.STATUS_CODE_ERROR}
+    assert {span.status.code for span in spans_of(plain()).values()} == {Status.STATUS_CODE_UNSET}
+
+
+def test_traces_of_runs_are_told_apart() -> None:
+    assert len({span.trace_id for span in spans_of(plain(), run("other", *job("/c/0", 0, 0, 2), end=2)).values()}) == 2
+    assert as_spans([fast()]) == as_spans([fast()])
+    assert as_spans([fast()]).count("\n") == 1
 
 
 def test_a_section_for_multiqc_has_a_row_for_each_step() -> None:

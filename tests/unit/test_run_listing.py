@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +27,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     directory = tmp_path / "streamflow-io" / "runs"
     of: dict[str, list[Record]] = {
-        name: [RunRecord(time=BEGIN, name=name, workflow="/w/[main].cwl")] for name in ("killed", "ended", "running")
+        name: [RunRecord(time=BEGIN, name=name, workflow="/w/[main].cwl")]
+        for name in ("killed", "completed", "running")
     }
-    of["ended"].append(EndRecord(time=BEGIN + 5))
+    of["completed"].append(EndRecord(time=BEGIN + 5, status="completed"))
     for age, (name, records) in enumerate(of.items()):
         file = directory / name / "telemetry.jsonl"
         write(file, records)
@@ -44,7 +46,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_which_there_are(runs: Path) -> None:
     assert [(run.name, run.seconds, run.state) for run in list_runs()] == [
         ("running", 7.0, "running"),
-        ("ended", 6.0, "ended"),
+        ("completed", 6.0, "completed"),
         ("killed", 5.0, "killed"),
     ]
     assert [run.name for run in list_runs(1)] == ["running"]
@@ -55,6 +57,10 @@ def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "[main].cwl" in shown
     assert "--all" not in shown
+    assert (
+        re.findall("running|succeeded|completed|killed", shown)
+        == ["running", "running", "completed", "succeeded"] + ["killed"] * 2
+    )
 
 
 def test_there_are_more() -> None:

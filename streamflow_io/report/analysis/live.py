@@ -29,6 +29,7 @@ from streamflow_io.records.records import (
     Record,
     RemovedRecord,
     RunRecord,
+    RunState,
     RunStatus,
     RunStorage,
     StepRecord,
@@ -39,8 +40,6 @@ from streamflow_io.series import covered
 
 from .model import MB
 
-#: `killed`: no process writes the records any more, and the last record is missing.
-RunState = Literal["running", "completed", "failed", "cancelled", "ended", "killed"]
 _JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 # The throughput of a storage is measured with this many of the jobs that ended last.

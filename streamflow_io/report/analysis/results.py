@@ -139,6 +139,7 @@ class LentResult(AnalysisModel):
 class RunResult(AnalysisModel):
     """All results that are shown of a run.
 
+    :ivar began: in seconds since the epoch
     :ivar ended: whether the end was recorded; if not, the run was killed or goes on
     :ivar throughput: None: no I/O task was measured
     :ivar verdict: the run in a sentence
@@ -154,6 +155,7 @@ class RunResult(AnalysisModel):
     workflow: str
     verdict: str
     not_as_asked: str | None
+    began: float
     seconds: float
     ended: bool
     status: RunStatus | None
@@ -192,6 +194,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         workflow=history.run.workflow,
         verdict=verdict(history),
         not_as_asked=None if is_off(history) else fallback_line(history),
+        began=history.run.time,
         seconds=history.seconds,
         ended=history.ended,
         status=history.status,
