@@ -125,7 +125,7 @@ def check_jobs_on_both(site: Site) -> None:
 
 
 def left(site: Site) -> list[str]:
-    """What is left on the nodes, and the job of a stand-in that is still there."""
+    """Return all that is left on the nodes, and the job of a stand-in that is still there."""
     job = site.directory / "state" / "job"
     return [*left_on_hosts(replace(site, deployment={"type": "ssh"})), *([str(job)] if job.exists() else [])]
 

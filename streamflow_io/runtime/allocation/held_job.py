@@ -117,7 +117,7 @@ class HeldJob:
         raise AssertionError
 
     async def state(self) -> State | None:
-        """What the job does; None: the queue manager does not tell."""
+        """Return the state of the job; None: the queue manager does not tell."""
         asking = self._manager.asking
         try:
             printed = await said(filled(asking.state, self.number))

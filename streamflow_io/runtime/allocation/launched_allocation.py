@@ -28,7 +28,7 @@ class LaunchedAllocation(Allocation):
 
     :param name: of the allocation, for people
     :param launcher: the words before a program that start the program on a node, with `{node}` or `{rank}`
-    :param held: the job that was asked for; None: this process runs in the allocation
+    :param held: the job that was asked for; None: :meth:`close` does nothing
     """
 
     def __init__(self, name: str, found: FoundAllocation, launcher: str, held: HeldJob | None = None) -> None:

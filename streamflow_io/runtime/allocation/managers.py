@@ -52,7 +52,7 @@ class FoundAllocation(Struct, frozen=True):
 
 
 class State(Enum):
-    """What an allocation does that was asked for."""
+    """The state of an allocation that was asked for."""
 
     WAITS = auto()
     RUNS = auto()
