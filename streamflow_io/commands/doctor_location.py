@@ -190,10 +190,11 @@ async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFindin
     for name, runtime in runtimes.items():
         label, otherwise = "link" if len(runtimes) == 1 else f"link, {name}", "consumers elsewhere start at commit"
         if runtime.address is not None:
-            others = [other for other in runtimes.values() if other is not runtime]
-            reasons = [reason for other in others if (reason := await other.obstacle(runtime)) is not None]
+            others = {other_name: other for other_name, other in runtimes.items() if other is not runtime}
+            reasons = [reason for other in others.values() if (reason := await other.obstacle(runtime)) is not None]
             address = f"{runtime.address}, inside TLS" if runtime.tls else runtime.address
-            findings.append(LocationFinding(label, not reasons, "; ".join(reasons) or address, otherwise))
+            reached = f"{address}, reached from {', '.join(others)}" if others else address
+            findings.append(LocationFinding(label, not reasons, "; ".join(reasons) or reached, otherwise))
         elif runtime.wrapper == "run":
             findings.append(LocationFinding(label, True, "jobs read each other's streams from the work directory"))
         else:

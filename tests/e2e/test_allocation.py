@@ -17,9 +17,10 @@ import pytest
 
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.machines.laboratory import Laboratory
 from lab.node import wait_for
 from lab.runs import STREAMFLOW, Run
-from lab.sites import Site
+from lab.sites import Site, allocation_site
 from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
 
 NODE = 'note "$SLURMD_NODENAME"; '
@@ -275,6 +276,19 @@ def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     check_gone(allocation)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_time_limit_of_the_allocation_is_named(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
+    """Slurm knows minutes, and looks at limits now and then."""
+    with allocation_site(slurm_laboratory, tmp_path, limit="1") as allocation:
+        path = allocation.write(workflow({}, {"a": {"run": tool("sleep 600", {}, {}), "in": {}}}, {}), {}, io=True)
+        ours = allocation.finish(allocation.start(path), path, 240)
+        job = allocation.environment["SLURM_JOB_ID"]
+        assert ours.code == 1
+        assert f"allocation {job} of Slurm has ended: its time is over" in ours.log
+        check_gone(allocation)
+
+
 def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: Site) -> None:
     limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
     ours = allocation.run(workflow({}, {"a": {"run": limited, "in": {}}}, {}))
@@ -328,6 +342,7 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     job = allocation.environment["SLURM_JOB_ID"]
     assert found["connection"] in [f"allocation {job} of Slurm: {nodes}; {left} minutes are left" for left in (59, 60)]
     assert {name for name in found if name.startswith("link")} == {"link, n1", "link, n2"}
+    assert found["link, n1"].endswith(", reached from n2")
     check_gone(allocation)
 
 

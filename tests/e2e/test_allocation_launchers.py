@@ -21,6 +21,7 @@ from lab.cwl import Document, found, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.node import wait_for
 from lab.processes import of_processes
+from lab.queue_managers import write_stand_ins
 from lab.sites import Site
 from tests.e2e.test_allocation import cores
 from tests.e2e.test_allocation_local import BY_DRIVER
@@ -47,12 +48,36 @@ MANAGERS = {
 }
 
 
+#: By a queue manager: what `submit` says more than the number of nodes.
+SUBMITS: dict[str, Document] = {
+    "pbs": {"time": "01:00:00", "cores": 2},
+    "lsf": {"time": "1:00", "cores": 2},
+    "flux": {"time": "1h"},
+}
+
+
+def ssh_words(hosts: Site) -> str:
+    """The SSH of the laboratory, in words of a shell."""
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+    words = ["/usr/bin/ssh", "-i", str(hosts.laboratory.directory / "key"), "-l", "root"]
+    return shlex.join([*words, *(word for option in options for word in ("-o", option))])
+
+
+@pytest.fixture(params=SUBMITS)
+def login_node(hosts: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Site:
+    """A login node: the run asks for the hosts."""
+    (programs := tmp_path / "programs").mkdir()
+    (tmp_path / "state").mkdir()
+    write_stand_ins(request.param, programs, tmp_path / "state", ADDRESSES, f'exec {ssh_words(hosts)} "$1" "$2"')
+    submit = {"manager": request.param, "nodes": 2, **SUBMITS[request.param]}
+    deployment = {"type": "sfio.allocation", "config": {"submit": submit}, "workdir": "/scratch"}
+    return replace(hosts, name="hpc", deployment=deployment, environment={"PATH": f"{programs}:{os.environ['PATH']}"})
+
+
 @pytest.fixture(params=[None, *MANAGERS], ids=["list", "pbs", "lsf", "flux"])
 def nodes(hosts: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Site:
     """The hosts as an allocation of a queue manager, or of none."""
-    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-    words = ["/usr/bin/ssh", "-i", str(hosts.laboratory.directory / "key"), "-l", "root"]
-    ssh = shlex.join([*words, *(word for option in options for word in ("-o", option))])
+    ssh = ssh_words(hosts)
     deployment = {"type": "sfio.allocation", "config": {}, "workdir": "/scratch"}
     if request.param is None:
         config = {"nodes": list(ADDRESSES), "launcher": f"{ssh} {{node}}"}
@@ -86,13 +111,55 @@ def chain_over_both() -> Document:
 
 def test_jobs_run_on_all_nodes(nodes: Site) -> None:
     """Files go from node to node by a link, and nothing is left."""
-    ours = nodes.run(chain_over_both(), {"numbers": [1, 2]}, seconds=120)
+    check_jobs_on_both(nodes)
+
+
+def check_jobs_on_both(site: Site) -> None:
+    ours = site.run(chain_over_both(), {"numbers": [1, 2]}, seconds=120)
     assert ours.ok, ours.errors
     assert {"host1", "host2"} <= {what for _, what in ours.trace}
     assert {content.split()[0] for content in ours.files.values()} == {b"1000"}
     assert BY_DRIVER not in ours.log
     check_nothing_fell_back(ours.log)
-    assert left_on_hosts(replace(nodes, deployment={"type": "ssh"})) == []
+    assert left(site) == []
+
+
+def left(site: Site) -> list[str]:
+    """Return all that is left on the nodes, and the job of a stand-in that is still there."""
+    job = site.directory / "state" / "job"
+    return [*left_on_hosts(replace(site, deployment={"type": "ssh"})), *([str(job)] if job.exists() else [])]
+
+
+def test_an_allocation_is_asked_for_and_given_back(login_node: Site) -> None:
+    check_jobs_on_both(login_node)
+    assert len((login_node.directory / "state" / "calls").read_text().splitlines()) == 2
+
+
+def both_wait() -> Document:
+    """A job on each node, for ten minutes."""
+    each = tool("note runs; sleep 600", {"number": "int"}, {}, requirements=cores(2))
+    return workflow({"numbers": "int[]"}, {"a": {"run": each, "in": {"number": "numbers"}, "scatter": "number"}}, {})
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("login_node", ["pbs", pytest.param("flux", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
+def test_an_allocation_is_given_back_when_the_run_is_ended(
+    login_node: Site, how: signal.Signals, pending: bool
+) -> None:
+    """Jobs run on both nodes."""
+    if pending:
+        (login_node.directory / "state" / "full").touch()
+    path = login_node.write(both_wait(), {"numbers": [1, 2]}, io=True)
+    process = login_node.start(path)
+    said, trace = path.parent / "stderr", path.parent / "trace"
+    if pending:
+        wait_for(lambda: "waits in the queue of" in said.read_text(), "a run that waits", 60)
+    else:
+        wait_for(lambda: trace.exists() and trace.read_text().count("runs") == 2, "two jobs", 60)
+    os.kill(process.pid, how)
+    process.wait(60)
+    wait_for(lambda: left(login_node) == [], "nothing that is left", 30)
 
 
 def above(pid: int, parents: Mapping[int, int]) -> set[int]:

@@ -11,7 +11,7 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.machines.laboratory import Laboratory, slurm_obstacle, start_slurm
 from lab.sites import allocation_site, on_volume
 from tests.e2e.conftest import require_glusterfs, require_laboratories
-from tests.e2e.test_allocation import nodes_of
+from tests.e2e.test_allocation import nodes_of, three_streams
 from tests.e2e.test_allocation_local import files_for_both_nodes
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
@@ -44,4 +44,17 @@ def test_files_and_streams_on_a_distributed_file_system(laboratory: Laboratory, 
         _, ours = site.run_both(files_for_both_nodes(), {"numbers": [1, 2]}, seconds=120)
         assert len(nodes_of(ours)) == 2
         check_nothing_fell_back(ours.log)
+        check_gone(site)
+
+
+def test_the_size_of_a_file_may_come_before_its_bytes(laboratory: Laboratory, tmp_path: Path) -> None:
+    """Each producer writes 109 kB at once, and the readers of all streams are faster than the file system."""
+    with allocation_site(laboratory, tmp_path) as allocation:
+        site = on_volume(allocation)
+        for _ in range(4):
+            ours = site.run(three_streams(), config={"oversubscribe": "never"})
+            assert ours.ok, ours.errors
+            assert "3 byte streams carried" in ours.log
+            assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
+            check_nothing_fell_back(ours.log)
         check_gone(site)

@@ -92,7 +92,7 @@ def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
     details = [found[f"link, {host}"]["detail"] for host in ADDRESSES]
     assert [detail.rpartition(":")[0] for detail in details] == list(ADDRESSES)
-    assert [detail.endswith(", inside TLS") for detail in details] == [tls, tls]
+    assert [", inside TLS" in detail for detail in details] == [tls, tls]
 
 
 @pytest.mark.long

@@ -98,7 +98,11 @@ def test_the_schema_describes_each_field() -> None:
         ({"launcher": "ssh {node}", "nodes": ["a", "b"]}, None),
         ({"launcher": "ssh"}, "'ssh' does not match"),
         ({"workdir": "/local"}, "'workdir' was unexpected"),
-        ({"submit": {"nodes": 4, "time": "1", "manager": "lsf"}}, "'lsf' is not one of ['slurm']"),
+        ({"submit": {"nodes": 4, "time": "4:00", "manager": "lsf", "cores": 16, "memory": 4000}}, None),
+        (
+            {"submit": {"nodes": 4, "time": "1", "manager": "sge"}},
+            "'sge' is not one of ['slurm', 'pbs'",
+        ),
         ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
         ({"submit": {"nodes": 1}}, "'time' is a required property"),
     ],
@@ -141,8 +145,8 @@ async def test_outside_of_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_submit_goes_with_no_other_nodes_and_launcher() -> None:
     submit = {"nodes": 1, "time": "1"}
-    assert "`submit` beside `nodes` or `launcher`" in await deploy_error(submit=submit, nodes=["n1"])
-    assert "`submit` beside `nodes` or `launcher`" in await deploy_error(submit=submit, launcher="ssh {node}")
+    assert "`submit` beside `nodes`" in await deploy_error(submit=submit, nodes=["n1"])
+    assert "`launcher` beside `submit`" in await deploy_error(submit=submit, launcher="ssh {node}")
 
 
 async def test_slurm_has_its_own_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from streamflow.core.exception import WorkflowExecutionException
 
+from lab.node import wait_for
+from lab.queue_managers import write_stand_ins
+from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.connector import AllocationConnector
+from streamflow_io.runtime.allocation.held_job import guard
 from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager
 from streamflow_io.runtime.allocation.managers import (
     MANAGERS,
     FoundAllocation,
     FoundNode,
     ManagerError,
+    State,
+    Wanted,
     flux_allocation,
     host_names,
     lsf_allocation,
+    lsf_job,
     numbers,
     pbs_allocation,
 )
@@ -184,3 +193,203 @@ async def test_stand_ins_of_queue_managers(
         assert await connector.run(found.location, ["echo", "'a  b'"], capture_output=True) == ("a  b", 0)
     finally:
         await connector.undeploy(False)
+
+
+@pytest.mark.parametrize(
+    ("printed", "nodes"),
+    [
+        ("a\n", (FoundNode("a", 0, 1),)),
+        ("16*a:16*b\n", (FoundNode("a", 0, 16), FoundNode("b", 1, 16))),
+        ("a:a:b", (FoundNode("a", 0, 2), FoundNode("b", 1, 1))),
+    ],
+)
+def test_a_job_of_lsf_that_was_asked_for(printed: str, nodes: tuple[FoundNode, ...]) -> None:
+    assert lsf_job(printed) == FoundAllocation(nodes)
+
+
+@pytest.mark.parametrize("printed", ["", "-\n", "x*a"])
+def test_a_job_of_lsf_without_hosts(printed: str) -> None:
+    with pytest.raises(ManagerError):
+        lsf_job(printed)
+
+
+ASKED = {
+    "slurm": "salloc --nodes=4 --time=T --partition=q --ntasks-per-node=1 --cpus-per-task=16 --no-kill "
+    "--job-name=streamflow-io --x sh -c ",
+    "PBS": "qsub -N streamflow-io -r n -j oe -o /dev/null -l select=4:ncpus=16 -l place=scatter -l walltime=T -q q --x "
+    "-- /bin/sleep infinity",
+    "LSF": "bsub -J streamflow-io -rn -o /dev/null -n 64 -R span[ptile=16] -W T -q q --x sleep infinity",
+    "Flux": "flux batch --wrap --job-name=streamflow-io --output=/dev/null --nodes=4 --nslots=4 --cores-per-slot=16 "
+    "--time-limit=T --queue=q --x sleep infinity",
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_words_that_ask(name: str) -> None:
+    wanted = Wanted(4, "T", partition="q", options=("--x",), cores=16)
+    asks = {"slurm": slurm.ask, **{manager.name: manager.asking.ask for manager in MANAGERS}}
+    words = " ".join(asks[name](wanted))
+    assert words.startswith(ASKED[name]) if name == "slurm" else words == ASKED[name]
+
+
+def test_memory_is_asked_for_where_its_unit_is_known() -> None:
+    pbs, lsf, flux = (manager.asking.ask for manager in MANAGERS)
+    wanted = Wanted(2, "T", cores=1, memory=500)
+    assert "--mem=500M" in slurm.ask(wanted)
+    assert "select=2:ncpus=1:mem=500mb" in pbs(wanted)
+    for ask in (lsf, flux):
+        with pytest.raises(ManagerError, match="`memory`, which cannot be asked of"):
+            ask(wanted)
+
+
+def test_flux_gives_whole_nodes_and_the_others_need_a_number_of_cores() -> None:
+    pbs, lsf, flux = (manager.asking.ask for manager in MANAGERS)
+    assert "--exclusive" in flux(Wanted(2, "T"))
+    for ask in (pbs, lsf):
+        with pytest.raises(ManagerError, match="`submit` needs `cores`"):
+            ask(Wanted(2, "T"))
+
+
+@pytest.mark.parametrize(
+    ("number", "printed", "state"),
+    [
+        (0, "Job Id: 7\n    job_state = Q\n", State.WAITS),
+        (0, "Job Id: 7\n    job_state = R\n", State.RUNS),
+        (0, "Job Id: 7\n    job_state = F\n", State.HAS_ENDED),
+        (0, "qstat -f 7: qstat: Unknown Job Id 7.server", State.HAS_ENDED),
+        (0, "qstat -f 7: qstat: 7.server Job has finished, use -x or -H", State.HAS_ENDED),
+        (0, "qstat -f 7: Connection refused", None),
+        (1, "PEND\n", State.WAITS),
+        (1, "RUN\n", State.RUNS),
+        (1, "EXIT\n", State.HAS_ENDED),
+        (1, "bjobs: Job <7> is not found", State.HAS_ENDED),
+        (1, "bjobs: LSF is down. Please wait ...", None),
+        (2, "SCHED\n", State.WAITS),
+        (2, "RUN\n", State.RUNS),
+        (2, "INACTIVE\n", State.HAS_ENDED),
+        (2, "flux jobs f7: flux-jobs: ERROR: JobID f7 unknown", State.HAS_ENDED),
+        (2, "flux jobs f7: flux-jobs: ERROR: Unable to connect to Flux", None),
+    ],
+)
+def test_states(number: int, printed: str, state: State | None) -> None:
+    assert MANAGERS[number].asking.read_state(printed) is state
+
+
+def test_the_limit_of_lsf_is_in_minutes() -> None:
+    seconds = MANAGERS[1].asking.seconds
+    assert [seconds(limit) for limit in ("90", "1:30", "x")] == [5400, 5400, None]
+
+
+#: A manager with its `submit`, and the call that gives back.
+SUBMITS = {
+    "pbs": ({"time": "01:00:00", "cores": 2}, "qdel 7.server"),
+    "lsf": ({"time": "1:00", "cores": 2}, "bkill 7"),
+    "flux": ({"time": "1h"}, "flux cancel f7"),
+}
+
+
+@pytest.fixture(params=SUBMITS)
+def asking(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> tuple[AllocationConnector, Path, str]:
+    """A connector that asks a stand-in, which keeps its state in a directory; and the call that gives back."""
+    manager = request.param
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (state := tmp_path / "state").mkdir()
+    write_stand_ins(manager, tmp_path, state, ["n1"], 'exec bash -c "$2"')
+    fields, back = SUBMITS[manager]
+    return AllocationConnector("nodes", "/", {"manager": manager, "nodes": 1, **fields}), state, back
+
+
+async def test_an_allocation_is_asked_for_and_given_back(asking: tuple[AllocationConnector, Path, str]) -> None:
+    connector, state, back = asking
+    await connector.deploy(False)
+    try:
+        assert "n1 (2 cores" in connector.found
+        assert connector.seconds_left is not None
+        assert connector.seconds_left > 3500
+        (found, *_) = (await connector.get_available_locations()).values()
+        assert await connector.run(found.location, ["echo", "'a  b'"], capture_output=True) == ("a  b", 0)
+    finally:
+        await connector.undeploy(False)
+    _, given_back = (state / "calls").read_text().splitlines()
+    assert given_back == back
+    assert not (state / "job").exists()
+
+
+async def test_a_queue_manager_refuses(asking: tuple[AllocationConnector, Path, str]) -> None:
+    connector, state, _ = asking
+    (state / "refusal").write_text("no such queue")
+    with pytest.raises(WorkflowExecutionException, match=r"gives no allocation to nodes: .*: no such queue"):
+        await connector.deploy(False)
+
+
+async def test_a_job_that_is_removed_from_the_queue(asking: tuple[AllocationConnector, Path, str]) -> None:
+    connector, state, _ = asking
+    (state / "full").touch()
+    deploying = asyncio.create_task(connector.deploy(False))
+    await until(lambda: (state / "job").exists())
+    (state / "job").unlink()
+    with pytest.raises(WorkflowExecutionException, match=r"job f?7.*: (it has ended before it ran|its state)"):
+        await deploying
+
+
+async def test_a_run_that_ends_while_it_waits_leaves_no_job(asking: tuple[AllocationConnector, Path, str]) -> None:
+    connector, state, back = asking
+    (state / "full").touch()
+    deploying = asyncio.create_task(connector.deploy(False))
+    await until(lambda: (state / "job").exists())
+    deploying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deploying
+    await until(lambda: not (state / "job").exists())
+    assert (state / "calls").read_text().splitlines()[-1] == back
+
+
+async def test_the_end_of_an_allocation_ends_what_runs(asking: tuple[AllocationConnector, Path, str]) -> None:
+    """SSH would go on."""
+    connector, state, _ = asking
+    await connector.deploy(False)
+    try:
+        (found, *_) = (await connector.get_available_locations()).values()
+        processes = [
+            await connector.start(found.location, ["sleep", seconds], DEVNULL, DEVNULL, DEVNULL)
+            for seconds in ("0", "600")
+        ]
+        (state / "job").unlink()
+        with pytest.raises(WorkflowExecutionException, match=r"allocation f?7.* has ended"):
+            await connector.explain(found.location, processes[0])
+        assert await processes[1].wait() != 0
+        with pytest.raises(WorkflowExecutionException, match=r"allocation f?7.* has ended"):
+            await connector.get_available_locations()
+    finally:
+        await connector.undeploy(False)
+
+
+async def until(happens: Callable[[], bool]) -> None:
+    await asyncio.to_thread(wait_for, happens, "an event", 60)
+
+
+@pytest.mark.parametrize(
+    ("lines", "gives_back"), [(b"", True), (b"alive\n", True), (b"alive\ndone\n", False), (b"done\n", False)]
+)
+async def test_a_guard_gives_back_what_nobody_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: bytes, gives_back: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    process = await asyncio.create_subprocess_exec(*words, stdin=PIPE)
+    assert process.stdin is not None
+    process.stdin.write(lines)
+    await asyncio.wait_for(process.wait(), 60)
+    assert [file.name for file in tmp_path.iterdir()] == ["given back"] * gives_back
+
+
+async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    first = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
+    await until(lambda: (tmp_path / "guard").exists())
+    (tmp_path / "guard").write_text("1\n")
+    await asyncio.wait_for(first.wait(), 60)
+    assert [file.name for file in tmp_path.iterdir()] == ["guard"]

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::task::Poll;
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
@@ -23,6 +25,8 @@ use crate::sys::watch::Watch;
 
 /// Bytes that are noted at once, before they are taken: as many as a pipe holds.
 const AHEAD: u64 = 1 << 20;
+/// When bytes are looked for again that a file system has announced.
+const SOON: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub struct Source {
@@ -181,7 +185,7 @@ impl Source {
         &mut self,
         transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
     ) -> Result<Step, Failure> {
-        let most = self.ahead();
+        let most = self.ahead()?;
         let Some(file) = self.file.as_ref() else { return Ok(Step::Waiting) };
         if most == 0 {
             return self.at_end();
@@ -207,7 +211,7 @@ impl Source {
 
     /// Takes bytes of a window as they were noted. A pipe must not refer to pages that are discarded.
     fn take_noted(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
-        let most = self.ahead().min(most);
+        let most = self.ahead()?.min(most);
         if most == 0 {
             return self.at_end();
         }
@@ -218,18 +222,18 @@ impl Source {
 
     /// Returns how many bytes may be taken now. Before the commit they are noted first.
     /// A reader then gets the noted bytes or later ones, and the comparison at the end finds a difference.
-    fn ahead(&mut self) -> u64 {
-        let Some(file) = &self.file else { return 0 };
+    fn ahead(&mut self) -> Result<u64, Failure> {
+        let Some(file) = &self.file else { return Ok(0) };
         let size = file.metadata().map_or(0, |file| file.len());
         self.lag = self.lag.max(size.saturating_sub(self.taken));
         if matches!(self.producer.state, State::Committed(_)) && self.window.is_none() {
-            return size.saturating_sub(self.taken);
+            return Ok(size.saturating_sub(self.taken));
         }
         let end = size.min(self.taken + AHEAD);
         if self.compared.noted.bytes() <= self.taken && self.taken < end {
-            self.compared.noted.note(file, end);
+            self.compared.noted.note(file, end).map_err(|error| self.cannot_read(error))?;
         }
-        self.compared.noted.bytes().saturating_sub(self.taken)
+        Ok(self.compared.noted.bytes().saturating_sub(self.taken))
     }
 
     /// Decides, after all bytes of the file were taken, whether there will be more.
@@ -251,6 +255,10 @@ impl Source {
             return Ok(Step::Moved);
         }
         if file.len() > self.taken {
+            if remote_file::is_remembered(open) {
+                // The size may come before the bytes.
+                thread::sleep(SOON);
+            }
             return Ok(Step::Moved);
         }
         if self.producer.finish() {
@@ -267,7 +275,11 @@ impl Source {
             }
             State::Writing if self.producer.is_closed() => {
                 // What was left out is compared, too.
-                self.compared.noted.note(open, file.len());
+                let noted = &mut self.compared.noted;
+                noted.note(open, file.len()).map_err(|error| self.cannot_read(error))?;
+                if self.compared.noted.bytes() < file.len() {
+                    return Ok(Step::Moved);
+                }
                 self.compared.ended_early = Some(file.len());
                 Ok(Step::Complete)
             }

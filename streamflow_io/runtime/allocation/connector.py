@@ -27,9 +27,9 @@ from streamflow_io._streamflow import OwnHosts
 from .allocation import Allocation, Node
 from .commands import end
 from .find_allocation import AllocationChoice, find_allocation
+from .managers import Wanted
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
-from .submission import Wanted
 
 logger = logging.getLogger("streamflow")
 
@@ -339,7 +339,8 @@ class AllocationConnector(OwnHosts):
 
 def _wanted(submit: Mapping[str, Any]) -> Wanted:
     """The allocation of a `submit` that the schema allows."""
-    return Wanted(submit["nodes"], submit["time"], submit.get("partition"), tuple(submit.get("options", ())))
+    fields = {("limit" if name == "time" else name): value for name, value in submit.items()}
+    return Wanted(**{**fields, "options": tuple(submit.get("options", ()))})
 
 
 def _storages(printed: str) -> dict[str, Storage]:

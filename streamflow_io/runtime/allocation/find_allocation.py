@@ -10,9 +10,8 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from .allocation import Allocation
 from .launched_allocation import LaunchedAllocation, current_manager
-from .managers import MANAGERS, SSH
+from .managers import MANAGERS, SSH, Wanted
 from .slurm_allocation import SlurmAllocation
-from .submission import Wanted
 
 _SLURM = "SLURM_JOB_ID"
 
@@ -36,15 +35,10 @@ async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocati
     :param deployment: its name in messages
     :raises WorkflowExecutionException: if there is none, with the reason
     """
-    if choice.wanted is not None and (choice.nodes is not None or choice.launcher is not None):
-        raise WorkflowExecutionException(
-            f"{deployment} has `submit` beside `nodes` or `launcher`: an allocation that is asked for has its own "
-            "nodes, and srun is the launcher"
-        )
+    if choice.wanted is not None:
+        return await _asked(deployment, choice, choice.wanted)
     if choice.nodes is not None:
         return await LaunchedAllocation.of_nodes(choice.nodes, choice.launcher or SSH)
-    if choice.wanted is not None:
-        return await SlurmAllocation.find(deployment, choice.wanted, None)
     if (job := os.environ.get(_SLURM)) is not None:
         if choice.launcher is not None:
             raise WorkflowExecutionException(
@@ -60,3 +54,18 @@ async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocati
         "Start `streamflow run` in a batch job, as with `sbatch`, or write `submit` or `nodes` in the `config` of the "
         "deployment"
     )
+
+
+async def _asked(deployment: str, choice: AllocationChoice, wanted: Wanted) -> Allocation:
+    if choice.nodes is not None:
+        raise WorkflowExecutionException(
+            f"{deployment} has `submit` beside `nodes`: an allocation that is asked for has its own nodes"
+        )
+    manager = next((manager for manager in MANAGERS if manager.name.lower() == wanted.manager), None)
+    if manager is not None:
+        return await LaunchedAllocation.asked(deployment, manager, wanted, choice.launcher)
+    if choice.launcher is not None:
+        raise WorkflowExecutionException(
+            f"{deployment} has a `launcher` beside `submit`, and Slurm has its own, srun: remove `launcher`"
+        )
+    return await SlurmAllocation.find(deployment, wanted, None)

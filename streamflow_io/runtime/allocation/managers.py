@@ -1,8 +1,11 @@
 """Queue managers other than Slurm, each as a table of commands, and what these commands print.
 
-StreamFlow runs in a job of the queue manager. The sources are qstat(1B) and pbs_job_attributes(7B) of OpenPBS, and
-`blaunch` in the command reference of IBM Spectrum LSF 10.1. For Flux they are flux-exec(1) and its RFC 20.
-`pbsdsh` of PBS hands on no standard input. So SSH starts programs there.
+The sources are qsub(1B), qstat(1B), qdel(1B) and pbs_job_attributes(7B) of OpenPBS, and `bsub`, `bjobs`, `bkill` and
+`blaunch` in the command reference of IBM Spectrum LSF 10.1. For Flux they are flux-batch(1), flux-jobs(1),
+flux-cancel(1), flux-proxy(1), flux-exec(1) and RFC 20.
+
+`pbsdsh` of PBS hands on no standard input. So SSH starts programs there. "The blaunch command works only under LSF. It
+cannot be used as a stand-alone command": from a login node, SSH starts programs on nodes of LSF, too.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 
 from msgspec import Struct
 
@@ -47,11 +51,69 @@ class FoundAllocation(Struct, frozen=True):
     end: float | None = None
 
 
+class State(Enum):
+    """The state of an allocation that was asked for."""
+
+    WAITS = auto()
+    RUNS = auto()
+    HAS_ENDED = auto()
+
+
+class Wanted(Struct, frozen=True):
+    """The allocation that a user wants.
+
+    :ivar manager: the queue manager, as the schema calls it
+    :ivar limit: of time, in the notation of the queue manager
+    :ivar partition: the partition, or queue; None: the queue manager chooses
+    :ivar options: of the command that asks
+    :ivar cores: of each node; None: the queue manager decides
+    :ivar memory: of each node, in MiB; None: the queue manager decides
+    """
+
+    nodes: int
+    limit: str
+    manager: str = "slurm"
+    partition: str | None = None
+    options: tuple[str, ...] = ()
+    cores: int | None = None
+    memory: int | None = None
+
+
+class Asking(Struct, frozen=True):
+    """How an allocation is asked for and given back outside of it, as on a login node.
+
+    The words of `state`, `show`, `launcher`, `cancel` and `cancel_on_node` have `{job}` for the number of the job.
+
+    :ivar ask: the words that submit a job which holds the allocation, and print its number; raises
+        :class:`ManagerError` if something that the user wants cannot be asked for
+    :ivar number: the command of sed that finds the number in a line
+    :ivar state: the words that print the state, for `read_state`
+    :ivar read_state: None: the text tells no state. The text may be an error message
+    :ivar show: the words that print the allocation, for `read`
+    :ivar launcher: the words before a program that start the program on a node; with `{node}` or `{rank}`
+    :ivar cancel: the words that give the allocation back
+    :ivar cancel_on_node: the same, on a node of the allocation
+    :ivar seconds: reads a limit of time; None: another text
+    """
+
+    ask: Callable[[Wanted], list[str]]
+    number: str
+    state: tuple[str, ...]
+    read_state: Callable[[str], State | None]
+    show: tuple[str, ...]
+    read: Callable[[str], FoundAllocation]
+    launcher: str
+    cancel: tuple[str, ...]
+    cancel_on_node: tuple[str, ...]
+    seconds: Callable[[str], float | None] = lambda limit: None
+
+
 class Manager(Struct, frozen=True):
     """A queue manager.
 
     :ivar variable: its variable in the environment of a job
-    :ivar show: the words that print the allocation, for `read`; with `{job}`, the value of the variable
+    :ivar show: the words that print the allocation in which StreamFlow runs, for `read`; with `{job}`, the value of the
+        variable
     :ivar launcher: the words before a program that start the program on a node; with `{node}` or `{rank}`
     """
 
@@ -60,6 +122,7 @@ class Manager(Struct, frozen=True):
     show: tuple[str, ...]
     launcher: str
     read: Callable[[str], FoundAllocation]
+    asking: Asking
 
 
 def pbs_allocation(printed: str) -> FoundAllocation:
@@ -99,7 +162,21 @@ def lsf_allocation(printed: str) -> FoundAllocation:
     slots: dict[str, int] = {}
     for name, count in zip(words[::2], words[1::2], strict=True):
         slots[name] = slots.get(name, 0) + _whole(count)
-    return FoundAllocation(tuple(FoundNode(name, rank, count) for rank, (name, count) in enumerate(slots.items())))
+    return _of_slots(slots)
+
+
+def lsf_job(printed: str) -> FoundAllocation:
+    """Read the field `exec_host` of `bjobs`: the hosts, each with its number of slots if there are several.
+
+    :raises ManagerError: if it is not understood
+    """
+    slots: dict[str, int] = {}
+    for part in filter(None, printed.strip().split(":")):
+        count, is_counted, name = part.rpartition("*")
+        slots[name] = slots.get(name, 0) + (_whole(count) if is_counted else 1)
+    if not slots or slots.keys() & {"", "-"}:
+        raise ManagerError(f"bjobs names no hosts: {printed.strip()[:200]}")
+    return _of_slots(slots)
 
 
 def flux_allocation(printed: str) -> FoundAllocation:
@@ -120,11 +197,129 @@ def flux_allocation(printed: str) -> FoundAllocation:
     return FoundAllocation(tuple(nodes), end=end or None)
 
 
+#: What all jobs are called that hold an allocation.
+JOB_NAME = "streamflow-io"
+_HOLD = ("sleep", "infinity")
+
+
+def ask_pbs(wanted: Wanted) -> list[str]:
+    """The words that submit a job to PBS."""
+    memory = "" if wanted.memory is None else f":mem={wanted.memory}mb"
+    chunk = f"select={wanted.nodes}:ncpus={_cores(wanted, 'PBS')}{memory}"
+    fixed = ["-N", JOB_NAME, "-r", "n", "-j", "oe", "-o", "/dev/null"]
+    size = ["-l", chunk, "-l", "place=scatter", "-l", f"walltime={wanted.limit}"]
+    return [
+        "qsub",
+        *fixed,
+        *size,
+        *_option("-q", wanted.partition),
+        *wanted.options,
+        "--",
+        f"/bin/{_HOLD[0]}",
+        _HOLD[1],
+    ]
+
+
+def ask_lsf(wanted: Wanted) -> list[str]:
+    """The words that submit a job to LSF, which counts slots."""
+    _refuse_memory(wanted, "LSF", '`options: ["-R", "rusage[mem=...]"]`')
+    cores = _cores(wanted, "LSF")
+    fixed = ["-J", JOB_NAME, "-rn", "-o", "/dev/null"]
+    size = ["-n", str(wanted.nodes * cores), "-R", f"span[ptile={cores}]", "-W", wanted.limit]
+    return ["bsub", *fixed, *size, *_option("-q", wanted.partition), *wanted.options, *_HOLD]
+
+
+def ask_flux(wanted: Wanted) -> list[str]:
+    """The words that submit a job to Flux. Without a number of cores, the job has whole nodes."""
+    _refuse_memory(wanted, "Flux", "Flux gives nodes, cores and GPUs alone")
+    cores = (
+        ["--exclusive"] if wanted.cores is None else [f"--nslots={wanted.nodes}", f"--cores-per-slot={wanted.cores}"]
+    )
+    fixed = ["--wrap", f"--job-name={JOB_NAME}", "--output=/dev/null", f"--nodes={wanted.nodes}", *cores]
+    queue = [] if wanted.partition is None else [f"--queue={wanted.partition}"]
+    return ["flux", "batch", *fixed, f"--time-limit={wanted.limit}", *queue, *wanted.options, *_HOLD]
+
+
+def pbs_state(printed: str) -> State | None:
+    """Read what `qstat -f` prints of a job, or why it prints nothing."""
+    if (found := re.search(r"^ *job_state = (\w)", printed, re.MULTILINE)) is not None:
+        return {"Q": State.WAITS, "H": State.WAITS, "W": State.WAITS, "T": State.WAITS, "R": State.RUNS}.get(
+            found[1], State.HAS_ENDED
+        )
+    return State.HAS_ENDED if re.search("Unknown Job|has finished", printed) else None
+
+
+def lsf_state(printed: str) -> State | None:
+    """Read the field `stat` of `bjobs`, or why it prints nothing."""
+    words = {"PEND": State.WAITS, "PSUSP": State.WAITS, "WAIT": State.WAITS, "RUN": State.RUNS, "PROV": State.WAITS}
+    ended = {"DONE": State.HAS_ENDED, "EXIT": State.HAS_ENDED}
+    return State.HAS_ENDED if "is not found" in printed else (words | ended).get(printed.strip())
+
+
+def flux_state(printed: str) -> State | None:
+    """Read the field `state` of `flux jobs`, as in RFC 21, or why it prints nothing."""
+    known = {"DEPEND": State.WAITS, "PRIORITY": State.WAITS, "SCHED": State.WAITS, "RUN": State.RUNS}
+    ended = {"CLEANUP": State.HAS_ENDED, "INACTIVE": State.HAS_ENDED}
+    return State.HAS_ENDED if re.search("JobID .* unknown", printed) else (known | ended).get(printed.strip())
+
+
+def _minutes(limit: str) -> float | None:
+    """The seconds of a time as LSF takes it, `[hour:]minute`."""
+    seconds = _clock(limit)
+    return None if seconds is None else seconds * 60
+
+
+_FLUX_LAUNCHER = "flux exec --rank={rank} --dir=/"
 MANAGERS = (
-    Manager("PBS", "PBS_JOBID", ("qstat", "-f", "{job}"), SSH, pbs_allocation),
-    Manager("LSF", "LSB_JOBID", ("printenv", "LSB_MCPU_HOSTS"), "blaunch {node}", lsf_allocation),
-    Manager("Flux", "FLUX_URI", ("flux", "resource", "R"), "flux exec --rank={rank} --dir=/", flux_allocation),
-)
+    Manager(
+        "PBS", "PBS_JOBID", ("qstat", "-f", "{job}"), SSH, pbs_allocation,
+        Asking(
+            ask_pbs, r"s/^\([0-9][^ ]*\)$/\1/p", ("qstat", "-f", "{job}"), pbs_state, ("qstat", "-f", "{job}"),
+            pbs_allocation, SSH, ("qdel", "{job}"), ("qdel", "{job}"),
+        ),
+    ),
+    Manager(
+        "LSF", "LSB_JOBID", ("printenv", "LSB_MCPU_HOSTS"), "blaunch {node}", lsf_allocation,
+        Asking(
+            ask_lsf, r"s/^Job <\([0-9]*\)>.*/\1/p", ("bjobs", "-noheader", "-o", "stat", "{job}"), lsf_state,
+            ("bjobs", "-noheader", "-o", "exec_host", "{job}"), lsf_job, SSH, ("bkill", "{job}"), ("bkill", "{job}"),
+            _minutes,
+        ),
+    ),
+    Manager(
+        "Flux", "FLUX_URI", ("flux", "resource", "R"), _FLUX_LAUNCHER, flux_allocation,
+        Asking(
+            ask_flux, r"s/^\([^ ]*\)$/\1/p", ("flux", "jobs", "-n", "-o", "{state}", "{job}"), flux_state,
+            ("flux", "proxy", "{job}", "flux", "resource", "R"), flux_allocation,
+            f"flux proxy {{job}} {_FLUX_LAUNCHER}", ("flux", "cancel", "{job}"),
+            ("flux", "--parent", "cancel", "{job}"),
+        ),
+    ),
+)  # fmt: skip
+
+
+def filled(words: tuple[str, ...], job: str) -> list[str]:
+    """Words of a table, with the number of a job."""
+    return [word.replace("{job}", job) for word in words]
+
+
+def _of_slots(slots: dict[str, int]) -> FoundAllocation:
+    return FoundAllocation(tuple(FoundNode(name, rank, count) for rank, (name, count) in enumerate(slots.items())))
+
+
+def _option(name: str, value: str | None) -> list[str]:
+    return [] if value is None else [name, value]
+
+
+def _cores(wanted: Wanted, manager: str) -> int:
+    if wanted.cores is None:
+        raise ManagerError(f"`submit` needs `cores`: {manager} gives one core of each node unless it is asked for more")
+    return wanted.cores
+
+
+def _refuse_memory(wanted: Wanted, manager: str, instead: str) -> None:
+    if wanted.memory is not None:
+        raise ManagerError(f"`submit` has `memory`, which cannot be asked of {manager} in MiB: {instead}")
 
 
 def host_names(text: str) -> list[str]:

@@ -8,16 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from .managers import JOB_NAME, Wanted
+
 _GROUP = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
 _FIELD = re.compile(r"(?<!\S)([A-Za-z][\w:/-]*)=(\S*)")
 _GONE = ("DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 #: The name of the step that gives an allocation back when the driver is gone.
 GUARD = "sfio-guard"
-#: Seconds between two lines of the driver to the guard.
-GUARDED_SECONDS = 10
-#: The lines that the driver sends to the guard: it is there; the guard is to end.
-ALIVE, DONE = b"alive\n", b"done\n"
 # The driver is gone when no line has come for 30 s. Half a minute later, a driver that lives has started another guard.
 _GUARD = (
     'while line=$(timeout 30 sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
@@ -163,14 +161,13 @@ def guard(job: str) -> str:
     return _GUARD.format(job=job, name=GUARD)
 
 
-def ask(nodes: int, limit: str, partition: str | None, options: Iterable[str]) -> list[str]:
-    """The words that ask for an allocation, and hold it as long as their standard input is open.
-
-    :param limit: of time, in the notation of Slurm
-    """
-    queue = [] if partition is None else [f"--partition={partition}"]
-    fixed = [f"--nodes={nodes}", f"--time={limit}", *queue, "--no-kill", "--job-name=streamflow-io"]
-    return ["salloc", *fixed, *options, "sh", "-c", _HOLD]
+def ask(wanted: Wanted) -> list[str]:
+    """The words that ask for an allocation, and hold it as long as their standard input is open."""
+    queue = [] if wanted.partition is None else [f"--partition={wanted.partition}"]
+    cores = [] if wanted.cores is None else ["--ntasks-per-node=1", f"--cpus-per-task={wanted.cores}"]
+    memory = [] if wanted.memory is None else [f"--mem={wanted.memory}M"]
+    fixed = [f"--nodes={wanted.nodes}", f"--time={wanted.limit}", *queue, *cores, *memory]
+    return ["salloc", *fixed, "--no-kill", f"--job-name={JOB_NAME}", *wanted.options, "sh", "-c", _HOLD]
 
 
 def asked(line: str) -> tuple[str, bool] | None:

@@ -15,7 +15,8 @@ from streamflow.core.exception import WorkflowExecutionException
 from . import slurm
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said
-from .submission import Submission, Wanted
+from .managers import Wanted
+from .submission import Submission
 
 # How an allocation has ended is known when its processes have.
 _LOOKS, _PAUSE_SECONDS = 20, 0.25

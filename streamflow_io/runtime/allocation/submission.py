@@ -8,30 +8,17 @@ import logging
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
 
-from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from . import slurm
 from .commands import begin, end, said
+from .guarding import tell_guard
+from .managers import Wanted
 
 logger = logging.getLogger("streamflow")
 
 _END_SECONDS = 10.0
 _LAST_LINES = 5
-
-
-class Wanted(Struct, frozen=True):
-    """The allocation that a user wants.
-
-    :ivar limit: of time, in the notation of the queue manager
-    :ivar partition: None: the queue manager chooses
-    :ivar options: of the command that asks
-    """
-
-    nodes: int
-    limit: str
-    partition: str | None = None
-    options: tuple[str, ...] = ()
 
 
 class Submission:
@@ -55,7 +42,7 @@ class Submission:
         :param deployment: its name in messages
         :raises WorkflowExecutionException: if the queue manager refuses
         """
-        words = slurm.ask(wanted.nodes, wanted.limit, wanted.partition, wanted.options)
+        words = slurm.ask(wanted)
         # An allocation that waits has no command yet, which would see the end of its input.
         holder = await begin(words, PIPE, DEVNULL, PIPE, tied=True)
         job: str | None = None
@@ -97,20 +84,7 @@ class Submission:
         words = ["sh", "-c", slurm.guard(self.job)]
         while self._holder.returncode is None:
             process = await begin(slurm.on_node(self.job, node, cores, words, slurm.GUARD), PIPE, DEVNULL, DEVNULL)
-            assert process.stdin is not None
-            try:
-                with contextlib.suppress(ConnectionError):
-                    while process.returncode is None:
-                        process.stdin.write(slurm.ALIVE)
-                        await process.stdin.drain()
-                        with contextlib.suppress(asyncio.TimeoutError):
-                            await asyncio.wait_for(process.wait(), slurm.GUARDED_SECONDS)
-            finally:
-                # A step that is killed while Slurm starts it may stay for a while.
-                with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
-                    process.stdin.write(slurm.DONE)
-                    await asyncio.wait_for(process.wait(), _END_SECONDS)
-                await end(process)
+            await tell_guard(process)
             await asyncio.sleep(1)
 
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::digests::{digest_piece, first_difference};
+use super::digests::{first_difference, read_there};
 use super::noted::{Difference, Noted};
 
 /// The length of a block.
@@ -60,7 +61,7 @@ impl Noted for Blocks {
         self.noted
     }
 
-    fn note(&mut self, file: &File, end: u64) {
+    fn note(&mut self, file: &File, end: u64) -> io::Result<()> {
         self.place = self.noted;
         self.kept.clear();
         while self.noted < end {
@@ -71,13 +72,19 @@ impl Noted for Blocks {
             let block_end = (self.noted / block() + 1) * block();
             let (from, to) = (self.kept.len(), end.min(block_end));
             self.kept.resize(from + (to - self.noted) as usize, 0);
-            digest_piece(file, self.noted, &mut self.kept[from..], &mut self.open);
-            self.noted = to;
-            if to == block_end {
+            let read = read_there(file, &mut self.kept[from..], self.noted);
+            self.kept.truncate(from + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                break;
+            }
+            self.open.update(&self.kept[from..]);
+            self.noted += (self.kept.len() - from) as u64;
+            if self.noted == block_end {
                 self.digests.push(self.open.digest());
                 self.open.reset();
             }
         }
+        Ok(())
     }
 
     fn digest(&self) -> u64 {
@@ -127,7 +134,7 @@ mod tests {
         noted.compare_from(BLOCK);
         assert_eq!(noted.difference(&file), None);
         let mut again = Blocks::starting_at(BLOCK);
-        again.note(&file, size);
+        again.note(&file, size).unwrap();
         assert_eq!(again.digest(), noted.digest());
         for (position, from, to) in [(BLOCK, BLOCK, 2 * BLOCK), (size - 1, 3 * BLOCK, size)] {
             file.write_all_at(&[8], position).unwrap();
@@ -145,7 +152,7 @@ mod tests {
         let mut place = 0;
         while place < content.len() {
             if noted.bytes() <= place as u64 {
-                noted.note(&file, (place as u64 + 700_001).min(3 * BLOCK));
+                noted.note(&file, (place as u64 + 700_001).min(3 * BLOCK)).unwrap();
             }
             let kept = noted.kept(place as u64);
             let taken = kept.len().min(300_007);

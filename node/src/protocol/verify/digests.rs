@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
@@ -46,18 +46,24 @@ impl Noted for Digests {
         self.noted
     }
 
-    fn note(&mut self, file: &File, end: u64) {
+    fn note(&mut self, file: &File, end: u64) -> io::Result<()> {
         self.buffer.resize(PIECE as usize, 0);
         while self.noted < end {
             let block_end = end_of(self.blocks.last().map_or(0, |block| block.end));
             let to = end.min(block_end).min(self.noted + PIECE);
-            digest_piece(file, self.noted, &mut self.buffer[..(to - self.noted) as usize], &mut self.open);
-            self.noted = to;
-            if to == block_end {
-                self.blocks.push(Block { end: to, digest: self.open.digest() });
+            let piece = &mut self.buffer[..(to - self.noted) as usize];
+            let read = read_there(file, piece, self.noted)?;
+            if read == 0 {
+                break;
+            }
+            self.open.update(&piece[..read]);
+            self.noted += read as u64;
+            if self.noted == block_end {
+                self.blocks.push(Block { end: block_end, digest: self.open.digest() });
                 self.open.reset();
             }
         }
+        Ok(())
     }
 
     fn digest(&self) -> u64 {
@@ -73,14 +79,12 @@ impl Noted for Digests {
     }
 }
 
-/// Reads the bytes of a file at `place` into `piece`, and adds them to a digest.
-pub fn digest_piece(file: &File, place: u64, piece: &mut [u8], digest: &mut Xxh3Default) {
-    if file.read_exact_at(piece, place).is_err() {
-        // It was cut: what cannot be read is different from everything.
-        piece.fill(0);
-        digest.update(b"cut");
+/// Reads bytes of a file as far as they are there. Returns how many; 0: none, or a signal has come.
+pub fn read_there(file: &File, piece: &mut [u8], place: u64) -> io::Result<usize> {
+    match file.read_at(piece, place) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+        result => result,
     }
-    digest.update(piece);
 }
 
 /// Returns the first block, after `from`, whose bytes have another digest now.
@@ -167,7 +171,8 @@ mod tests {
         let mut digests = noted(&file, 5000, 5000);
         file.set_len(4999).unwrap();
         assert_eq!(digests.difference(&file), Some(Difference { from: 4096, to: 5000 }));
-        digests.note(&file, 5100);
+        digests.note(&file, 5100).unwrap();
+        assert_eq!(digests.bytes(), 5000);
         file.write_all_at(&[0; 200], 4900).unwrap();
         assert!(digests.difference(&file).is_some());
     }

@@ -49,8 +49,8 @@ impl FirstBytes {
             Some(start) => Box::new(Blocks::starting_at(start)),
             None => self.verify.begin(),
         };
-        noted.note(file, self.bytes);
-        Ok(Digest(noted.digest()) == self.digest)
+        noted.note(file, self.bytes)?;
+        Ok(noted.bytes() == self.bytes && Digest(noted.digest()) == self.digest)
     }
 }
 
@@ -122,6 +122,23 @@ mod tests {
         file.write_all_at(&content, 0).unwrap();
         for (verify, digest) in [(Verify::Full, 0xfcf7_1f2d_14af_6122), (Verify::Samples, 0x439c_0f8f_e1c5_2121)] {
             assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, Digest(digest), "{verify:?}");
+        }
+    }
+
+    /// A file system may tell a size before it has the bytes.
+    #[test]
+    fn bytes_that_are_not_there_yet_are_noted_later() {
+        let kinds = [Verify::Full.begin(), Verify::Samples.begin(), Box::new(Blocks::default())];
+        for (number, mut noted) in kinds.into_iter().enumerate() {
+            let file = tempfile::tempfile().unwrap();
+            for there in [0, 5000, 5001, 30_000] {
+                file.write_all_at(&vec![7; there], 0).unwrap();
+                noted.note(&file, 40_000).unwrap();
+                assert_eq!(noted.bytes(), there as u64, "{number}");
+            }
+            assert_eq!(noted.difference(&file), None, "{number}");
+            file.write_all_at(&[8], 5000).unwrap();
+            assert!(noted.difference(&file).is_some(), "{number}");
         }
     }
 

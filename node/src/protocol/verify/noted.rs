@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug};
 use std::fs::File;
+use std::io;
 
 /// The first bytes that are not what they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +22,12 @@ pub trait Noted: Debug + Send {
     /// The number of bytes that were noted.
     fn bytes(&self) -> u64;
 
-    /// Notes the bytes of `file` up to `end` that follow those noted before.
-    fn note(&mut self, file: &File, end: u64);
+    /// Notes the bytes of `file` up to `end` that follow those noted before, as far as they are there. A file system
+    /// may tell a size before it has the bytes.
+    ///
+    /// # Errors
+    /// When bytes cannot be read. Those before are noted.
+    fn note(&mut self, file: &File, end: u64) -> io::Result<()>;
 
     /// The digest of all that is compared. It is the same for the same bytes, however they were noted.
     fn digest(&self) -> u64;
@@ -47,5 +52,5 @@ pub trait Noted: Debug + Send {
 /// Notes the first `bytes` of a file piece by piece.
 #[cfg(test)]
 pub fn note_in_pieces(noted: &mut dyn Noted, file: &File, bytes: u64, piece: usize) {
-    (0..bytes).step_by(piece).skip(1).chain([bytes]).for_each(|end| noted.note(file, end));
+    (0..bytes).step_by(piece).skip(1).chain([bytes]).for_each(|end| noted.note(file, end).unwrap());
 }

@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::{xxh3_64, Xxh3Default};
 
+use super::digests::read_there;
 use super::noted::{Difference, Noted};
 
 const BLOCK: u64 = 16 << 10;
@@ -21,8 +23,6 @@ pub struct Samples {
     /// The bytes of the last one.
     open: Xxh3Default,
     noted: u64,
-    /// Bytes could not be read again: the file was cut.
-    unreadable: bool,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Sample {
 
 impl Samples {
     pub fn new() -> Self {
-        Self { stride: 1, samples: Vec::new(), open: Xxh3Default::new(), noted: 0, unreadable: false }
+        Self { stride: 1, samples: Vec::new(), open: Xxh3Default::new(), noted: 0 }
     }
 
     /// Adds `bytes` to the last one, which is that of `block`.
@@ -66,23 +66,29 @@ impl Noted for Samples {
         self.noted
     }
 
-    fn note(&mut self, file: &File, end: u64) {
-        let start = std::mem::replace(&mut self.noted, end);
+    fn note(&mut self, file: &File, end: u64) -> io::Result<()> {
         let mut buffer = [0; BLOCK as usize];
-        for block in start / BLOCK..end.div_ceil(BLOCK) {
-            if block % self.stride != 0 {
-                continue;
+        while self.noted < end {
+            let block = self.noted / BLOCK;
+            let to = end.min((block + 1) * BLOCK);
+            if block % self.stride == 0 {
+                let part = &mut buffer[..(to - self.noted) as usize];
+                let read = read_there(file, part, self.noted)?;
+                if read == 0 {
+                    break;
+                }
+                self.add(block, &part[..read]);
+                self.noted += read as u64;
+            } else {
+                self.noted = to;
             }
-            let from = start.max(block * BLOCK);
-            let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
-            self.unreadable |= file.read_exact_at(part, from).is_err();
-            self.add(block, part);
         }
+        Ok(())
     }
 
     fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
-        digest.update(&[u8::from(self.unreadable)]);
+        digest.update(&[0]);
         self.samples.iter().for_each(|sample| digest.update(&sample.digest.to_le_bytes()));
         digest.digest()
     }
@@ -94,7 +100,6 @@ impl Noted for Samples {
             file.read_exact_at(bytes, sample.block * BLOCK).is_err() || xxh3_64(bytes) != sample.digest
         };
         let found = self.samples.iter().find(&mut differs);
-        let found = found.or_else(|| self.samples.first().filter(|_| self.unreadable));
         found.map(|sample| Difference { from: sample.block * BLOCK, to: sample.block * BLOCK + sample.length as u64 })
     }
 }
@@ -140,11 +145,12 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 100], 0).unwrap();
         let mut samples = Samples::new();
-        samples.note(&file, 100);
+        samples.note(&file, 100).unwrap();
         file.set_len(99).unwrap();
         assert!(samples.difference(&file).is_some());
-        samples.note(&file, 200);
-        file.write_all_at(&[7; 200], 0).unwrap();
+        samples.note(&file, 200).unwrap();
+        assert_eq!(samples.bytes(), 100);
+        file.write_all_at(&[8; 200], 50).unwrap();
         assert!(samples.difference(&file).is_some());
     }
 }
