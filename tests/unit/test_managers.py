@@ -18,10 +18,10 @@ from streamflow_io.runtime.allocation.held_job import guard
 from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager
 from streamflow_io.runtime.allocation.managers import (
     MANAGERS,
+    AllocationState,
     FoundAllocation,
     FoundNode,
     ManagerError,
-    State,
     Wanted,
     flux_allocation,
     host_names,
@@ -253,25 +253,25 @@ def test_flux_gives_whole_nodes_and_the_others_need_a_number_of_cores() -> None:
 @pytest.mark.parametrize(
     ("number", "printed", "state"),
     [
-        (0, "Job Id: 7\n    job_state = Q\n", State.WAITS),
-        (0, "Job Id: 7\n    job_state = R\n", State.RUNS),
-        (0, "Job Id: 7\n    job_state = F\n", State.HAS_ENDED),
-        (0, "qstat -f 7: qstat: Unknown Job Id 7.server", State.HAS_ENDED),
-        (0, "qstat -f 7: qstat: 7.server Job has finished, use -x or -H", State.HAS_ENDED),
+        (0, "Job Id: 7\n    job_state = Q\n", AllocationState.WAITS),
+        (0, "Job Id: 7\n    job_state = R\n", AllocationState.RUNS),
+        (0, "Job Id: 7\n    job_state = F\n", AllocationState.HAS_ENDED),
+        (0, "qstat -f 7: qstat: Unknown Job Id 7.server", AllocationState.HAS_ENDED),
+        (0, "qstat -f 7: qstat: 7.server Job has finished, use -x or -H", AllocationState.HAS_ENDED),
         (0, "qstat -f 7: Connection refused", None),
-        (1, "PEND\n", State.WAITS),
-        (1, "RUN\n", State.RUNS),
-        (1, "EXIT\n", State.HAS_ENDED),
-        (1, "bjobs: Job <7> is not found", State.HAS_ENDED),
+        (1, "PEND\n", AllocationState.WAITS),
+        (1, "RUN\n", AllocationState.RUNS),
+        (1, "EXIT\n", AllocationState.HAS_ENDED),
+        (1, "bjobs: Job <7> is not found", AllocationState.HAS_ENDED),
         (1, "bjobs: LSF is down. Please wait ...", None),
-        (2, "SCHED\n", State.WAITS),
-        (2, "RUN\n", State.RUNS),
-        (2, "INACTIVE\n", State.HAS_ENDED),
-        (2, "flux jobs f7: flux-jobs: ERROR: JobID f7 unknown", State.HAS_ENDED),
+        (2, "SCHED\n", AllocationState.WAITS),
+        (2, "RUN\n", AllocationState.RUNS),
+        (2, "INACTIVE\n", AllocationState.HAS_ENDED),
+        (2, "flux jobs f7: flux-jobs: ERROR: JobID f7 unknown", AllocationState.HAS_ENDED),
         (2, "flux jobs f7: flux-jobs: ERROR: Unable to connect to Flux", None),
     ],
 )
-def test_states(number: int, printed: str, state: State | None) -> None:
+def test_states(number: int, printed: str, state: AllocationState | None) -> None:
     assert MANAGERS[number].asking.read_state(printed) is state
 
 

@@ -14,7 +14,7 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import begin, said
 from .guarding import tell_guard
-from .managers import FoundAllocation, Manager, ManagerError, State, Wanted, filled
+from .managers import AllocationState, FoundAllocation, Manager, ManagerError, Wanted, filled
 
 logger = logging.getLogger("streamflow")
 
@@ -116,7 +116,7 @@ class HeldJob:
             await asyncio.sleep(_FIRST_PAUSE * 4)
         raise AssertionError
 
-    async def state(self) -> State | None:
+    async def state(self) -> AllocationState | None:
         """Return the state of the job; None: the queue manager does not tell."""
         asking = self._manager.asking
         try:
@@ -146,9 +146,9 @@ class HeldJob:
 
     async def _wait(self, deployment: str) -> None:
         pause, failures = _FIRST_PAUSE, 0
-        while (state := await self.state()) is not State.RUNS:
+        while (state := await self.state()) is not AllocationState.RUNS:
             failures = failures + 1 if state is None else 0
-            if state is State.HAS_ENDED or failures == _MOST_FAILURES:
+            if state is AllocationState.HAS_ENDED or failures == _MOST_FAILURES:
                 why = "it has ended before it ran" if failures == 0 else "its state cannot be read"
                 raise WorkflowExecutionException(
                     f"{self._manager.name} gives no allocation to {deployment}: job {self.number}: {why}"
@@ -163,7 +163,7 @@ class HeldJob:
 
     async def _watch(self, on_end: Callable[[], None]) -> None:
         while True:
-            if await self.state() is State.HAS_ENDED:
+            if await self.state() is AllocationState.HAS_ENDED:
                 return on_end()
             await asyncio.sleep(_WATCH_SECONDS)
 

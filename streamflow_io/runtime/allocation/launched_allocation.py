@@ -16,7 +16,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from .allocation import Allocation, Loss, Node
 from .commands import begin, end, said
 from .held_job import HeldJob
-from .managers import FoundAllocation, FoundNode, Manager, ManagerError, State, Wanted, filled
+from .managers import AllocationState, FoundAllocation, FoundNode, Manager, ManagerError, Wanted, filled
 
 # A shell between the launcher and the program would make one space of two.
 _PROBE = ["echo", "a  b"]
@@ -132,7 +132,7 @@ class LaunchedAllocation(Allocation):
         pass
 
     async def why(self, node: str, code: int) -> Loss | None:
-        if self._held is not None and await self._held.state() is State.HAS_ENDED:
+        if self._held is not None and await self._held.state() is AllocationState.HAS_ENDED:
             self._end_all()
         if self.over is not None:
             return Loss(self.over)

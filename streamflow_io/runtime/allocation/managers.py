@@ -51,7 +51,7 @@ class FoundAllocation(Struct, frozen=True):
     end: float | None = None
 
 
-class State(Enum):
+class AllocationState(Enum):
     """The state of an allocation that was asked for."""
 
     WAITS = auto()
@@ -99,7 +99,7 @@ class Asking(Struct, frozen=True):
     ask: Callable[[Wanted], list[str]]
     number: str
     state: tuple[str, ...]
-    read_state: Callable[[str], State | None]
+    read_state: Callable[[str], AllocationState | None]
     show: tuple[str, ...]
     read: Callable[[str], FoundAllocation]
     launcher: str
@@ -240,27 +240,42 @@ def ask_flux(wanted: Wanted) -> list[str]:
     return ["flux", "batch", *fixed, f"--time-limit={wanted.limit}", *queue, *wanted.options, *_HOLD]
 
 
-def pbs_state(printed: str) -> State | None:
+def pbs_state(printed: str) -> AllocationState | None:
     """Read what `qstat -f` prints of a job, or why it prints nothing."""
     if (found := re.search(r"^ *job_state = (\w)", printed, re.MULTILINE)) is not None:
-        return {"Q": State.WAITS, "H": State.WAITS, "W": State.WAITS, "T": State.WAITS, "R": State.RUNS}.get(
-            found[1], State.HAS_ENDED
-        )
-    return State.HAS_ENDED if re.search("Unknown Job|has finished", printed) else None
+        return {
+            "Q": AllocationState.WAITS,
+            "H": AllocationState.WAITS,
+            "W": AllocationState.WAITS,
+            "T": AllocationState.WAITS,
+            "R": AllocationState.RUNS,
+        }.get(found[1], AllocationState.HAS_ENDED)
+    return AllocationState.HAS_ENDED if re.search("Unknown Job|has finished", printed) else None
 
 
-def lsf_state(printed: str) -> State | None:
+def lsf_state(printed: str) -> AllocationState | None:
     """Read the field `stat` of `bjobs`, or why it prints nothing."""
-    words = {"PEND": State.WAITS, "PSUSP": State.WAITS, "WAIT": State.WAITS, "RUN": State.RUNS, "PROV": State.WAITS}
-    ended = {"DONE": State.HAS_ENDED, "EXIT": State.HAS_ENDED}
-    return State.HAS_ENDED if "is not found" in printed else (words | ended).get(printed.strip())
+    words = {
+        "PEND": AllocationState.WAITS,
+        "PSUSP": AllocationState.WAITS,
+        "WAIT": AllocationState.WAITS,
+        "RUN": AllocationState.RUNS,
+        "PROV": AllocationState.WAITS,
+    }
+    ended = {"DONE": AllocationState.HAS_ENDED, "EXIT": AllocationState.HAS_ENDED}
+    return AllocationState.HAS_ENDED if "is not found" in printed else (words | ended).get(printed.strip())
 
 
-def flux_state(printed: str) -> State | None:
+def flux_state(printed: str) -> AllocationState | None:
     """Read the field `state` of `flux jobs`, as in RFC 21, or why it prints nothing."""
-    known = {"DEPEND": State.WAITS, "PRIORITY": State.WAITS, "SCHED": State.WAITS, "RUN": State.RUNS}
-    ended = {"CLEANUP": State.HAS_ENDED, "INACTIVE": State.HAS_ENDED}
-    return State.HAS_ENDED if re.search("JobID .* unknown", printed) else (known | ended).get(printed.strip())
+    known = {
+        "DEPEND": AllocationState.WAITS,
+        "PRIORITY": AllocationState.WAITS,
+        "SCHED": AllocationState.WAITS,
+        "RUN": AllocationState.RUNS,
+    }
+    ended = {"CLEANUP": AllocationState.HAS_ENDED, "INACTIVE": AllocationState.HAS_ENDED}
+    return AllocationState.HAS_ENDED if re.search("JobID .* unknown", printed) else (known | ended).get(printed.strip())
 
 
 def _minutes(limit: str) -> float | None:
