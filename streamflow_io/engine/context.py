@@ -71,7 +71,7 @@ class Run:
     :ivar part_ways: how the jobs that read parts of a file find it
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
-    :ivar disk_limit: lets jobs wait for disk space; None: there is no limit
+    :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
     :ivar failure: the messages if the run fails
     """
 
@@ -129,12 +129,10 @@ class Run:
 
             if (limit := plan.intermediates.disk_limit) is not None:
                 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-                from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
 
-                sizes = RememberedSizes(learned, plan.intermediates.tools)
                 gangs = plan.graph.gangs if plan.service.streams else ()
-                steps = plan.workflow.steps
-                self.disk_limit = DiskLimit(limit, steps, plan.graph.routes, gangs, sizes, scheduler.wake)
+                tools, steps = plan.intermediates.tools, plan.workflow.steps
+                self.disk_limit = DiskLimit(limit, steps, plan.graph.routes, gangs, learned, tools, scheduler.wake)
                 listeners.append(self.disk_limit)
             self._intermediates = Intermediates(
                 plan.workflow, context, plan.intermediates.removal, self.proofs.held, self._record, self.disk_limit

@@ -266,14 +266,9 @@ def _intermediates(
     if config.intermediates == "keep" and not has_windows:
         return IntermediatesPlan()
     # Other runs need nothing of these modules.
-    from .removal import plan_removal
-    from .stream_windows import find_windows
+    from .intermediates import plan_intermediates
 
-    removal = plan_removal(workflow, annotations, partitions)
-    windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
-    if config.intermediates == "keep":
-        return IntermediatesPlan(None, windows)
-    return IntermediatesPlan(removal, windows, config.disk_limit, hints.sized)
+    return plan_intermediates(workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows)
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

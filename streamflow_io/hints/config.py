@@ -216,9 +216,8 @@ class SchedulerConfig(Model):
     disk_limit: DiskLimitOf | None = Field(
         None,
         alias="diskLimit",
-        description="a whole number of MB, GB or TB, as in 500GB, together with `intermediates: remove` or `window`: "
-        "the most that the directories of jobs may hold on each location. Jobs wait until there is space (default: no "
-        "limit)",
+        description="the most in the directories of jobs on each location, as in 500GB, with "
+        "`intermediates: remove` or `window` (default: no limit)",
     )
     verify: Literal["full", "samples"] = Field(
         "full",

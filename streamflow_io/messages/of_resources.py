@@ -130,14 +130,14 @@ RESOURCES = {
         "intermediate-files.md",
     ),
     Code.DISK_LIMIT: Explanation(
-        "The diskLimit leaves no space for any job",
-        "Everything that no job needs is removed, and no running job will free space.",
+        "The diskLimit leaves no space",
+        "All unneeded files are removed.",
         (
             Case(
                 "Nothing can go on within the diskLimit of X on L: ...",
-                "Raise the `diskLimit` by what is missing. The message names the largest files.",
+                "Raise the `diskLimit` by what is missing.",
             ),
-            Case("Job J may exceed the diskLimit of X: ...", "No job of its step has ended: the run tries."),
+            Case("Job J may exceed the diskLimit of X: ...", "Raise the `diskLimit`."),
         ),
         "intermediate-files.md#a-limit",
     ),

@@ -28,9 +28,7 @@ def scatter() -> Document:
     reduce = tool("wc -c < $i; head -c 1 $i", {"i": "File"}, {"o": "stdout"}, stdout="$(inputs.i.nameroot).b")
     steps = {"a": {"run": WRITE, "in": {"n": "n"}}, "b": {"run": reduce, "in": {"i": "a/o"}}}
     inner = workflow({"n": "string"}, steps, {"o": "b/o"})
-    return workflow(
-        {"names": "string[]"}, {"s": {"run": inner, "in": {"n": "names"}, "scatter": "n"}}, {"o": "s/o"}
-    )
+    return workflow({"names": "string[]"}, {"s": {"run": inner, "in": {"n": "names"}, "scatter": "n"}}, {"o": "s/o"})
 
 
 def gather() -> Document:

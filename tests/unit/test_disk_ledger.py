@@ -18,7 +18,7 @@ MEBIBYTE = 2**20
 
 
 class Chain(Struct, frozen=True):
-    """A chain of jobs, each of which reads only the output of the one before.
+    """A chain of jobs. Each job reads only the output of the job before.
 
     :ivar sizes: bytes that the jobs write
     """

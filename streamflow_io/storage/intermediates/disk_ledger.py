@@ -33,7 +33,7 @@ class DiskDemand(Struct, frozen=True):
         return self.size + max(0, self.ahead - self.frees)
 
 
-class _Grant(Struct):
+class _Reservation(Struct):
     """The space of a running job.
 
     :ivar bytes: all that is reserved
@@ -47,8 +47,8 @@ class _Grant(Struct):
 class DiskLedger:
     """The space of a location: what lies there, what running jobs may still write, and the jobs that wait for space.
 
-    Guarantee: if no job writes more than was expected, the sum of all files stays within the limit, unless
-    :meth:`exceed` was called or a job joins a gang that has reserved too little.
+    Guarantee: if no job writes more than was expected, the sum of all files stays within the limit. Exceptions: a call
+    of :meth:`exceed`, and a gang that has reserved too little.
 
     Jobs whose end frees more than they write are preferred: other jobs leave them their space.
 
@@ -58,7 +58,7 @@ class DiskLedger:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._held = 0
-        self._grants: dict[str, _Grant] = {}
+        self._reserved: dict[str, _Reservation] = {}
         # In the order of arrival.
         self._waiting: dict[str, DiskDemand] = {}
         self._allowed: set[str] = set()
@@ -67,12 +67,12 @@ class DiskLedger:
     @property
     def free(self) -> int:
         """The bytes that no file has, and no job; below 0: the limit is exceeded."""
-        return self.limit - self._held - sum(grant.bytes for grant in self._grants.values())
+        return self.limit - self._held - sum(reservation.bytes for reservation in self._reserved.values())
 
     @property
     def is_idle(self) -> bool:
         """Whether no running job has space."""
-        return not self._grants
+        return not self._reserved
 
     @property
     def waiting(self) -> list[DiskDemand]:
@@ -94,22 +94,18 @@ class DiskLedger:
         """Reserve the space of a job. A job of unknown size gets all that is free."""
         size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free)
         self.withdraw(demand.job)
-        self._grants[demand.job] = _Grant(size, demand.own or demand.size)
+        self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
         self._allowed.clear()
 
     def join(self, demand: DiskDemand, leader: str | None) -> None:
         """Reserve the space of a job that has to start, because another job of its gang runs.
 
-        :param leader: the job that has reserved the space of the gang; None: there is no such job
+        :param leader: the job that has reserved the space of the gang; None: the job gets space of its own
         """
         self.withdraw(demand.job)
-        if leader is not None and (grant := self._grants.get(leader)) is not None:
-            grant.bytes -= min(demand.own, max(0, grant.bytes - grant.own))
-        self._grants[demand.job] = _Grant(demand.own, demand.own)
-
-    def has(self, job: str) -> bool:
-        """Whether space is reserved for a job."""
-        return job in self._grants
+        if leader is not None and (reservation := self._reserved.get(leader)) is not None:
+            reservation.bytes -= min(demand.own, max(0, reservation.bytes - reservation.own))
+        self._reserved[demand.job] = _Reservation(demand.own, demand.own)
 
     def withdraw(self, job: str) -> None:
         """Note that a job does not wait any more."""
@@ -120,16 +116,17 @@ class DiskLedger:
     def end(self, job: str) -> None:
         """Take back the space of a job: its files are among the measured ones, or it has none."""
         self.withdraw(job)
-        self._grants.pop(job, None)
+        self._reserved.pop(job, None)
 
     def allow(self, count: int) -> bool:
-        """Let waiting jobs start that leave no space for those after them, because nothing else can go on.
+        """Let waiting jobs start that leave no space for others, because nothing else can go on.
 
-        :param count: at most so many, the best ones
+        :param count: the number of jobs, the best ones: first those that leave space for the jobs after them
         :return: whether there are such jobs
         """
-        fitting = [demand.job for demand in self.waiting if self._can_hold(demand)]
-        self._allowed.update(fitting[:count])
+        fitting = [demand for demand in self.waiting if self._can_hold(demand)]
+        fitting.sort(key=lambda demand: demand.needs > self.free)
+        self._allowed.update(demand.job for demand in fitting[:count])
         return bool(fitting)
 
     def exceed(self) -> DiskDemand | None:
@@ -155,11 +152,15 @@ class DiskLedger:
         return self.free >= max(demand.size, least)
 
     def _before(self, demand: DiskDemand) -> Iterator[int]:
-        """The space of the waiting jobs that are preferred to a job."""
+        """The space of the waiting jobs that are preferred to a job.
+
+        A job that makes the files more, and cannot start anyway, keeps no space from others.
+        """
         for other in sorted({**self._waiting, demand.job: demand}.values(), key=_net):
             if other.job == demand.job:
                 return
-            yield other.size
+            if _net(other) < 0 or other.needs <= self.free:
+                yield other.size
 
 
 def _net(demand: DiskDemand) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -30,7 +31,7 @@ from .learned_sizes import RememberedSizes
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
 _QUIET = 0.5
-# So many looks see nothing happen before the run exceeds the limit, or ends.
+# The number of looks that see nothing happen before the run exceeds the limit, or ends.
 _PATIENCE = 10
 
 
@@ -57,6 +58,10 @@ class DiskLimit(Listener):
 
     :param limit: bytes on each location
     :param steps: of the workflow
+    :param routes: how outputs reach inputs
+    :param gangs: steps that run at the same time because of streams
+    :param learned: the file with learned sizes
+    :param tools: the digest of the tool of each step
     :param wake: lets StreamFlow ask again for the jobs that wait
     """
 
@@ -66,13 +71,14 @@ class DiskLimit(Listener):
         steps: Mapping[str, Step],
         routes: Collection[Route],
         gangs: Sequence[Gang],
-        sizes: RememberedSizes,
+        learned: Path,
+        tools: Mapping[str, str],
         wake: Callable[[], None],
     ) -> None:
         self.limit = limit
         self._steps = steps
-        self._remembered = sizes
-        self._space = SpaceGraph(routes, gangs, sizes.sizes)
+        self._remembered = RememberedSizes(learned, tools)
+        self._space = SpaceGraph(routes, gangs, self._remembered.sizes)
         self._wake = wake
         self._ledgers: dict[str, DiskLedger] = {}
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
@@ -93,7 +99,7 @@ class DiskLimit(Listener):
         self._is_kept = True
 
     def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
-        """Set the source of what is known of files.
+        """Set the functions that tell about files.
 
         :param is_removing: whether files of ended jobs are about to be measured or removed
         :param holders: returns the largest files and directories on a node, with their bytes
@@ -172,7 +178,7 @@ class DiskLimit(Listener):
         """Note what lies on the nodes, after all was removed that could be.
 
         :param held: by node: the bytes of all files of jobs that have ended
-        :param written: by job that has ended: the bytes in its directories; None: they could not be measured
+        :param written: by job that has ended: the bytes in its directories; None: some directory could not be read
         """
         for name, size in written.items():
             if (found := self._ended.pop(name, None)) is None:
@@ -214,7 +220,7 @@ class DiskLimit(Listener):
         return self._space.demand(job.name, job.step, request.inputs)
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> str | None:
-        """A running job that a job has to run together with; None: there is none."""
+        """A running job that a job has to run together with; None: the job may wait."""
         for name in job.sources:
             if name in self._nodes:
                 return name

@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from streamflow_io.records.learned.sizes import size_class_of
 
-#: `known`: a job with about as much input has written so much. `estimated`: jobs with more or less input have.
+#: `known`: a job with about as much input has been measured. `estimated`: jobs with more or less input have been.
 #: `unknown`: no job of the step has ended.
 Certainty = Literal["known", "estimated", "unknown"]
 
 
 class ExpectedSize(Struct, frozen=True):
-    """What a job will write.
+    """The size of all that a job will write.
 
     :ivar bytes: of an unknown job: those of its input files
     """

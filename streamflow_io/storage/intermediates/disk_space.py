@@ -11,7 +11,7 @@ from streamflow_io.graph.io_graph import Route
 from .disk_ledger import DiskDemand
 from .disk_sizes import Certainty, StepSizes
 
-# So many steps after a job are considered.
+# The number of steps after a job that count.
 _STEPS = 3
 _WORSE: tuple[Certainty, ...] = ("known", "estimated", "unknown")
 

@@ -43,7 +43,7 @@ _SETTLING = 0.3
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
 _PATIENCE = 600.0
-# So many directories a message names.
+# The number of directories that a message names.
 _SHOWN = 2
 
 
@@ -61,7 +61,7 @@ class Intermediates(Listener):
     :param removal: what is known before the run
     :param held: returns the names of the jobs that may run once more
     :param record: keeps a record for telemetry
-    :param limit: is told what lies on disk; None: there is no limit
+    :param limit: is told what lies on disk; None: jobs need not wait for space
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Intermediates(Listener):
         return self._turning is not None and not self._turning.done()
 
     def _written(self, job: str) -> int | None:
-        """The bytes in the directories of a job that has ended; None: they could not be measured."""
+        """The bytes in the directories of a job that has ended; None: some directory could not be read."""
         found = [self._bytes.get(name) for name in self._ledger.directories_of(job)]
         return None if None in found else sum(size or 0 for size in found)
 

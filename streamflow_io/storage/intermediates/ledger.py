@@ -243,7 +243,7 @@ class FileLedger:
         return self._paths[directory]
 
     def shown(self, directory: str) -> str:
-        """What a directory has, for people: the paths of the outputs in it, or its own path."""
+        """Name a directory for people: by the paths of the outputs in it, or by its own path."""
         job, place = self._owners[directory], self._paths[directory]
         files = {file.path for output in job.outputs or () for file in output.files if file.directory == directory}
         return " and ".join(posixpath.join(place, path) if path else place for path in sorted(files)) or place
