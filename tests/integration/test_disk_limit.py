@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 
-from lab.cwl import Document, tool, workflow
+from lab import forked
+from lab.cwl import Document, streamable, tool, workflow
 from lab.runs import Bench
 
 MEGABYTES: Final = 4
@@ -113,3 +114,83 @@ def test_a_limit_that_leaves_room_for_nothing_ahead(bench: Bench, jobs: int) -> 
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     assert peak[0] <= (jobs * MEGABYTES + 1) * 10**6
+
+
+def test_a_job_of_unknown_size_never_ends_a_run(bench: Bench) -> None:
+    """The second step has more input than space, and nothing is known of its output."""
+    config = {"intermediates": "remove", "diskLimit": f"{MEGABYTES + 1}MB"}
+    path = bench.write(gather(), names(1), io=True, config=config)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    (line,) = [line for line in run.log.splitlines() if "SFIO-B010" in line]
+    assert "Job /b/0 may exceed the diskLimit of 5.0 MB: its size is not known" in line
+
+
+def test_the_jobs_of_a_gang_start_together(bench: Bench) -> None:
+    """Each producer has its reader beside it, also where no size is known."""
+    write = tool(WRITE["baseCommand"][2], {"n": "string"}, {"o": streamable("stdout")}, stdout="$(inputs.n).a")
+    read = tool("wc -c < $i", {"i": streamable()}, {"o": "stdout"}, stdout="count.txt")
+    inner = workflow(
+        {"n": "string"},
+        {"a": {"run": write, "in": {"n": "n"}}, "b": {"run": read, "in": {"i": "a/o"}}},
+        {"o": "b/o"},
+    )
+    step = {"run": inner, "in": {"n": "names"}, "scatter": "n"}
+    document = workflow({"names": "string[]"}, {"s": step}, {"o": "s/o"})
+    config = {"intermediates": "remove", "diskLimit": f"{2 * MEGABYTES + 1}MB"}
+    path = bench.write(document, names(5), io=True, config=config)
+    with peak_of(path.parent / "tmp") as peak:
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert "SFIO" not in run.log
+    assert peak[0] <= (2 * MEGABYTES + 1) * 10**6
+    edges = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert {record["delivery"] for record in edges} == {"stream"}
+
+
+def test_a_job_that_fails_gives_its_space_back(bench: Bench) -> None:
+    """A failed attempt is measured: its files are there until the end."""
+    script = f'head -c {MEGABYTES}000000 /dev/zero; test -e "$TRACE.$n" || {{ touch "$TRACE.$n"; exit 1; }}'
+    run = tool(script, {"n": "string"}, {"o": "stdout"}, stdout="$(inputs.n).a")
+    document = workflow({"names": "string[]"}, {"a": {"run": run, "in": {"n": "names"}, "scatter": "n"}}, {"o": "a/o"})
+    settings = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    config = {"intermediates": "remove", "diskLimit": f"{4 * MEGABYTES + 1}MB"}
+    path = bench.write(document, names(2), io=True, config=config, **settings)
+    with peak_of(path.parent / "tmp") as peak:
+        run_of = bench.finish(bench.start(path), path)
+    assert run_of.ok, run_of.errors
+    assert peak[0] <= (4 * MEGABYTES + 1) * 10**6
+
+
+def test_the_plan_and_what_was_learned(bench: Bench) -> None:
+    config = {"intermediates": "remove", "diskLimit": "9MB"}
+    path = bench.write(scatter(), names(2), io=True, config=config)
+
+    def shown(*arguments: object) -> str:
+        done = forked.run("streamflow-io", *arguments, environment={"XDG_DATA_HOME": str(bench.data)})
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    assert "The diskLimit is 9.0 MB on each location; whether a run fits is known after" in shown("plan", path)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert "The diskLimit is 9.0 MB on each location: the last run fits" in shown("plan", path)
+    learned = shown("learned", "list")
+    assert "Sizes of outputs, with a diskLimit" in learned
+    assert "4.0 MB" in learned
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"intermediates": "remove", "diskLimit": 0}, "0 is no size"),
+        ({"intermediates": "remove", "diskLimit": "lots"}, "'lots' is no size"),
+        ({"diskLimit": "1GB"}, "it has no effect with `intermediates: keep`"),
+    ],
+)
+def test_a_wrong_limit_ends_the_run_before_it_starts(bench: Bench, config: Document, message: str) -> None:
+    path = bench.write(scatter(), names(1), io=True, config=config)
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    assert message in run.log
+    assert "scheduling.scheduler.config.diskLimit" in run.log
