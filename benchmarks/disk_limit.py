@@ -52,7 +52,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
 DISK_LIMIT = Workload(
     "disk-limit",
-    f"{_JOBS} jobs write {_MB} MB each, and {_JOBS} jobs read that; with a diskLimit of {_LIMIT_MB} MB",
+    f"{_JOBS} jobs write {_MB} MB each; diskLimit: {_LIMIT_MB} MB",
     _prepare,
     (
         Comparison(name="limit / keep", variant="limit", baseline="keep", at_most=1.10),

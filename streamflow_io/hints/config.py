@@ -217,7 +217,7 @@ class SchedulerConfig(Model):
         None,
         alias="diskLimit",
         description="the most in the directories of jobs on each location, as in 500GB, with "
-        "`intermediates: remove` or `window` (default: no limit)",
+        "`intermediates: remove` or `window`",
     )
     verify: Literal["full", "samples"] = Field(
         "full",
