@@ -20,6 +20,7 @@ from .checkpoints import CHECKPOINTS
 from .containers import CONTAINERS
 from .deadlines import DEADLINES
 from .demo import run_demo
+from .disk_limit import DISK_LIMIT
 from .fanout import FANOUT
 from .features import workloads_of_features
 from .gate import GATE
@@ -52,6 +53,7 @@ WORKLOADS = {
         GATE,
         IO_TASKS,
         INTERMEDIATES,
+        DISK_LIMIT,
         CHECKPOINTS,
         DEADLINES,
         SHARED_RUNS,

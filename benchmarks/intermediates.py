@@ -70,13 +70,13 @@ def _prepare(directory: Path, size: int) -> Sequence[Variant]:
         streamflow("streaming", workflow, {}, deliveries=["stream", "stream"]),
         streamflow("window", workflow, {"intermediates": "window"}, deliveries=["stream", "stream"]),
     )
-    return [replace(way, run=_measured(way.run)) for way in ways]
+    return [replace(way, run=measured(way.run)) for way in ways]
 
 
-def _measured(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
+def measured(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
     """Measure what a run writes, too."""
 
-    def measured(directory: Path) -> Outcome:
+    def run_measured(directory: Path) -> Outcome:
         peak, ended = 0, threading.Event()
 
         def look() -> None:
@@ -95,7 +95,7 @@ def _measured(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
         further = {"peak_mb": peak / 1e6, "written_mb": (_written(directory) - before) / 1e6}
         return replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
 
-    return measured
+    return run_measured
 
 
 def _on_disk(directory: Path) -> int:

@@ -16,6 +16,7 @@ from streamflow_io.records.learned.database import E, date_of
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.records.learned.sizes import SizeKey, size_range
+from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
@@ -175,6 +176,24 @@ def _seconds(window: LearnedWindow) -> str:
     return f"{window.of.window:.3g} s"
 
 
+def _size_row(size: LearnedSize) -> tuple[str, ...]:
+    return size.step, _sizes(size.key), size_text(size.of.written), date_of(size.learned)
+
+
+def _size_facts(size: LearnedSize) -> Mapping[str, str]:
+    return {
+        "step": size.step,
+        "tool": size.key.tool,
+        "input files": f"{_sizes(size.key)}, all of a job together",
+        "written": f"{size_text(size.of.written)}, from {size_text(size.of.inputs)} of input",
+        "learned": date_of(size.learned),
+    }
+
+
+def _size_json(size: LearnedSize) -> dict[str, Any]:
+    return {**_sizes_json(size.key), "learned": size.learned, "inputs": size.of.inputs, "written": size.of.written}
+
+
 _WAYS = {
     "net": "as a file; what a pipe cannot do waits for the file",
     "pipe": "as a pipe",
@@ -260,6 +279,16 @@ WINDOWS = EntryKind(
     _window_facts,
     lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
     _window_json,
+)
+SIZES = EntryKind(
+    LearnedSize,
+    "sizes",
+    "Sizes of outputs, with a diskLimit",
+    ("step", "input files", "written", "learned"),
+    _size_row,
+    _size_facts,
+    lambda size: f"{size.step}, {size_text(size.of.written)}, {_sizes(size.key)}",
+    _size_json,
 )
 PROOFS = EntryKind(
     Proof,

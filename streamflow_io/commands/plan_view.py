@@ -46,6 +46,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "removal": [asdict(each) for each in outcomes(plan)],
         "windows": [asdict(window) for window in plan.intermediates.windows],
         "disk_peak": last_disk_peak(plan.file) if plan.intermediates.removal is not None else None,
+        "disk_limit": plan.intermediates.disk_limit,
         "impossible": dict(plan.graph.impossible),
         "storages": [asdict(step) for step in plan.bandwidth.storages.steps] if plan.bandwidth.storages else [],
     }
@@ -75,6 +76,8 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
         console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
         if (peak := last_disk_peak(plan.file)) is not None:
             say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
+        if (limit := plan.intermediates.disk_limit) is not None:
+            say(console, _disk_limit(limit, peak))
     if plan.intermediates.windows:
         rows = [
             (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
@@ -90,6 +93,14 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
         say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
     if plan.bandwidth.storages is not None and plan.bandwidth.storages.steps:
         console.print(_storages(plan.bandwidth.storages.steps))
+
+
+def _disk_limit(limit: int, peak: int | None) -> str:
+    """Say whether a `diskLimit` can hold, as far as the last run shows."""
+    text = f"The diskLimit is {size_text(limit)} on each location"
+    if peak is None:
+        return f"{text}; whether a run fits is known after the first one"
+    return f"{text}: {'the last run fits' if peak <= limit else 'jobs will wait for space, or the run will end'}"
 
 
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from .services import Scheduling, Services
 from .start_records import start_records
 
 if TYPE_CHECKING:
+    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
 
 
@@ -70,6 +71,7 @@ class Run:
     :ivar part_ways: how the jobs that read parts of a file find it
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
+    :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
     :ivar failure: the messages if the run fails
     """
 
@@ -120,12 +122,20 @@ class Run:
         self._job_directories = JobDirectories(plan.workflow, context, self._record)
         listeners.append(self._job_directories)
         self._intermediates: Intermediates | None = None
+        self.disk_limit: DiskLimit | None = None
         if plan.intermediates.removal is not None:
             # Other runs need none of these modules.
             from streamflow_io.storage.intermediates.intermediates import Intermediates
 
+            if (limit := plan.intermediates.disk_limit) is not None:
+                from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+
+                gangs = plan.graph.gangs if plan.service.streams else ()
+                tools, steps = plan.intermediates.tools, plan.workflow.steps
+                self.disk_limit = DiskLimit(limit, steps, plan.graph.routes, gangs, learned, tools, scheduler.wake)
+                listeners.append(self.disk_limit)
             self._intermediates = Intermediates(
-                plan.workflow, context, plan.intermediates.removal, self.proofs.held, self._record
+                plan.workflow, context, plan.intermediates.removal, self.proofs.held, self._record, self.disk_limit
             )
             self._intermediates.begin(plan.file)
             listeners.append(self._intermediates)

@@ -145,10 +145,14 @@ class IntermediatesPlan(Struct, frozen=True):
 
     :ivar removal: which intermediate files go when; None: all of them stay
     :ivar windows: the outputs for which a window is asked
+    :ivar disk_limit: the most bytes in the directories of jobs on each location; None: no limit
+    :ivar tools: with a limit: the digests of all tools, by step path
     """
 
     removal: Removal | None = None
     windows: tuple[StreamWindow, ...] = ()
+    disk_limit: int | None = None
+    tools: Mapping[str, str] = field(default_factory=dict)
 
 
 class Service(Struct, frozen=True):

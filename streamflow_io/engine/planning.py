@@ -157,7 +157,7 @@ def make_plan(
         proofs=ProofsPlan(candidates, proofs, proved.streamed, tools.contents, is_auto),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hints.are_given or in_detail else KnownJobs(),
         bandwidth=BandwidthPlan(storages, hints.learned),
-        intermediates=_intermediates(workflow, annotations, graph, edges, partitions, scheduler),
+        intermediates=_intermediates(workflow, hints, graph, edges, partitions, scheduler),
     )
 
 
@@ -168,6 +168,7 @@ class _ReadHints(Struct, frozen=True):
     :ivar declaring: the steps with inputs that are declared `streamable`, by path; empty without our node runtime
     :ivar learned: the digests of the tools whose limits are learned, by step path
     :ivar tools: the tools as they are known before they run
+    :ivar sized: with a `diskLimit`: the digests of all tools, by step path
     """
 
     annotations: Mapping[str, StepAnnotations]
@@ -175,6 +176,7 @@ class _ReadHints(Struct, frozen=True):
     declaring: Collection[str]
     learned: Mapping[str, str]
     tools: KnownTools
+    sized: Mapping[str, str]
 
     @property
     def are_given(self) -> bool:
@@ -198,7 +200,8 @@ def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadH
         {path: content.programs for path, content in known.items()},
         networked(walk, annotations if is_auto else declaring),
     )
-    return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools)
+    sized = tool_digests(walk, walk.tools if config.disk_limit is not None else ())
+    return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools, sized)
 
 
 def _prove(
@@ -250,25 +253,22 @@ def _gangs(
 
 def _intermediates(
     workflow: Workflow,
-    annotations: Mapping[str, StepAnnotations],
+    hints: _ReadHints,
     graph: IOGraph,
     edges: Sequence[StreamEdge],
     partitions: Sequence[Partition],
     scheduler: IOAwareScheduler,
 ) -> IntermediatesPlan:
     """Plan which intermediate files are removed, and which have windows. A window needs no removal."""
-    config = scheduler.config
-    rules = (rule.value for hints in annotations.values() for port in hints.streaming.values() for rule in port)
+    config, annotations = scheduler.config, hints.annotations
+    rules = (rule.value for of in annotations.values() for port in of.streaming.values() for rule in port)
     has_windows = config.intermediates == "window" or any(rule.window is not None for rule in rules)
     if config.intermediates == "keep" and not has_windows:
         return IntermediatesPlan()
     # Other runs need nothing of these modules.
-    from .removal import plan_removal
-    from .stream_windows import find_windows
+    from .intermediates import plan_intermediates
 
-    removal = plan_removal(workflow, annotations, partitions)
-    windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
-    return IntermediatesPlan(None if config.intermediates == "keep" else removal, windows)
+    return plan_intermediates(workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows)
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

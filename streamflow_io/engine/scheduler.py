@@ -113,6 +113,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or self.config.observe
             or self.config.streaming == "auto"
             or self.config.intermediates == "remove"
+            or self.config.disk_limit is not None
             # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )
@@ -258,6 +259,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             if job is not None and storages is not None:
                 storages.stand_down(job, _target.get(), location)
             return self._lack_of_hardware(location, asked)
+        if not self._has_space(job, location):
+            if job is not None and storages is not None:
+                storages.stand_down(job, _target.get(), location)
+            return "disk"
         if job is None or storages is None or storages.may_start(job, _target.get(), location):
             return None
         return "storage"
@@ -368,6 +373,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if state is None:
             return selected
         storages = self._storages_of(state)
+        if not all(self._has_space(state, where) for where in selected):
+            return []
         if storages is not None and not all(storages.may_start(state, _target.get(), where) for where in selected):
             return []
         lent_cores = self._lent_cores
@@ -414,6 +421,15 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return (
             self.run.bandwidth.admission if self.run is not None and job is not None and job.concerns_storage else None
         )
+
+    def _has_space(self, job: JobState | None, location: AvailableLocation) -> bool:
+        """Whether the files of a job have space on a location.
+
+        :raises WorkflowExecutionException: if the run cannot go on within its limit
+        """
+        if self.run is None or job is None or self.run.disk_limit is None:
+            return True
+        return self.run.disk_limit.may_start(job, location)
 
     @classmethod
     def get_schema(cls) -> str:

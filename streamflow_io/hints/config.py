@@ -12,6 +12,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
@@ -25,8 +26,9 @@ from streamflow_io.wording import shortened
 
 from .bandwidth import HIGHEST
 from .commit import MOST
-from .fields import Model, Text, mistake
+from .fields import Model, Text, mistake, parsed_by
 from .models import Direction
+from .size import ALLOWED_LIMIT, parse_limit
 
 
 def _one_mistake(allowed: str) -> WrapValidator:
@@ -62,6 +64,9 @@ Runtime = Annotated[
 ]
 BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
 ReadersOf = Annotated[StrictInt, Field(ge=1, le=64), _one_mistake("a whole number, 1 to 64")]
+
+
+DiskLimitOf = Annotated[int, parsed_by(parse_limit, ALLOWED_LIMIT), WithJsonSchema({"type": "string"})]
 
 
 class StorageConfig(Model):
@@ -208,6 +213,12 @@ class SchedulerConfig(Model):
         "needs it any more, unless it is a result of the workflow or its rule has `permanent: true`; window: also, "
         "what byte streams have read of a file goes while the job still writes",
     )
+    disk_limit: DiskLimitOf | None = Field(
+        None,
+        alias="diskLimit",
+        description="the most in the directories of jobs on each location, as in 500GB, with "
+        "`intermediates: remove` or `window`",
+    )
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
@@ -239,6 +250,13 @@ class SchedulerConfig(Model):
                     message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
                     raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
+
+    @field_validator("disk_limit", mode="after")
+    @classmethod
+    def _with_removal(cls, limit: int | None, info: ValidationInfo) -> int | None:
+        if limit is not None and info.data.get("intermediates", "remove") == "keep":
+            raise mistake("it has no effect with `intermediates: keep`", "`intermediates: remove` or `window`")
+        return limit
 
     @model_validator(mode="after")
     def _of_files(self) -> SchedulerConfig:

@@ -129,6 +129,18 @@ RESOURCES = {
         ),
         "intermediate-files.md",
     ),
+    Code.DISK_LIMIT: Explanation(
+        "The diskLimit leaves no space",
+        "All unneeded files are removed.",
+        (
+            Case(
+                "Nothing can go on within the diskLimit of X on L: ...",
+                "Raise the `diskLimit` by what is missing.",
+            ),
+            Case("Job J may exceed the diskLimit of X: ...", "Raise the `diskLimit`."),
+        ),
+        "intermediate-files.md#a-limit",
+    ),
     Code.STORE_NOT_USED: Explanation(
         "The store of learned facts is not used",
         "The store cannot be read or written: another user could replace the file, the disk is full, or another "
@@ -140,6 +152,7 @@ RESOURCES = {
             Case("What streams without a hint is not remembered in this run: ...", _WHICH),
             Case("What earlier runs have proven to stream is not known, ...", _WHICH),
             Case("Windows are not remembered in this run: ...", _WHICH),
+            Case("Sizes of outputs are not remembered in this run: ...", _WHICH),
         ),
         "storage.md",
     ),

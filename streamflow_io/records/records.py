@@ -203,6 +203,7 @@ class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     bytes: Annotated[int, Meta(description="removed since the start of the run")]
     held: Annotated[int, Meta(description="left in directories of ended jobs, with results")]
     peak: Annotated[int, Meta(description="the most of `held`")]
+    limit: Annotated[int | None, Meta(description="the diskLimit of each location; none: no limit")] = None
 
 
 class ResultsRecord(BaseRecord, frozen=True, tag="results"):

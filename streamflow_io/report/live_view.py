@@ -184,7 +184,8 @@ def time_and_jobs(view: RunView) -> str:
     """Return the time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
     text = f"{time_text(view.seconds)}; {jobs_text(view)}"
     if view.disk is not None:
-        text += f"; files of jobs: {size_text(view.disk.held)} (at most {size_text(view.disk.peak)})"
+        limit = "" if view.disk.limit is None else f", limit {size_text(view.disk.limit)}"
+        text += f"; files of jobs: {size_text(view.disk.held)} (at most {size_text(view.disk.peak)}{limit})"
     return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
 
 

@@ -61,7 +61,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
 
 
 def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: dict[str, Any] = {"learned": [], "windows": [], "splits": [], "streams": []}
+    nothing: dict[str, Any] = {"learned": [], "windows": [], "sizes": [], "splits": [], "streams": []}
     assert answer(capsys, "list") == {"ok": True, "file": str(file), **nothing}
     assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
     for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):

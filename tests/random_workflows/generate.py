@@ -146,6 +146,9 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
         config = tuple({**dict(config), "storages": [*_STORAGES]}.items())
     if draft.removing.random() < 0.5:
         config = (*config, ("intermediates", "remove"))
+        # Files are small, but nothing is known of a step before its first job has ended.
+        if draft.removing.random() < 0.5:
+            config = (*config, ("diskLimit", "1GB"))
     blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
     if draft.windowing.random() < 0.25:
         blueprint = replace(with_windows(blueprint), retries=False)

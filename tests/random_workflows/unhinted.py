@@ -8,7 +8,7 @@ from typing import Any
 from .blueprint import Blueprint, Step
 from .programs import BUFFERED, SIZED
 
-_KEPT = ("oversubscribe", "observe", "intermediates")
+_KEPT = ("oversubscribe", "observe", "intermediates", "diskLimit")
 
 
 def unhinted(blueprint: Blueprint, **config: Any) -> Blueprint:

@@ -25,9 +25,10 @@ def verdict(history: History) -> str:
 def _removed_lines(history: History) -> Iterator[str]:
     if history.removed:
         last = history.removed[-1]
+        limit = "" if last.limit is None else f" (limit: {size_text(last.limit)} on each location)"
         yield (
             f"Intermediate files: {size_text(last.bytes)} removed; the directories of jobs held at most "
-            f"{size_text(last.peak)}, and hold {size_text(last.held)} now"
+            f"{size_text(last.peak)}{limit}, and hold {size_text(last.held)} now"
         )
     if history.discarded:
         gone, written = sum(one.bytes for one in history.discarded), sum(one.size for one in history.discarded)

@@ -9,7 +9,7 @@ import posixpath
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
@@ -25,6 +25,7 @@ from streamflow_io.adapters.outputs import is_early_port
 from streamflow_io.graph.last_readers import LastReaders, Removal
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import Record, RemovedRecord
+from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
@@ -32,12 +33,18 @@ from .directories import DirectoryContents, look, remove
 from .disk_forecast import warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
 
+if TYPE_CHECKING:
+    # Most runs have no limit.
+    from .disk_limit import DiskLimit
+
 # Seconds. Steps that end because a job has ended do so meanwhile.
 _SETTLING = 0.3
 # The most of its time that the driver spends on decisions.
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
 _PATIENCE = 600.0
+# The number of directories that a message names.
+_SHOWN = 2
 
 
 class _Submitted(Struct):
@@ -54,6 +61,7 @@ class Intermediates(Listener):
     :param removal: what is known before the run
     :param held: returns the names of the jobs that may run once more
     :param record: keeps a record for telemetry
+    :param limit: is told what lies on disk; None: jobs need not wait for space
     """
 
     def __init__(
@@ -63,7 +71,11 @@ class Intermediates(Listener):
         removal: Removal,
         held: Callable[[], Collection[str]],
         record: Callable[[Record], None],
+        limit: DiskLimit | None = None,
     ) -> None:
+        self._limit = limit
+        if limit is not None:
+            limit.removes(self._is_turning, self._holders)
         self._steps = workflow.steps
         self._context = context
         self._removal = removal
@@ -119,6 +131,8 @@ class Intermediates(Listener):
         self._note_copies(job)
         if job.status is not Status.COMPLETED:
             self._ledger.ended(job.name, None)
+            if self._limit is not None:
+                self._look_soon()
             return
         self._ledger.ended(job.name, self._outputs(job))
         self._look_soon()
@@ -211,28 +225,57 @@ class Intermediates(Listener):
             # The run goes on: files that stay do no harm.
             self._is_closed = True
             kept = f"Intermediate files are kept from now on: {error!r}"
+            if self._limit is not None:
+                self._limit.give_up()
             logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
 
     async def _look_and_remove(self, is_over: bool) -> None:
+        ended = self._limit.unmeasured() if self._limit is not None else []
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
+        failed = [job.name for job in ended if job.status is not Status.COMPLETED]
+        await self._see([name for job in failed for name in self._ledger.directories_of(job)], measures_only=True)
+        written = {job.name: self._written(job.name) for job in ended}
         self._record_held()
         began = time.monotonic()
         decision = self._ledger.decide(lambda name: is_over or self._has_ended(name), self._held(), is_over=is_over)
         self._took = time.monotonic() - began
         if decision.whole or decision.parts:
             await self._remove(decision)
+        if self._limit is not None:
+            self._limit.measured(self._held_by_node(), written)
+
+    def _is_turning(self) -> bool:
+        return self._turning is not None and not self._turning.done()
+
+    def _written(self, job: str) -> int | None:
+        """The bytes in the directories of a job that has ended; None: some directory could not be read."""
+        found = [self._bytes.get(name) for name in self._ledger.directories_of(job)]
+        return None if None in found else sum(size or 0 for size in found)
+
+    def _held_by_node(self) -> Mapping[str, int]:
+        held: dict[str, int] = defaultdict(int)
+        for name, size in self._bytes.items():
+            held[node_name(self._places[name][0])] += size
+        return held
+
+    def _holders(self, node: str) -> list[tuple[str, int]]:
+        """The largest directories on a node, by the outputs in them."""
+        found = [(size, name) for name, size in self._bytes.items() if node_name(self._places[name][0]) == node]
+        largest = sorted(found, reverse=True)[:_SHOWN]
+        return [(self._ledger.shown(name), size) for size, name in largest if size]
 
     def _has_ended(self, name: str) -> bool:
         step = self._steps.get(name)
         return step is not None and bool(step.terminated)
 
-    async def _see(self, names: Collection[str]) -> None:
+    async def _see(self, names: Collection[str], *, measures_only: bool = False) -> None:
         found: dict[str, list[DirectoryContents]] = defaultdict(list)
 
         async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
             with self._asking(location):
                 told = await asyncio.wait_for(look(self._context, location, [*paths]), _PATIENCE)
-                self._unreadable.update(paths[path] for path in paths if path not in told)
+                if not measures_only:
+                    self._unreadable.update(paths[path] for path in paths if path not in told)
                 for path, seen in told.items():
                     found[paths[path]].append(seen)
 
@@ -240,7 +283,8 @@ class Intermediates(Listener):
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
         for name, all_seen in found.items():
             if len(all_seen) == len(self._places[name]) and self._ledger.is_known(name):
-                self._ledger.seen(name, {link: text for seen in all_seen for link, text in seen.links.items()})
+                if not measures_only:
+                    self._ledger.seen(name, {link: text for seen in all_seen for link, text in seen.links.items()})
                 self._bytes[name] = sum(seen.bytes for seen in all_seen)
         self._peak = max(self._peak, sum(self._bytes.values()))
 
@@ -273,7 +317,8 @@ class Intermediates(Listener):
         held = sum(self._bytes.values())
         if (self._removed, held) != self._recorded:
             self._recorded = self._removed, held
-            self._record(RemovedRecord(time.time(), self._removed, held, self._peak))
+            limit = None if self._limit is None else self._limit.limit
+            self._record(RemovedRecord(time.time(), self._removed, held, self._peak, limit))
 
     def _by_location(self, names: Iterable[str]) -> list[tuple[ExecutionLocation, dict[str, str]]]:
         """The paths of directories, with their names, by location. Locations that do not answer are left out."""

@@ -242,6 +242,12 @@ class FileLedger:
         """The path of a directory that is left."""
         return self._paths[directory]
 
+    def shown(self, directory: str) -> str:
+        """Name a directory for people: by the paths of the outputs in it, or by its own path."""
+        job, place = self._owners[directory], self._paths[directory]
+        files = {file.path for output in job.outputs or () for file in output.files if file.directory == directory}
+        return " and ".join(posixpath.join(place, path) if path else place for path in sorted(files)) or place
+
     def decide(
         self, has_ended: Callable[[str], bool], held: Collection[str] = (), *, is_over: bool = False
     ) -> Decision:

@@ -1,0 +1,168 @@
+"""Decides which jobs may write to the disk of a location, so that a limit is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from .disk_sizes import Certainty
+
+
+class DiskDemand(Struct, frozen=True):
+    """The space that a job asks for.
+
+    :ivar job: its name
+    :ivar size: bytes that the job will write, with those of all jobs that run at the same time because of streams
+    :ivar certainty: of the size
+    :ivar own: bytes that the job alone will write
+    :ivar ahead: bytes that have to be free beside the output of the job, so that a job that reads the output can run
+    :ivar frees: bytes that can be removed when the job has ended
+    """
+
+    job: str
+    size: int
+    certainty: Certainty = "known"
+    own: int = 0
+    ahead: int = 0
+    frees: int = 0
+
+    @property
+    def needs(self) -> int:
+        """The bytes that have to be free for a start while others run."""
+        return self.size + max(0, self.ahead - self.frees)
+
+
+class _Reservation(Struct):
+    """The space of a running job.
+
+    :ivar bytes: all that is reserved
+    :ivar own: the part that no other job of its gang gets
+    """
+
+    bytes: int
+    own: int
+
+
+class DiskLedger:
+    """The space of a location: what lies there, what running jobs may still write, and the jobs that wait for space.
+
+    Guarantee: if no job writes more than was expected, the sum of all files stays within the limit. Exceptions: a call
+    of :meth:`exceed`, and a gang that has reserved too little.
+
+    Jobs whose end frees more than they write are preferred: other jobs leave them their space.
+
+    :param limit: bytes
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._held = 0
+        self._reserved: dict[str, _Reservation] = {}
+        # In the order of arrival.
+        self._waiting: dict[str, DiskDemand] = {}
+        self._allowed: set[str] = set()
+        self._exceeding: set[str] = set()
+
+    @property
+    def free(self) -> int:
+        """The bytes that no file has, and no job; below 0: the limit is exceeded."""
+        return self.limit - self._held - sum(reservation.bytes for reservation in self._reserved.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no running job has space."""
+        return not self._reserved
+
+    @property
+    def waiting(self) -> list[DiskDemand]:
+        """The jobs that wait for space, best first."""
+        return sorted(self._waiting.values(), key=_net)
+
+    def measured(self, held: int) -> None:
+        """Note the bytes of all files of ended jobs."""
+        self._held = held
+
+    def may_start(self, demand: DiskDemand) -> bool:
+        """Whether a job may start now. If not, the job waits for space."""
+        fits = self._fits(demand)
+        if not fits:
+            self._waiting[demand.job] = demand
+        return fits
+
+    def start(self, demand: DiskDemand) -> None:
+        """Reserve the space of a job. A job of unknown size gets all that is free."""
+        size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free)
+        self.withdraw(demand.job)
+        self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
+        self._allowed.clear()
+
+    def join(self, demand: DiskDemand, leader: str | None) -> None:
+        """Reserve the space of a job that has to start, because another job of its gang runs.
+
+        :param leader: the job that has reserved the space of the gang; None: the job gets space of its own
+        """
+        self.withdraw(demand.job)
+        if leader is not None and (reservation := self._reserved.get(leader)) is not None:
+            reservation.bytes -= min(demand.own, max(0, reservation.bytes - reservation.own))
+        self._reserved[demand.job] = _Reservation(demand.own, demand.own)
+
+    def withdraw(self, job: str) -> None:
+        """Note that a job does not wait any more."""
+        self._waiting.pop(job, None)
+        self._allowed.discard(job)
+        self._exceeding.discard(job)
+
+    def end(self, job: str) -> None:
+        """Take back the space of a job: its files are among the measured ones, or it has none."""
+        self.withdraw(job)
+        self._reserved.pop(job, None)
+
+    def allow(self, count: int) -> bool:
+        """Let waiting jobs start that leave no space for others, because nothing else can go on.
+
+        :param count: the number of jobs, the best ones: first those that leave space for the jobs after them
+        :return: whether there are such jobs
+        """
+        fitting = [demand for demand in self.waiting if self._can_hold(demand)]
+        fitting.sort(key=lambda demand: demand.needs > self.free)
+        self._allowed.update(demand.job for demand in fitting[:count])
+        return bool(fitting)
+
+    def exceed(self) -> DiskDemand | None:
+        """Let the best waiting job start whose size is not known, because nothing else can go on.
+
+        :return: the job; None: the limit forbids all waiting jobs
+        """
+        unsure = [demand for demand in self.waiting if demand.certainty != "known"]
+        if not unsure or not self.is_idle or self.free <= 0:
+            return None
+        self._exceeding.add(unsure[0].job)
+        return unsure[0]
+
+    def _fits(self, demand: DiskDemand) -> bool:
+        if demand.job in self._exceeding:
+            return True
+        if demand.job in self._allowed:
+            return self._can_hold(demand)
+        return self._can_hold(demand) and self.free >= demand.needs + sum(self._before(demand))
+
+    def _can_hold(self, demand: DiskDemand) -> bool:
+        least = 1 if demand.certainty == "unknown" else 0
+        return self.free >= max(demand.size, least)
+
+    def _before(self, demand: DiskDemand) -> Iterator[int]:
+        """The space of the waiting jobs that are preferred to a job.
+
+        A job that makes the files more, and cannot start anyway, keeps no space from others.
+        """
+        for other in sorted({**self._waiting, demand.job: demand}.values(), key=_net):
+            if other.job == demand.job:
+                return
+            if _net(other) < 0 or other.needs <= self.free:
+                yield other.size
+
+
+def _net(demand: DiskDemand) -> int:
+    """The bytes by which a job makes the files more."""
+    return demand.size - demand.frees

@@ -1,0 +1,282 @@
+"""Keeps the directories of jobs within the `diskLimit` of the StreamFlow file.
+
+:mod:`.disk_ledger` decides. This module translates StreamFlow's jobs and locations, and finds runs that cannot go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_tag
+from streamflow.core.workflow import Step
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.tokens import file_bytes
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Route
+from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.locations import node_name
+from streamflow_io.wording import size_text
+
+from .disk_ledger import DiskDemand, DiskLedger
+from .disk_space import SpaceGraph
+from .learned_sizes import RememberedSizes
+
+# Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
+_QUIET = 0.5
+# The number of looks that see nothing happen before the run exceeds the limit, or ends.
+_PATIENCE = 10
+
+
+class _SpaceRequest(Struct):
+    """The request of a job for space.
+
+    :ivar inputs: bytes of its input files, as far as they are known
+    :ivar gang: the gang and the tag of the job; None: no other job runs at the same time because of streams
+    :ivar demand: the last one; None: the job has not asked yet
+    """
+
+    inputs: int
+    gang: tuple[int, str] | None
+    demand: DiskDemand | None = None
+
+
+class DiskLimit(Listener):
+    """Lets a job start on a location when its files have space there.
+
+    - The size of a job is known from earlier jobs of its step, also in earlier runs. A job of unknown size gets all
+      space that is free.
+    - A job that reads from a running job, or is read by one, starts together with it.
+    - If nothing can go on, jobs of unknown size exceed the limit, with a warning. If all sizes are known, the run ends.
+
+    :param limit: bytes on each location
+    :param steps: of the workflow
+    :param routes: how outputs reach inputs
+    :param gangs: steps that run at the same time because of streams
+    :param learned: the file with learned sizes
+    :param tools: the digest of the tool of each step
+    :param wake: lets StreamFlow ask again for the jobs that wait
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        steps: Mapping[str, Step],
+        routes: Collection[Route],
+        gangs: Sequence[Gang],
+        learned: Path,
+        tools: Mapping[str, str],
+        wake: Callable[[], None],
+    ) -> None:
+        self.limit = limit
+        self._steps = steps
+        self._remembered = RememberedSizes(learned, tools)
+        self._space = SpaceGraph(routes, gangs, self._remembered.sizes)
+        self._wake = wake
+        self._ledgers: dict[str, DiskLedger] = {}
+        # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
+        self._open: dict[str, JobState] = {}
+        self._refused: set[str] = set()
+        # The jobs that have ended, and whose files are not measured yet, with their nodes.
+        self._ended: dict[str, tuple[JobState, str]] = {}
+        self._nodes: dict[str, str] = {}
+        # By node: bytes of jobs whose directories could not be measured.
+        self._unseen: dict[str, int] = {}
+        self._running: dict[tuple[int, str], dict[str, None]] = {}
+        self._is_removing: Callable[[], bool] = lambda: False
+        self._holders: Callable[[str], Sequence[tuple[str, int]]] = lambda node: ()
+        self._timer: asyncio.TimerHandle | None = None
+        # How often nothing had happened since the last look.
+        self._quiet = 0
+        self._stuck: str | None = None
+        self._is_kept = True
+
+    def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
+        """Set the functions that tell about files.
+
+        :param is_removing: whether files of ended jobs are about to be measured or removed
+        :param holders: returns the largest files and directories on a node, with their bytes
+        """
+        self._is_removing, self._holders = is_removing, holders
+
+    def may_start(self, job: JobState, location: AvailableLocation) -> bool:
+        """Whether a job has space on a location.
+
+        :raises WorkflowExecutionException: if the run cannot go on
+        """
+        if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
+            return True
+        ledger = self._ledger(node_name(location))
+        request.demand = self._demand(job, request)
+        if self._leader(job, request) is not None or ledger.may_start(request.demand):
+            self._refused.discard(job.name)
+            return True
+        if self._stuck is not None:
+            raise WorkflowExecutionException(self._stuck)
+        self._refused.add(job.name)
+        self._watch()
+        return False
+
+    def submitted(self, job: JobState) -> None:
+        if isinstance(self._steps.get(job.step), ExecuteStep):
+            self._happened()
+            self._open[job.name] = job
+            gang = self._space.gang(job.step)
+            place = None if gang is None else (gang, str(get_job_tag(job.name)))
+            job.keep(_SpaceRequest(self._inputs(job), place))
+
+    def placed(self, job: JobState) -> None:
+        if (request := job.kept(_SpaceRequest)) is None:
+            return
+        self._happened()
+        demand = request.demand or self._demand(job, request)
+        node = self._nodes[job.name] = node_name(job.places[0])
+        leader = self._leader(job, request)
+        for other in self._ledgers.values():
+            other.withdraw(job.name)
+        ledger = self._ledger(node)
+        if leader is not None:
+            ledger.join(demand, leader)
+        else:
+            ledger.start(demand)
+        self._refused.discard(job.name)
+        if request.gang is not None:
+            self._running.setdefault(request.gang, {})[job.name] = None
+
+    def ended(self, job: JobState) -> None:
+        if (request := job.kept(_SpaceRequest)) is None:
+            return
+        self._happened()
+        if self._open.get(job.name) is job:
+            del self._open[job.name]
+        self._refused.discard(job.name)
+        if request.gang is not None and (running := self._running.get(request.gang)) is not None:
+            running.pop(job.name, None)
+        for ledger in self._ledgers.values():
+            ledger.withdraw(job.name)
+        if (node := self._nodes.pop(job.name, None)) is not None:
+            self._ended[job.name] = job, node
+        self._watch()
+
+    async def run_closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._remembered.close()
+
+    def unmeasured(self) -> list[JobState]:
+        """The jobs that have ended, and whose files are to be measured."""
+        return [job for job, _ in self._ended.values()]
+
+    def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
+        """Note what lies on the nodes, after all was removed that could be.
+
+        :param held: by node: the bytes of all files of jobs that have ended
+        :param written: by job that has ended: the bytes in its directories; None: some directory could not be read
+        """
+        for name, size in written.items():
+            if (found := self._ended.pop(name, None)) is None:
+                continue
+            job, node = found
+            request = job.kept(_SpaceRequest)
+            if size is not None and request is not None and job.status is not None and job.status.name == "COMPLETED":
+                self._remembered.measured(job.step, request.inputs, size)
+            elif size is None and request is not None and request.demand is not None:
+                self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
+            self._ledger(node).end(name)
+        for node, ledger in self._ledgers.items():
+            ledger.measured(held.get(node, 0) + self._unseen.get(node, 0))
+        if written:
+            self._happened()
+        if self._refused:
+            self._wake()
+            self._watch()
+
+    def give_up(self) -> None:
+        """Keep no limit any more."""
+        self._is_kept = False
+        self._wake()
+
+    def _ledger(self, node: str) -> DiskLedger:
+        return self._ledgers.setdefault(node, DiskLedger(self.limit))
+
+    def _inputs(self, job: JobState) -> int:
+        """The bytes of the input files of a job. Those of files that are still written are expected."""
+        streamed = 0
+        for name in job.sources:
+            source = self._open.get(name)
+            request = None if source is None else source.kept(_SpaceRequest)
+            if request is not None and request.demand is not None:
+                streamed += request.demand.own
+        return file_bytes(job.job.inputs) + streamed
+
+    def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand:
+        return self._space.demand(job.name, job.step, request.inputs)
+
+    def _leader(self, job: JobState, request: _SpaceRequest) -> str | None:
+        """A running job that a job has to run together with; None: the job may wait."""
+        for name in job.sources:
+            if name in self._nodes:
+                return name
+        running = self._running.get(request.gang) if request.gang is not None else None
+        return next(iter(running), None) if running else None
+
+    # Progress
+
+    def _happened(self) -> None:
+        self._quiet = 0
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether no job can go on before one that waits gets space."""
+        waits = bool(self._open) and self._open.keys() <= self._refused
+        return waits and not self._ended and not self._is_removing()
+
+    def _watch(self) -> None:
+        if self._timer is None and self._refused and self._stuck is None:
+            self._timer = asyncio.get_running_loop().call_later(_QUIET, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._quiet = self._quiet + 1 if self._is_quiet else 0
+        # The first look may come just after something has happened.
+        if self._quiet > 1:
+            self._go_on()
+        self._watch()
+
+    def _go_on(self) -> None:
+        """Let a job start though others will lack space, or end the run."""
+        # Each ledger is asked: jobs of several locations may go on.
+        can_go_on = [ledger.allow(self._quiet - 1) for ledger in self._ledgers.values()]
+        if not any(can_go_on) and self._quiet >= _PATIENCE:
+            exceeding = [(ledger, job) for ledger in self._ledgers.values() if (job := ledger.exceed()) is not None]
+            for ledger, demand in exceeding:
+                logger.warning(coded(_exceeds(demand, ledger), Code.DISK_LIMIT))
+            if not exceeding:
+                self._stuck = coded("; ".join(self._why()), Code.DISK_LIMIT)
+        self._wake()
+
+    def _why(self) -> Iterator[str]:
+        """Say for each location why nothing can go on."""
+        for node, ledger in self._ledgers.items():
+            for demand in ledger.waiting[:1]:
+                found = [f"{path} ({size_text(size)})" for path, size in self._holders(node)]
+                files = f"; the space is held by {', '.join(found)}" if found else ""
+                yield (
+                    f"Nothing can go on within the diskLimit of {size_text(ledger.limit)} on {node}: job {demand.job} "
+                    f"writes {size_text(demand.size)}, {size_text(max(ledger.free, 0))} are free, and "
+                    f"{size_text(demand.size - ledger.free)} are missing{files}"
+                )
+
+
+def _exceeds(demand: DiskDemand, ledger: DiskLedger) -> str:
+    return (
+        f"Job {demand.job} may exceed the diskLimit of {size_text(ledger.limit)}: its size is not known, nothing else "
+        f"can go on, and {size_text(ledger.free)} are free"
+    )

@@ -1,0 +1,71 @@
+"""From the graph of a workflow and learned sizes to the space that a job needs, with that of the jobs after it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Route
+
+from .disk_ledger import DiskDemand
+from .disk_sizes import Certainty, StepSizes
+
+# The number of steps after a job that count.
+_STEPS = 3
+_WORSE: tuple[Certainty, ...] = ("known", "estimated", "unknown")
+
+
+class SpaceGraph:
+    """The steps of a workflow, as far as they matter for space.
+
+    :param routes: how outputs reach inputs
+    :param gangs: steps that run at the same time because of streams
+    """
+
+    def __init__(self, routes: Iterable[Route], gangs: Sequence[Gang], sizes: StepSizes) -> None:
+        self._sizes = sizes
+        self._gangs = {step: (number, gang) for number, gang in enumerate(gangs) for step in gang.steps}
+        # By step: the steps that read its outputs. Loops lead back.
+        self._after: dict[str, dict[str, None]] = defaultdict(dict)
+        readers: dict[str, set[str | None]] = defaultdict(set)
+        for route in routes:
+            consumer = None if route.consumer is None else route.consumer.step
+            readers[route.output.name].add(consumer)
+            if consumer is not None:
+                self._after[route.output.step][consumer] = None
+        shared = {reader for found in readers.values() if len(found) > 1 for reader in found}
+        # The steps whose inputs nothing else reads.
+        self._sole = {reader for found in readers.values() for reader in found} - shared
+
+    def gang(self, step: str) -> int | None:
+        """The number of the gang of a step; None: the step is in no gang."""
+        found = self._gangs.get(step)
+        return None if found is None else found[0]
+
+    def demand(self, job: str, step: str, inputs: int) -> DiskDemand:
+        """Return the space that a job needs.
+
+        :param inputs: bytes of its input files
+        """
+        own = self._sizes.expect(step, inputs)
+        size, certainty = own.bytes, own.certainty
+        if step in self._gangs:
+            for member in self._gangs[step][1].steps:
+                if member != step:
+                    expected = self._sizes.expect(member, own.bytes)
+                    size += expected.bytes
+                    certainty = max(certainty, expected.certainty, key=_WORSE.index)
+        ahead = self._ahead(step, own.bytes, _STEPS)
+        return DiskDemand(job, size, certainty, own.bytes, ahead, inputs if step in self._sole else 0)
+
+    def _ahead(self, step: str, written: int, steps: int) -> int:
+        """The bytes that have to be free for the jobs after one."""
+        if not steps:
+            return 0
+        return max((self._passing(reader, written, steps - 1) for reader in self._after.get(step, ())), default=0)
+
+    def _passing(self, step: str, inputs: int, steps: int) -> int:
+        size = self._sizes.expect(step, inputs).bytes
+        frees = inputs if step in self._sole else 0
+        return max(size, size - frees + self._ahead(step, size, steps))

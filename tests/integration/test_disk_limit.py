@@ -1,0 +1,208 @@
+"""`diskLimit`: jobs wait until the files of others are gone, and the work directory never holds more."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lab import forked
+from lab.cwl import Document, streamable, tool, workflow
+from lab.runs import Bench
+
+MEGABYTES: Final = 4
+JOBS: Final = 16
+
+
+WRITE: Final = tool(
+    f"head -c {MEGABYTES}000000 /dev/zero | tr '\\0' $n", {"n": "string"}, {"o": "stdout"}, stdout="$(inputs.n).a"
+)
+
+
+def scatter() -> Document:
+    """Each job writes 4 MB, and the next one reduces them to some bytes."""
+    reduce = tool("wc -c < $i; head -c 1 $i", {"i": "File"}, {"o": "stdout"}, stdout="$(inputs.i.nameroot).b")
+    steps = {"a": {"run": WRITE, "in": {"n": "n"}}, "b": {"run": reduce, "in": {"i": "a/o"}}}
+    inner = workflow({"n": "string"}, steps, {"o": "b/o"})
+    return workflow({"names": "string[]"}, {"s": {"run": inner, "in": {"n": "names"}, "scatter": "n"}}, {"o": "s/o"})
+
+
+def gather() -> Document:
+    """Each job writes 4 MB, and one job reads them all."""
+    run = tool("cat", {"i": "File[]"}, {"o": "stdout"}, stdout="sum.txt")
+    run["baseCommand"] = ["sh", "-c", 'cat "$@" | wc -c', "sh"]
+    run["arguments"] = ["$(inputs.i)"]
+    steps = {"a": {"run": WRITE, "in": {"n": "names"}, "scatter": "n"}, "b": {"run": run, "in": {"i": "a/o"}}}
+    return workflow({"names": "string[]"}, steps, {"o": "b/o"})
+
+
+def names(count: int) -> Document:
+    return {"names": [chr(ord("a") + number) for number in range(count)]}
+
+
+def on_disk(directory: Path) -> int:
+    total = 0
+    for place, _, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+@contextmanager
+def peak_of(directory: Path) -> Iterator[list[int]]:
+    """The most bytes that were seen below a directory meanwhile."""
+    seen, ended = [0], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.01):
+            seen[0] = max(seen[0], on_disk(directory))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_work_directory_never_holds_more(bench: Bench) -> None:
+    document, inputs = scatter(), names(JOBS)
+    plain = bench.write_plain(document, inputs)
+    with peak_of(plain.parent / "tmp") as needed:
+        (before,) = bench.run_all([plain])
+    assert before.ok, before.errors
+    limit = needed[0] // 2 // 10**6
+    assert limit >= JOBS * MEGABYTES // 2
+    for _ in range(2):
+        config = {"intermediates": "remove", "diskLimit": f"{limit}MB"}
+        path = bench.write(document, inputs, io=True, config=config)
+        with peak_of(path.parent / "tmp") as peak:
+            run = bench.finish(bench.start(path), path)
+        assert run.ok, run.errors
+        assert run.results == before.results
+        assert MEGABYTES * 10**6 <= peak[0] <= limit * 10**6
+        assert f"(limit: {limit}.0 MB on each location)" in run.log
+
+
+def test_a_run_that_cannot_go_on_ends(bench: Bench) -> None:
+    """The third job has no space, and the step that frees space reads the outputs of all."""
+    config = {"intermediates": "remove", "diskLimit": "10MB"}
+    path = bench.write(gather(), names(4), io=True, config=config)
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    (line, *_) = [line for line in run.log.splitlines() if "SFIO-B010" in line]
+    assert "Nothing can go on within the diskLimit of 10.0 MB on the driver's node: job /a/" in line
+    assert "are missing; the space is held by " in line
+    assert "/a.a (4.0 MB)" in line
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_limit_that_leaves_room_for_nothing_ahead(bench: Bench, jobs: int) -> None:
+    """There is space for all outputs, and hardly any for the last job: it starts because nothing else can."""
+    config = {"intermediates": "remove", "diskLimit": f"{jobs * MEGABYTES + 1}MB"}
+    path = bench.write(gather(), names(jobs), io=True, config=config)
+    with peak_of(path.parent / "tmp") as peak:
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert peak[0] <= (jobs * MEGABYTES + 1) * 10**6
+
+
+def test_a_job_of_unknown_size_never_ends_a_run(bench: Bench) -> None:
+    """The second step has more input than space, and nothing is known of its output."""
+    config = {"intermediates": "remove", "diskLimit": f"{MEGABYTES + 1}MB"}
+    path = bench.write(gather(), names(1), io=True, config=config)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    (line,) = [line for line in run.log.splitlines() if "SFIO-B010" in line]
+    assert "Job /b/0 may exceed the diskLimit of 5.0 MB: its size is not known" in line
+
+
+def test_the_jobs_of_a_gang_start_together(bench: Bench) -> None:
+    """Each producer has its reader beside it, also where no size is known."""
+    write = tool(WRITE["baseCommand"][2], {"n": "string"}, {"o": streamable("stdout")}, stdout="$(inputs.n).a")
+    read = tool("wc -c < $i", {"i": streamable()}, {"o": "stdout"}, stdout="count.txt")
+    inner = workflow(
+        {"n": "string"},
+        {"a": {"run": write, "in": {"n": "n"}}, "b": {"run": read, "in": {"i": "a/o"}}},
+        {"o": "b/o"},
+    )
+    step = {"run": inner, "in": {"n": "names"}, "scatter": "n"}
+    document = workflow({"names": "string[]"}, {"s": step}, {"o": "s/o"})
+    config = {"intermediates": "remove", "diskLimit": f"{2 * MEGABYTES + 1}MB"}
+    path = bench.write(document, names(5), io=True, config=config)
+    with peak_of(path.parent / "tmp") as peak:
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert "SFIO" not in run.log
+    assert peak[0] <= (2 * MEGABYTES + 1) * 10**6
+    edges = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert {record["delivery"] for record in edges} == {"stream"}
+
+
+def test_a_job_that_fails_gives_its_space_back(bench: Bench) -> None:
+    """A failed attempt is measured: its files are there until the end."""
+    script = f'head -c {MEGABYTES}000000 /dev/zero; test -e "$TRACE.$n" || {{ touch "$TRACE.$n"; exit 1; }}'
+    run = tool(script, {"n": "string"}, {"o": "stdout"}, stdout="$(inputs.n).a")
+    document = workflow({"names": "string[]"}, {"a": {"run": run, "in": {"n": "names"}, "scatter": "n"}}, {"o": "a/o"})
+    settings = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    config = {"intermediates": "remove", "diskLimit": f"{4 * MEGABYTES + 1}MB"}
+    path = bench.write(document, names(2), io=True, config=config, **settings)
+    with peak_of(path.parent / "tmp") as peak:
+        run_of = bench.finish(bench.start(path), path)
+    assert run_of.ok, run_of.errors
+    assert peak[0] <= (4 * MEGABYTES + 1) * 10**6
+
+
+def test_the_plan_and_what_was_learned(bench: Bench) -> None:
+    config = {"intermediates": "remove", "diskLimit": "9MB"}
+    path = bench.write(scatter(), names(2), io=True, config=config)
+
+    def shown(*arguments: object) -> str:
+        done = forked.run("streamflow-io", *arguments, environment={"XDG_DATA_HOME": str(bench.data)})
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    assert "The diskLimit is 9.0 MB on each location; whether a run fits is known after" in shown("plan", path)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert "The diskLimit is 9.0 MB on each location: the last run fits" in shown("plan", path)
+    learned = shown("learned", "list")
+    assert "Sizes of outputs, with a diskLimit" in learned
+    assert "4.0 MB" in learned
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"intermediates": "remove", "diskLimit": 0}, "0 is no size"),
+        ({"intermediates": "remove", "diskLimit": "lots"}, "'lots' is no size"),
+        ({"diskLimit": "1GB"}, "it has no effect with `intermediates: keep`"),
+    ],
+)
+def test_a_wrong_limit_ends_the_run_before_it_starts(bench: Bench, config: Document, message: str) -> None:
+    path = bench.write(scatter(), names(1), io=True, config=config)
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    assert message in run.log
+    assert "scheduling.scheduler.config.diskLimit" in run.log
+
+
+@pytest.mark.parametrize("limit", [{}, {"diskLimit": "1GB"}])
+def test_runs_without_a_limit_do_not_load_its_modules(bench: Bench, limit: Document) -> None:
+    path = bench.write(scatter(), names(1), io=True, config={"intermediates": "remove", **limit})
+    run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
+    assert run.ok, run.errors
+    loaded = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
+    place = "streamflow_io.storage.intermediates"
+    assert f"{place}.intermediates" in loaded
+    modules = ("disk_ledger", "disk_limit", "disk_sizes", "disk_space", "learned_sizes")
+    assert [f"{place}.{name}" in loaded for name in modules] == [bool(limit)] * len(modules)
