@@ -169,7 +169,7 @@ class SharedStorages:
 
     @property
     def listeners(self) -> Sequence[Listener]:
-        """What is to hear of the jobs of this run, before they are admitted."""
+        """The listeners of the turn policy. They hear of jobs before these are admitted."""
         return self._policy.listeners()
 
     def started(self, grant: Grant, now: float) -> None:

@@ -96,7 +96,7 @@ class StorageAdmission(Listener):
 
     @property
     def listeners(self) -> Sequence[Listener]:
-        """This object, and what is to hear of jobs before this object, in order."""
+        """The listeners of the turn policy, and then the admission itself."""
         return *self._shared.listeners, self
 
     async def run_closed(self) -> None:

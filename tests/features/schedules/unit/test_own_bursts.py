@@ -1,4 +1,4 @@
-"""What a run knows about its bursts while the run goes on."""
+"""A run knows its own bursts while the run goes on."""
 
 from __future__ import annotations
 
