@@ -69,7 +69,7 @@ class Run:
         self.recorder = JobRecorder(context.data_manager, config.observe, record, self._telemetry.show, has_queue)
         self.lent_cores: LentCores | None = None
         if config.oversubscribe == "idle":
-            self.lent_cores = LentCores(used, self._may_share_cores, self.jobs.find, scheduler.wake, record)
+            self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
         parts = PartsOfRun(services, self.bandwidth.admission)
