@@ -73,7 +73,7 @@ impl Gates {
         let streams = Streams::new(job.inputs.len()).map_err(|error| format!("eventfd: {}", error.desc()))?;
         let streams = Arc::new(streams);
         let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
-        let has_net = job.inputs.iter().any(|input| input.net);
+        let has_net = job.inputs.iter().any(|input| input.net.is_some());
         let table = GateTable::new(Arc::clone(&streams));
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job), Excerpts::of(job)?));

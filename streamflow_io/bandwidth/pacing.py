@@ -24,51 +24,6 @@ from .expectations import Expectations, Expected
 from .strategies import differs
 from .windows import Windows
 
-
-class OpenRequest(Struct, frozen=True):
-    """A request that moves, or waits for an I/O executor.
-
-    :ivar remaining: bytes that are still to be moved
-    :ivar required: its required end. After that, the request gets all free bandwidth
-    :ivar limit: bytes per second. None: no limit
-    """
-
-    job: str
-    remaining: float
-    required: float
-    limit: float | None = None
-
-    def need(self, now: float) -> float:
-        """Return the rate at which the request ends in time."""
-        if self.remaining <= 0:
-            return 0.0
-        return self.remaining / (self.required - now) if self.required > now else inf
-
-    def most(self, now: float) -> float:
-        """Return the rate that the request is not to exceed while others are in time."""
-        return inf if self.limit is None or self.required <= now else self.limit
-
-
-def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dict[str, float]:
-    """Return the rate of each request, by job, in bytes per second.
-
-    Requests with an earlier required end come first: each gets what it needs to end in time, then more up to its limit.
-
-    :param bandwidth: bandwidth of the storage in bytes per second, without what others hold
-    """
-    ordered = sorted(requests, key=lambda one: (one.required, one.job))
-    rates: dict[str, float] = {}
-    left = max(0.0, bandwidth)
-    for one in ordered:
-        rates[one.job] = min(one.need(now), left)
-        left -= rates[one.job]
-    for one in ordered:
-        more = min(max(0.0, one.most(now) - rates[one.job]), left) if one.remaining > 0 else 0.0
-        rates[one.job] += more
-        left -= more
-    return rates
-
-
 #: In bytes. A smaller request has moved before the first look at it.
 SMALL = 16_000_000
 # In bytes per second. No request is stopped altogether, whatever the storage has left.
@@ -77,18 +32,10 @@ _LEAST_RATE = 1_000_000
 _LEAST_LEFT = 0.05
 
 
-class Rate(Struct, frozen=True):
-    """The rate of a request from now on, in bytes per second. None: no limit."""
+class PacedRequest(Struct, eq=False):
+    """A request that has not ended. The caller keeps the request with its job.
 
-    job: str
-    step: str
-    rate: float | None
-    reason: RateReason
-
-
-class _PacedRequest(Struct, eq=False):
-    """A request that has not ended.
-
+    :ivar job: the name of the job, which a repetition of the job has, too
     :ivar opened: when the request was reported
     :ivar least: below this rate, in bytes per second, a time limit of the tool would end the job
     :ivar first: the rate with which the request has started
@@ -119,6 +66,7 @@ class _PacedRequest(Struct, eq=False):
 
     @property
     def is_small(self) -> bool:
+        """Whether the request is likely to end before it could be limited."""
         return self.expected.bytes is not None and self.expected.bytes < SMALL
 
     @property
@@ -126,12 +74,80 @@ class _PacedRequest(Struct, eq=False):
         """Whether the request shares the storage. A request without a limit may take what others leave."""
         return self.expected.bytes is not None and not self.is_small
 
+    def started(self, now: float) -> None:
+        """Note that the job is about to run its command."""
+        self.is_running, self.looked = True, now
+
+    def move(self, moved: float, now: float) -> None:
+        """Set how many bytes the request has moved so far."""
+        self.moved, self.looked = moved, now
+
+    def repeated(self) -> None:
+        """Note that the job has failed and is tried again. The request is late then."""
+        self.is_repeated, self.has_exited = True, False
+
+    def exited(self) -> None:
+        """Note that the command has ended. The request moves nothing more, unless it is repeated."""
+        self.has_exited = True
+
     @property
     def left(self) -> float:
         if self.has_exited:
             return 0.0
         expected = self.expected.bytes or 0.0
         return max(expected - self.moved, _LEAST_LEFT * expected)
+
+
+class OpenRequest(Struct, frozen=True):
+    """A request that moves, or waits for an I/O executor.
+
+    :ivar remaining: bytes that are still to be moved
+    :ivar required: its required end. After that, the request gets all free bandwidth
+    :ivar limit: bytes per second. None: no limit
+    """
+
+    of: PacedRequest
+    remaining: float
+    required: float
+    limit: float | None = None
+
+    def need(self, now: float) -> float:
+        """Return the rate at which the request ends in time."""
+        if self.remaining <= 0:
+            return 0.0
+        return self.remaining / (self.required - now) if self.required > now else inf
+
+    def most(self, now: float) -> float:
+        """Return the rate that the request is not to exceed while others are in time."""
+        return inf if self.limit is None or self.required <= now else self.limit
+
+
+def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dict[PacedRequest, float]:
+    """Return the rate of each request, in bytes per second.
+
+    Requests with an earlier required end come first: each gets what it needs to end in time, then more up to its limit.
+
+    :param bandwidth: bandwidth of the storage in bytes per second, without what others hold
+    """
+    ordered = sorted(requests, key=lambda one: (one.required, one.of.job))
+    rates: dict[PacedRequest, float] = {}
+    left = max(0.0, bandwidth)
+    for one in ordered:
+        rates[one.of] = min(one.need(now), left)
+        left -= rates[one.of]
+    for one in ordered:
+        more = min(max(0.0, one.most(now) - rates[one.of]), left) if one.remaining > 0 else 0.0
+        rates[one.of] += more
+        left -= more
+    return rates
+
+
+class Rate(Struct, frozen=True):
+    """The rate of a request from now on, in bytes per second. None: no limit."""
+
+    of: PacedRequest
+    rate: float | None
+    reason: RateReason
 
 
 Pool = tuple[str, str | None]
@@ -160,7 +176,8 @@ class Pacing:
         self._steps = steps
         self._capacity = capacity
         self._hidden = hidden
-        self._open: dict[str, _PacedRequest] = {}
+        # An ordered set.
+        self._open: dict[PacedRequest, None] = {}
         self._failed: set[str] = set()
         self._unheld: set[tuple[str, StoragePlace | None]] = set()
         # Where jobs of a step have moved last: waiting jobs will probably move there, too.
@@ -170,7 +187,7 @@ class Pacing:
     @property
     def is_idle(self) -> bool:
         """Whether no request has a rate that may change with time."""
-        return not any(request.is_running for request in self._open.values())
+        return not any(request.is_running for request in self._open)
 
     def opened(
         self,
@@ -182,62 +199,40 @@ class Pacing:
         now: float,
         input_bytes: float,
         time_limit: float | None = None,
-    ) -> None:
-        """Open a request that is ready. Does nothing for a request that is open already.
+    ) -> PacedRequest:
+        """Open a request that is ready.
 
         :param input_bytes: bytes that the job reads. 0: not known
         :param time_limit: seconds after which the job would be ended. None: never
         """
-        if job in self._open:
-            return
         is_repeated = job in self._failed
         number, before = self._windows.phase_of(job)
         expected = Expected()
         if not is_repeated:
             expected = self._steps[step].expect(channel, number, before, ready, input_bytes)
         least = 2 * (expected.bytes or 0.0) / time_limit if time_limit else 0.0
-        self._open[job] = _PacedRequest(
-            job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated
-        )
+        opened = PacedRequest(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
+        self._open[opened] = None
+        return opened
 
-    def admitted(self, job: str, place: StoragePlace, now: float) -> None:
+    def admitted(self, request: PacedRequest, place: StoragePlace, now: float) -> None:
         """Note that a request has an I/O executor, and may start."""
-        if (request := self._open.get(job)) is not None:
-            request.place = self._places[request.step] = place
-            request.admitted = now
-            if (request.step, place) in self._unheld:
-                request.expected = Expected(request.expected.bytes)
+        request.place = self._places[request.step] = place
+        request.admitted = now
+        if (request.step, place) in self._unheld:
+            request.expected = Expected(request.expected.bytes)
 
-    def started(self, job: str, now: float) -> None:
-        """Note that the job of a request is about to run its command."""
-        if (request := self._open.get(job)) is not None:
-            request.is_running, request.looked = True, now
-
-    def moved(self, job: str, moved: float, now: float) -> None:
-        """Set how many bytes a request has moved so far."""
-        if (request := self._open.get(job)) is not None:
-            request.moved, request.looked = moved, now
-
-    def repeated(self, job: str) -> None:
-        """Note that the job of a request has failed and is tried again. The request is late then."""
-        if (request := self._open.get(job)) is not None:
-            request.is_repeated, request.has_exited = True, False
-
-    def exited(self, job: str) -> None:
-        """Note that the command of a request has ended. The request moves nothing more, unless it is repeated."""
-        if (request := self._open.get(job)) is not None:
-            request.has_exited = True
-
-    def ended(self, job: str, now: float, moved: int | None = None, ran: tuple[float, float] = (0.0, 0.0)) -> None:
+    def ended(
+        self, request: PacedRequest, now: float, moved: int | None = None, ran: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
         """Close a request whose job has ended, or will not start.
 
         :param moved: bytes. None: the job has not succeeded, or was not measured
         :param ran: start and end of its command. Zeros: not known
         """
-        if (request := self._open.pop(job, None)) is None:
-            return
+        self._open.pop(request, None)
         if moved is None:
-            self._failed.add(job)
+            self._failed.add(request.job)
             return
         of, (began, done) = self._steps[request.step], ran
         of.moved(request.channel, moved, request.input_bytes)
@@ -246,103 +241,82 @@ class Pacing:
         if done > began and moved > 0 and request.first is None and request.rate is None:
             of.reached(moved / (done - began))
 
-    def unheld(self, job: str) -> None:
+    def unheld(self, request: PacedRequest) -> None:
         """Remove the limit of a request that cannot be held to a rate at its place, and of its step there."""
-        if (request := self._open.get(job)) is not None:
-            self._unheld.add((request.step, request.place))
-            request.expected = Expected(request.expected.bytes)
-            request.rate = request.first = None
+        self._unheld.add((request.step, request.place))
+        request.expected = Expected(request.expected.bytes)
+        request.rate = request.first = None
 
     def over(self, is_over: bool) -> None:
         """Set whether no job computes any more, or waits to. Then the whole workflow waits for the open requests."""
         self._is_over = is_over
 
-    def is_small(self, job: str) -> bool:
-        """Whether a request is likely to end before it could be limited."""
-        return job in self._open and self._open[job].is_small
-
-    def required_end(self, job: str) -> float:
-        """Return when a job is expected to wait for a request. inf: not known."""
-        return self._open[job].expected.required if job in self._open else inf
-
-    def expected_bytes(self, job: str) -> float | None:
-        """Return how many bytes a request is expected to move. None: unknown."""
-        return self._open[job].expected.bytes if job in self._open else None
-
-    def rate(self, job: str) -> float | None:
-        """Return how fast a request may move now, in bytes per second. None: no limit."""
-        return self._open[job].rate if job in self._open else None
-
-    def first_rate(self, job: str) -> float | None:
-        """Return how fast a request was allowed to move when it started. None: no limit."""
-        return self._open[job].first if job in self._open else None
-
     def rates(self, now: float) -> list[Rate]:
         """Return the new rates of running requests whose rate has changed."""
-        for request in self._open.values():
+        for request in self._open:
             self._advance(request, now)
         found = list[Rate]()
-        for pool, requests in grouped(self._open.values(), self._pool).items():
+        for pool, requests in grouped(self._open, self._pool).items():
             rates = self._free_rates(requests, now) if pool is None else self._shared_rates(requests, now)
             for request in (one for one in requests if one.is_running and not one.has_exited):
                 rate, reason = self._told(request, rates, now)
                 if differs(rate, request.rate):
                     request.rate = rate
-                    found.append(Rate(request.job, request.step, rate, reason))
+                    found.append(Rate(request, rate, reason))
                 if not request.has_begun:
                     request.has_begun, request.first = True, request.rate
         return found
 
-    def _advance(self, request: _PacedRequest, now: float) -> None:
+    def _advance(self, request: PacedRequest, now: float) -> None:
         if request.is_running:
             speed = self._steps[request.step].throughput if request.rate is None else request.rate
             request.moved += (speed or 0.0) * max(0.0, now - request.looked)
             request.looked = now
 
-    def _place(self, request: _PacedRequest) -> StoragePlace | None:
+    def _place(self, request: PacedRequest) -> StoragePlace | None:
         return request.place or self._places.get(request.step)
 
-    def _pool(self, request: _PacedRequest) -> Pool | None:
+    def _pool(self, request: PacedRequest) -> Pool | None:
         """Return what a request shares with others: a storage, or the part of it on one location. None: nothing."""
         place = self._place(request)
         if place is None or place.storage is None or (capacity := self._capacity(place, "write")) is None:
             return None
         return place.storage, None if capacity.is_shared else place.location
 
-    def _is_late(self, request: _PacedRequest, now: float) -> bool:
+    def _is_late(self, request: PacedRequest, now: float) -> bool:
         end = self._windows.required_end(request.job)
         return self._is_over or request.is_repeated or (end is not None and end <= now)
 
-    def _free_rates(self, requests: Sequence[_PacedRequest], now: float) -> dict[str, tuple[float, bool]]:
+    def _free_rates(self, requests: Sequence[PacedRequest], now: float) -> dict[PacedRequest, tuple[float, bool]]:
         """Return the rates of requests that share nothing."""
         return {
-            one.job: (max(self._asked(one, now).need(now), one.expected.limit or inf), False)
+            one: (max(self._asked(one, now).need(now), one.expected.limit or inf), False)
             for one in requests
             if one.is_paced
         }
 
-    def _shared_rates(self, requests: Sequence[_PacedRequest], now: float) -> dict[str, tuple[float, bool]]:
+    def _shared_rates(self, requests: Sequence[PacedRequest], now: float) -> dict[PacedRequest, tuple[float, bool]]:
         """Return the rates of requests on one storage, and whether each is higher because others wait for executors."""
         paced = [one for one in requests if one.is_paced]
-        found = {one.job: (inf, False) for one in paced}
+        found = dict.fromkeys(paced, (inf, False))
         are_waiting = any(one.admitted is None for one in requests)
         for way in WAYS:
             capacities = [(one, self._capacity(place, way)) for one in paced if (place := self._place(one)) is not None]
             of_way = [(one, has) for one, has in capacities if has is not None and way in ONE_WAY[one.direction]]
             crowded = {
-                one.job: has.bandwidth / has.executors
+                one: has.bandwidth / has.executors
                 for one, has in of_way
                 if are_waiting and has.idle <= 0 and one.is_running
             }
-            asked = [self._asked(one, now, crowded.get(one.job, 0.0)) for one, _ in of_way]
+            asked = [self._asked(one, now, crowded.get(one, 0.0)) for one, _ in of_way]
             given = shares(asked, of_way[0][1].bandwidth, now) if of_way else {}
             for one, _ in of_way:
                 # Jobs behind a waiting request that are not reported yet get their part of the requested rate.
-                rate, is_crowded = found[one.job]
-                found[one.job] = min(rate, given[one.job] / self._times(one)), is_crowded or one.job in crowded
+                rate, is_crowded = found[one]
+                found[one] = min(rate, given[one] / self._times(one)), is_crowded or one in crowded
         return found
 
-    def _asked(self, request: _PacedRequest, now: float, at_least: float = 0.0) -> OpenRequest:
+    def _asked(self, request: PacedRequest, now: float, at_least: float = 0.0) -> OpenRequest:
         """Return the request with the bandwidth that it asks for.
 
         :param at_least: a rate that the request may have, whatever its limit is
@@ -353,17 +327,17 @@ class Pacing:
             required = -inf
         if limit is not None:
             limit = max(limit, at_least) * times
-        return OpenRequest(request.job, request.left * times, required, limit)
+        return OpenRequest(request, request.left * times, required, limit)
 
-    def _times(self, request: _PacedRequest) -> int:
+    def _times(self, request: PacedRequest) -> int:
         """Return how many jobs a request stands for: a waiting one stands for the jobs of its step behind it, too."""
         return 1 if request.is_running else 1 + self._hidden(request.step)
 
     def _told(
-        self, request: _PacedRequest, rates: dict[str, tuple[float, bool]], now: float
+        self, request: PacedRequest, rates: dict[PacedRequest, tuple[float, bool]], now: float
     ) -> tuple[float | None, RateReason]:
         limit = request.expected.limit
-        rate, is_crowded = rates.get(request.job, (inf, False))
+        rate, is_crowded = rates.get(request, (inf, False))
         # All late requests lose their limit at once. Serving late requests one after the other, by their required ends,
         # was simulated. Jobs wait less only if the bandwidth is exact and rates are told at once: 73 s in all instead
         # of 85 s. With rates told every second, jobs wait 275 s instead of 218 s. Where a storage has 1.7 times the

@@ -32,7 +32,7 @@ from streamflow_io.storage.storages import Storages
 
 from .expectations import Expectations
 from .learned_windows import RememberedWindows
-from .pacing import CapacityOf, Pacing
+from .pacing import CapacityOf, PacedRequest, Pacing
 from .phases import IORequest
 from .windows import Moved, Windows
 
@@ -97,9 +97,8 @@ class Rates(Listener):
             self._looked_up.add(step)
             if (learned := self._remembered.of(step, size)) is not None:
                 self._steps[step].remember(learned)
-        self._pacing.opened(
-            job.name, step, channel, direction, ready, now, size, time_limit(self._workflow.steps.get(step))
-        )
+        limit = time_limit(self._workflow.steps.get(step))
+        job.keep(self._pacing.opened(job.name, step, channel, direction, ready, now, size, limit))
 
     def computes(self, job: JobState) -> None:
         """Note that a job that is no I/O task has all its input."""
@@ -107,30 +106,36 @@ class Rates(Listener):
 
     def admitted(self, job: JobState, storage: str | None, location: str, now: float) -> None:
         """Note that a job has its location."""
-        self._pacing.admitted(job.name, StoragePlace(storage, location), now)
+        if (request := job.kept(PacedRequest)) is not None:
+            self._pacing.admitted(request, StoragePlace(storage, location), now)
 
     def started(self, job: JobState, now: float) -> None:
         """Note that a job is about to run its command."""
-        self._pacing.started(job.name, now)
+        if (request := job.kept(PacedRequest)) is not None:
+            request.started(now)
 
     def repeated(self, job: JobState) -> None:
         """Note that the command of a failed job is run again."""
-        self._pacing.repeated(job.name)
+        if (request := job.kept(PacedRequest)) is not None:
+            request.repeated()
         self.update(time.time())
 
     def exited(self, job: JobState) -> None:
         """Note that the command of a job has ended, with or without success. Others get its bandwidth from now on."""
-        self._pacing.exited(job.name)
+        if (request := job.kept(PacedRequest)) is not None:
+            request.exited()
         self.update(time.time())
 
     def unheld(self, job: JobState) -> None:
         """Note that a job cannot be held to a rate where it runs."""
-        self._pacing.unheld(job.name)
+        if (request := job.kept(PacedRequest)) is not None:
+            self._pacing.unheld(request)
         self.update(time.time())
 
     def moved(self, job: JobState, moved: int) -> None:
         """Set how many bytes a running job has moved so far."""
-        self._pacing.moved(job.name, moved, time.time())
+        if (request := job.kept(PacedRequest)) is not None:
+            request.move(moved, time.time())
         self.update(time.time())
 
     def computed(self, job: JobState, now: float) -> None:
@@ -147,10 +152,12 @@ class Rates(Listener):
 
         :param moved: None: the job has not succeeded, or was not measured
         """
+        if (request := job.drop(PacedRequest)) is None:
+            return
         if moved is None:
-            self._pacing.ended(job.name, now)
+            self._pacing.ended(request, now)
         else:
-            self._pacing.ended(job.name, now, moved.bytes, (moved.started, moved.ended))
+            self._pacing.ended(request, now, moved.bytes, (moved.started, moved.ended))
 
     def told(self, request: IORequest) -> None:
         """Learn from a finished request."""
@@ -164,23 +171,23 @@ class Rates(Listener):
         self._pacing.over(self._is_over(now))
         for one in self._pacing.rates(now):
             rate = None if one.rate is None else one.rate / _MB
-            self._record(RateRecord(time=now, job=one.job, step=one.step, rate=rate, reason=one.reason))
-            if (job := self._find(one.job)) is not None:
+            self._record(RateRecord(time=now, job=one.of.job, step=one.of.step, rate=rate, reason=one.reason))
+            if (job := self._find(one.of.job)) is not None:
                 job.limit(one.rate)
         if self._looking is None and not self._pacing.is_idle:
             self._looking = asyncio.create_task(self._look())
 
     def rate(self, job: JobState) -> float | None:
         """Return how fast a job may move now, in bytes per second. None: no limit."""
-        return self._pacing.rate(job.name)
+        return None if (request := job.kept(PacedRequest)) is None else request.rate
 
     def first_rate(self, job: JobState) -> float | None:
         """Return how fast a job was allowed to move when it started, in bytes per second. None: no limit."""
-        return self._pacing.first_rate(job.name)
+        return None if (request := job.kept(PacedRequest)) is None else request.first
 
     def expected_bytes(self, job: JobState) -> float | None:
         """Return how many bytes a job is expected to move. None: unknown."""
-        return self._pacing.expected_bytes(job.name)
+        return None if (request := job.kept(PacedRequest)) is None else request.expected.bytes
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None:
         """Return a constraint for the admission of a job that is too small to be limited. None: larger jobs.
@@ -190,16 +197,16 @@ class Rates(Listener):
         :param bandwidth: bandwidth of the job's storage, in MB/s
         :param executors: how many of such jobs may run at once
         """
-        step = job.step
-        if step not in self._steps or not self._pacing.is_small(job.name):
+        if (request := job.kept(PacedRequest)) is None or not request.is_small:
             return None
-        throughput = self._steps[step].throughput
+        throughput = self._steps[job.step].throughput
         each = bandwidth / executors if throughput is None else throughput / _MB
         return StaticConstraint(min(bandwidth, each))
 
     def due(self, job: JobState) -> float | None:
         """Return when a small job is needed: small jobs are admitted in the order of need. None: larger jobs."""
-        return self._pacing.required_end(job.name) if self._pacing.is_small(job.name) else None
+        request = job.kept(PacedRequest)
+        return request.expected.required if request is not None and request.is_small else None
 
     async def run_closed(self) -> None:
         """Remember the windows of this run. All its requests must have been reported."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from msgspec.structs import replace
 from streamflow.core.deployment import Connector
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
@@ -16,13 +14,12 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.attempts import StreamingJobs
-from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.job_spec import time_limit
-from streamflow_io.adapters.jobs import Jobs, JobState, Listener
+from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
 from streamflow_io.jobs.deploying import GangDeployment
 from streamflow_io.jobs.execution import Execution
-from streamflow_io.jobs.failure import Failure
+from streamflow_io.jobs.failure import Failure, SafeLog
 from streamflow_io.jobs.gang_placement import GangPlacement
 from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.jobs.job_logs import JobLogs
@@ -30,29 +27,20 @@ from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
-from streamflow_io.parts.part_ways import PartSites, PartWays
-from streamflow_io.parts.read_sessions import ReadSessions
-from streamflow_io.parts.reader_tasks import ReaderTaskMaker
-from streamflow_io.parts.session_starter import SessionStarter
-from streamflow_io.records.learned.database import learned_path
-from streamflow_io.records.records import Record, StepRecord
-from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
-from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
+from streamflow_io.runtime.node_runtimes import StartRuntime
 from streamflow_io.storage.lent_cores import LentCores
-from streamflow_io.storage.storages import Storages
 
-from .bandwidth_of_run import BandwidthOfRun
-from .coordination_record import CoordinationRecord
 from .plan import Plan
-from .proofs_of_run import ProofsOfRun
+from .run_parts import (
+    BandwidthOfRun,
+    PartsOfRun,
+    ProofsOfRun,
+    Scheduling,
+    Services,
+    begin_removal,
+    make_disk_limit,
+)
 from .run_telemetry import RunTelemetry
-from .safe_log import SafeLog
-from .services import Scheduling, Services
-from .start_records import start_records
-
-if TYPE_CHECKING:
-    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-    from streamflow_io.storage.intermediates.intermediates import Intermediates
 
 
 class Run:
@@ -77,76 +65,44 @@ class Run:
 
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         config = self.config = scheduler.config
-        self._plan = plan
-        # A run that asks for nothing of the plugin has messages only about its failure.
-        asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
-        self._asks = bool(asks)
-        self._coordination = CoordinationRecord(plan)
-        self._directory: Path | None = None
-        self._has_begun = False
-        self._telemetry = RunTelemetry(self._locate, config.progress)
-        self._file = str(scheduler.context.config["path"])
         context, allocations, used = scheduler.context, scheduler.job_allocations, scheduler.hardware_locations
-        learned = learned_path(config, Path(context.config["path"]))
-        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
-        self._runtimes, deployments = runtimes, runtimes.deployments
-        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
-        self.jobs = Jobs(plan.annotations)
-        services = Services(
-            scheduler, plan, learned, runtimes, storages, self.jobs, self._record, self._telemetry.write
-        )
+        self._plan = plan
+        self._telemetry = RunTelemetry(plan, config, str(context.config["path"]))
+        record = self._telemetry.write
+        services = Services.of(scheduler, plan, start_here, record)
+        self.jobs, self._runtimes = services.jobs, services.runtimes
         self.streaming_jobs = StreamingJobs()
         self.gangs = GangPlacement(allocations, used, plan.gang_cores)
-        self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
-        self.recorder = JobRecorder(
-            context.data_manager, config.observe, self._record, self._telemetry.show, deployments.has_queue
-        )
+        self.reach = Reach(self._runtimes, self.gangs.keep_together, record)
+        has_queue = self._runtimes.deployments.has_queue
+        self.recorder = JobRecorder(context.data_manager, config.observe, record, self._telemetry.show, has_queue)
         self.lent_cores: LentCores | None = None
         if config.oversubscribe == "idle":
-            self.lent_cores = LentCores(used, self._may_share_cores, self.jobs.find, scheduler.wake, self._record)
+            self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
-        sites = PartSites(plan.workflow, plan.graph.part_readers, context, runtimes, storages)
-        self.part_ways = PartWays(sites, plan.graph.steps, allocations)
-        self.cuts = plan.parts.cuts.of_run(self.part_ways, learned, self._record)
-        # A node runtime that also serves containers is started when their first job runs.
-        is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
-        starter = SessionStarter(config, storages, ReaderTaskMaker(self.bandwidth.admission), self._record)
-        reads = plan.parts if is_here else replace(plan.parts, read_first={})
-        self.sessions = ReadSessions(reads, plan.annotations, sites, self.part_ways, starter)
-        ahead = GangDeployment(
-            deployments.deploy_ahead, plan.workflow.steps, plan.graph.gangs if plan.service.streams else ()
-        )
-        listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
-        listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
-        self._job_directories = JobDirectories(plan.workflow, context, self._record)
-        listeners.append(self._job_directories)
-        self._intermediates: Intermediates | None = None
-        self.disk_limit: DiskLimit | None = None
-        if plan.intermediates.removal is not None:
-            # Other runs need none of these modules.
-            from streamflow_io.storage.intermediates.intermediates import Intermediates
-
-            if (limit := plan.intermediates.disk_limit) is not None:
-                from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-
-                gangs = plan.graph.gangs if plan.service.streams else ()
-                tools, steps = plan.intermediates.tools, plan.workflow.steps
-                self.disk_limit = DiskLimit(limit, steps, plan.graph.routes, gangs, learned, tools, scheduler.wake)
-                listeners.append(self.disk_limit)
-            self._intermediates = Intermediates(
-                plan.workflow, context, plan.intermediates.removal, self.proofs.held, self._record, self.disk_limit
-            )
-            self._intermediates.begin(plan.file)
-            listeners.append(self._intermediates)
-        self.jobs.listen([*listeners, *self.proofs.listeners])
+        parts = PartsOfRun(services, self.bandwidth.admission)
+        self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
+        self._job_directories = JobDirectories(plan.workflow, context, record)
+        self.disk_limit = make_disk_limit(services)
+        self._intermediates = begin_removal(services, self.proofs.held, self.disk_limit)
+        self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
-        self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
+        self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
         # After the filter that completes messages.
         logger.addFilter(SafeLog())
         if config.observe and config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
+
+    def _listeners(self) -> list[Listener]:
+        """Return what hears of jobs, in order."""
+        plan, gangs = self._plan, self._plan.graph.gangs if self._plan.service.streams else ()
+        ahead = GangDeployment(self._runtimes.deployments.deploy_ahead, plan.workflow.steps, gangs)
+        listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
+        listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
+        disk = (self._job_directories, self.disk_limit, self._intermediates)
+        return [*listeners, *filter(None, disk), *self.proofs.listeners]
 
     async def all_ended(self) -> None:
         """All steps have succeeded, and the results are where the user wants them."""
@@ -163,15 +119,11 @@ class Run:
         await self._save_streamed()
         for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
-        if self._has_begun or self.failure.status == "failed":
-            self._record(await asyncio.to_thread(self._job_directories.results))
-            for line in self._telemetry.close(self.failure.status):
-                logger.info(line)
-        if self._directory is not None:
-            self.failure.recorded(self._directory.name)
-        if self._directory is not None and self._asks:
-            await asyncio.to_thread(self._coordination.write_ran, self._directory)
-            logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
+        if self._telemetry.has_begun or self.failure.status == "failed":
+            self._telemetry.write(await asyncio.to_thread(self._job_directories.results))
+            await self._telemetry.close(self.failure.status)
+        if (directory := self._telemetry.directory) is not None:
+            self.failure.recorded(directory.name)
         await self._runtimes.close()
 
     async def _save_streamed(self) -> None:
@@ -256,21 +208,3 @@ class Run:
         step = self._plan.workflow.steps.get(job.step)
         command = step.command if isinstance(step, ExecuteStep) else None
         return not job.concerns_storage and not (isinstance(command, CWLCommand) and command.time_limit)
-
-    def _locate(self) -> Path:
-        remove_old_runs()
-        self._directory = create_run_directory(self._plan.workflow.name)
-        if self._asks:
-            self._coordination.write_planned(self._directory)
-        return self._directory / TELEMETRY_FILE
-
-    def _record(self, record: Record) -> None:
-        # Not before there is a record: a workflow that is only planned is no run.
-        if not self._has_begun:
-            self._has_begun = True
-            for first in start_records(self._plan, self.config, self._file, time.time()):
-                self._telemetry.write(first)
-                if isinstance(first, StepRecord):
-                    self.bandwidth.admission.told(first)
-        self._telemetry.write(record)
-        self.bandwidth.admission.told(record)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
@@ -19,15 +22,18 @@ from streamflow_io.records.records import (
     RunStatus,
     StepRecord,
 )
-from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.records.runs import PROGRESS_FILE, TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+
+from .coordination_record import CoordinationRecord
+from .plan import Plan
+from .start_records import start_records
 
 if TYPE_CHECKING:
     from .display import Display
 
 # The records that the messages at the end need. Most records are of other classes.
 _KEPT = (
-    RunRecord,
     StepRecord,
     EdgeRecord,
     SubmittedRecord,
@@ -43,35 +49,53 @@ _KEPT = (
 
 
 class RunTelemetry:
-    """Keeps the records of a run in its file, and in memory those that the messages at its end need.
+    """Keeps the records of a run in its directory, and in memory those that the messages at its end need.
 
-    :param locate: as of :class:`TelemetryWriter`
-    :param is_shown: whether the run is shown while it goes on
+    The telemetry begins with the first record: a workflow that is only planned is no run.
+
+    :param file: the StreamFlow file
+    :ivar directory: of the run. None: the directory is not made yet, or cannot be made
     """
 
-    def __init__(self, locate: Callable[[], Path], is_shown: bool) -> None:
-        self._is_shown = is_shown
+    def __init__(self, plan: Plan, config: SchedulerConfig, file: str) -> None:
+        self.directory: Path | None = None
+        self._plan = plan
+        self._config = config
+        self._file = file
+        # A run that asks for nothing of the plugin has messages only about its failure.
+        asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
+        self._coordination = CoordinationRecord(plan) if asks else None
         self._display: Display | None = None
-        self._locate = locate
-        self._file: Path | None = None
-        self._writer = TelemetryWriter(self._located)
-        self._latest = LatestWriter(lambda: None if self._file is None else self._file.with_name(PROGRESS_FILE))
+        self._writer = TelemetryWriter(self._locate)
+        self._latest = LatestWriter(lambda: None if self.directory is None else self.directory / PROGRESS_FILE)
         self._reader: HistoryReader | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a record."""
+        return self._reader is not None
 
     def write(self, record: Record) -> None:
         """Keep a record. Raises nothing; returns at once."""
-        self._writer.write(record)
-        if self._display is not None:
-            self._display.told(record)
-        if isinstance(record, RunRecord):
-            if self._is_shown:
+        if self._reader is None:
+            first, *others = start_records(self._plan, self._config, self._file, time.time())
+            assert isinstance(first, RunRecord)
+            self._reader = HistoryReader(first.name, first)
+            if self._config.progress:
                 # Only this run needs the modules that draw.
                 from .display import Display
 
-                self._display = Display(record.name)
-                self._display.told(record)
-            self._reader = HistoryReader(record.name, record)
-        elif self._reader is not None and isinstance(record, _KEPT):
+                self._display = Display(first.name)
+            self._keep(first)
+            for one in others:
+                self._keep(one)
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        self._writer.write(record)
+        if self._display is not None:
+            self._display.told(record)
+        if self._reader is not None and isinstance(record, _KEPT):
             self._reader.told(record)
 
     def keep(self, name: str, content: bytes) -> None:
@@ -84,27 +108,31 @@ class RunTelemetry:
         if self._display is not None:
             self._display.told(record)
 
-    def close(self, status: RunStatus) -> list[str]:
-        """End the telemetry, if it has begun. Waits for the disk, but not for ever.
-
-        :return: the messages about the run
-        """
+    async def close(self, status: RunStatus) -> None:
+        """End the telemetry, if it has begun, and log the messages about the run. Waits some time for the disk."""
         if self._reader is None:
-            return []
+            return
         self.write(EndRecord(time=time.time(), status=status))
         if self._display is not None:
             self._display.close()
         self._latest.close()
         self._writer.close()
         history = self._reader.history
-        if not (history.edges or history.steps or history.removed):
-            # There were no hints, and nothing was removed.
-            return []
-        # The start of a run is faster without the modules of reports.
-        from streamflow_io.report.analysis.verdict import ending_lines
+        # Without hints and removals, there is nothing to say.
+        if history.edges or history.steps or history.removed:
+            # The start of a run is faster without the modules of reports.
+            from streamflow_io.report.analysis.verdict import ending_lines
 
-        return ending_lines(history)
+            for line in ending_lines(history):
+                logger.info(line)
+        if self.directory is not None and self._coordination is not None:
+            await asyncio.to_thread(self._coordination.write_ran, self.directory)
+            logger.info(f"Telemetry of this run is in {self.directory}: streamflow-io report {self.directory.name}")
 
-    def _located(self) -> Path:
-        self._file = self._locate()
-        return self._file
+    def _locate(self) -> Path:
+        remove_old_runs()
+        directory = create_run_directory(self._plan.workflow.name)
+        if self._coordination is not None:
+            self._coordination.write_planned(directory)
+        self.directory = directory
+        return directory / TELEMETRY_FILE

@@ -11,6 +11,7 @@ import logging
 import posixpath
 import re
 import shlex
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 
 from streamflow.core.exception import WorkflowExecutionException
@@ -38,6 +39,22 @@ _FALLING_APART = tuple(
     f"/streamflow/{package}/"
     for package in ("core", "cwl", "data", "persistence", "recovery", "scheduling", "workflow")
 )
+
+
+class SafeLog(logging.Filter):
+    """Lets each record pass, without control sequences: names, commands and errors come from the CWL of others.
+
+    Colours stay, because StreamFlow sets colours itself.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if (shown := displayed(message, colours=True)) != message:
+            record.msg, record.args = shown, ()
+        if record.exc_info and record.exc_text is None:
+            # A handler prints this text instead of the exception.
+            record.exc_text = displayed("".join(traceback.format_exception(*record.exc_info))).rstrip("\n")
+        return True
 
 
 class Failure(logging.Filter):

@@ -208,6 +208,18 @@ class History(Struct):
         start, end = job.usage.ran(since, until)
         return start - self.run.time, end - self.run.time
 
+    def forget(self, most: int) -> None:
+        """Keep only the last jobs, and the leases since the first of them.
+
+        :param most: how many jobs are kept
+        """
+        self.jobs = self.jobs[-most:]
+        begin = min((job.submitted for job in self.jobs if job.submitted is not None), default=0.0)
+        before = [lease for lease in self.leases if self.since_start(lease.time) < begin]
+        # Before the first kept job, only the last lease of each storage and direction counts.
+        last = {(lease.storage, lease.direction): lease for lease in before}
+        self.leases = [*last.values(), *self.leases[len(before) :]]
+
 
 def read_history(label: str, records: Iterable[Record]) -> History:
     """Put the records of a run together.
@@ -267,19 +279,6 @@ class HistoryReader:
             delivery = Delivery.STREAM if record.delivery == "stream" else Delivery.GATE
             edge = EdgeRecord(time=record.time, output=record.output, input=record.input, delivery=delivery)
             self.history.edges.append(edge)
-
-    def forget(self, most: int) -> None:
-        """Keep only the last jobs, and the leases since the first of them.
-
-        :param most: how many jobs are kept
-        """
-        history = self.history
-        history.jobs = history.jobs[-most:]
-        begin = min((job.submitted for job in history.jobs if job.submitted is not None), default=0.0)
-        before = [lease for lease in history.leases if history.since_start(lease.time) < begin]
-        # Before the first kept job, only the last lease of each storage and direction counts.
-        last = {(lease.storage, lease.direction): lease for lease in before}
-        history.leases = [*last.values(), *history.leases[len(before) :]]
 
 
 R = TypeVar("R")

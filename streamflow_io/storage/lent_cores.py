@@ -40,7 +40,7 @@ class _CoresOfJob(Struct, frozen=True):
 class _ChosenLoans(Struct, frozen=True):
     """The loans of a job that is about to be given its location."""
 
-    loans: Sequence[Loan]
+    loans: Sequence[Loan[JobState]]
 
 
 class LentCores(Listener):
@@ -48,7 +48,6 @@ class LentCores(Listener):
 
     :param used: the hardware in use, by the name of a location
     :param takes_part: whether a job may lend and borrow
-    :param find: returns the open job with a name
     :param wake: lets all waiting jobs look again whether they can start
     :param record: keeps a record for telemetry
     """
@@ -57,16 +56,14 @@ class LentCores(Listener):
         self,
         used: MutableMapping[str, Hardware],
         takes_part: Callable[[JobState], bool],
-        find: Callable[[str], JobState | None],
         wake: Callable[[], None],
         record: Callable[[Record], None],
     ) -> None:
         self._used = used
         self._takes_part = takes_part
-        self._find = find
         self._wake = wake
         self._record = record
-        self._lending = Lending()
+        self._lending = Lending[JobState]()
         self._timer: asyncio.TimerHandle | None = None
 
     async def run_closed(self) -> None:
@@ -118,16 +115,16 @@ class LentCores(Listener):
         place = _CoresOfJob(capacities, math.ceil(job.cores) + lent)
         job.keep(place)
         job.cores += lent
-        self._lending.started(Holder(job.name, job.step, capacities.keys(), place.cores, held, lends), loans)
+        self._lending.started(Holder(job, job.step, capacities.keys(), place.cores, held, lends), loans)
         if loans:
-            where, lenders = node_name(job.places[0]), tuple(loan.lender for loan in loans)
+            where, lenders = node_name(job.places[0]), tuple(loan.lender.name for loan in loans)
             self._record(
                 LentRecord(time=time.time(), job=job.name, step=job.step, location=where, cores=lent, lenders=lenders)
             )
 
     def borrowed(self, job: JobState) -> int:
         """Return the cores that a job uses without being accounted for them."""
-        return self._lending.borrowed(job.name)
+        return self._lending.borrowed(job)
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Request reports of how many of its cores the job needs."""
@@ -139,10 +136,10 @@ class LentCores(Listener):
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, StartedEvent | ExitEvent):
             # The need is not known between two attempts, or while outputs are collected.
-            self._lending.needs(job.name, None, time.time())
+            self._lending.needs(job, None, time.time())
             self.settle()
         elif isinstance(event, CoresEvent):
-            self._lending.needs(job.name, event.needed, time.time())
+            self._lending.needs(job, event.needed, time.time())
             self.settle()
             self._wake()
 
@@ -150,25 +147,23 @@ class LentCores(Listener):
         took = None
         if job.status is Status.COMPLETED and job.started is not None and job.ended is not None:
             took = job.ended - job.started
-        self._lending.ended(job.name, took)
+        self._lending.ended(job, took)
 
     def settle(self) -> None:
         """Account jobs for borrowed cores that are due, as far as cores are free."""
-        for job_name, due in tuple(self._lending.due()):
-            if (job := self._find(job_name)) is None:
-                continue
+        for job, due in tuple(self._lending.due()):
             place, allocation = job.kept(_CoresOfJob), job.allocation
             if place is None or allocation is None:
                 continue
             capacities = place.capacities
             free = min(capacity - self._cores_used(name) for name, capacity in capacities.items())
             if (cores := min(due, math.floor(free))) > 0:
-                self._lending.repay(job_name, cores)
+                self._lending.repay(job, cores)
                 allocation.hardware = _with_cores(allocation.hardware, allocation.hardware.cores + cores)
                 for name in capacities:
                     self._used[name] = _with_cores(self._used[name], self._used[name].cores + cores)
 
-    def _wish(self, job: JobState, location: AvailableLocation, cores: float) -> Wish | None:
+    def _wish(self, job: JobState, location: AvailableLocation, cores: float) -> Wish[JobState] | None:
         """Return the cores that a job lacks on a location. None: a loan is not needed, or not possible."""
         capacities = _capacities(location)
         if not cores or capacities is None or not self._takes_part(job):
@@ -177,9 +172,9 @@ class LentCores(Listener):
         lacking = {name: math.ceil(cores - free[name]) for name in free if cores > free[name]}
         if not lacking:
             return None
-        return Wish(job.name, job.step, math.ceil(cores), capacities, lacking)
+        return Wish(job, job.step, math.ceil(cores), capacities, lacking)
 
-    def _ask(self, wish: Wish) -> LoanAnswer:
+    def _ask(self, wish: Wish[JobState]) -> LoanAnswer[JobState]:
         now = time.time()
         answer = self._lending.ask(wish, now)
         if answer.again is not None:

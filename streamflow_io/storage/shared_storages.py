@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from streamflow.log_handler import logger
 
+from streamflow_io.adapters.jobs import Listener
 from streamflow_io.features import subclass_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
@@ -166,9 +167,10 @@ class SharedStorages:
             held=lambda hold: call(partial(self._held, name, hold)),
         )
 
-    def told(self, record: Record) -> None:
-        """Pass a record of a step or a job of this run to the turn policy."""
-        self._policy.recorded(record)
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """The listeners of the turn policy. They hear of jobs before these are admitted."""
+        return self._policy.listeners()
 
     def started(self, grant: Grant, now: float) -> None:
         """Note that a job has been admitted."""
@@ -284,7 +286,7 @@ class SharedStorages:
                 amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
                 record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
                 self._record(record)
-                self._policy.recorded(record)
+                self._policy.leased(record)
 
     def _tell_returned(self, one: _SharedStorage) -> None:
         """Record for telemetry that the run holds nothing any more."""

@@ -94,6 +94,11 @@ class StorageAdmission(Listener):
         self._readers: dict[str, Callable[[Grant], None]] = {}
         self._deciding = False
 
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """The listeners of the turn policy, and then the admission itself."""
+        return *self._shared.listeners, self
+
     async def run_closed(self) -> None:
         """Learn from the chunks that were read last, and return what this run holds of storages."""
         self.decide()
@@ -263,10 +268,6 @@ class StorageAdmission(Listener):
         """Return the unheld bandwidth of a storage, and the executors of a location. None: no such storage."""
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
-
-    def told(self, record: Record) -> None:
-        """Pass on a record of a job."""
-        self._shared.told(record)
 
     def share(self, storage: StorageConfig | None) -> None:
         """Begin to share a storage, because jobs or chunks of a read session are about to ask for its bandwidth."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.bandwidth.expectations import Expectations, Learned
-from streamflow_io.bandwidth.pacing import Pacing
+from streamflow_io.bandwidth.pacing import PacedRequest, Pacing
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
@@ -21,6 +21,7 @@ HERE = StoragePlace("disk", "here")
 class Requests:
     """Jobs of I/O tasks on a storage of 100 MB/s with 8 I/O executors.
 
+    :ivar open: the request of each job
     :ivar told: the rates of requests, MB/s, with their reasons, as they were told
     """
 
@@ -34,32 +35,33 @@ class Requests:
             self.windows, {"/save": self.step}, lambda place, way: self.capacity, lambda step: self.hidden
         )
         self.told: list[tuple[str, float | None, str]] = []
+        self.open: dict[str, PacedRequest] = {}
 
     def ready(
         self, at: float, job: str, size: float = 100, channel: str = "c", admitted: bool = True, **more: Any
     ) -> None:
         self.windows.ready(job, "/save", channel, "write", at, at, (), within=self.within)
-        self.pacing.opened(job, "/save", channel, "write", at, at, size * MB, **more)
+        self.open[job] = self.pacing.opened(job, "/save", channel, "write", at, at, size * MB, **more)
         if admitted:
             self.start(at, job)
         self.look(at)
 
     def start(self, at: float, job: str, place: StoragePlace = HERE) -> None:
-        self.pacing.admitted(job, place, at)
-        self.pacing.started(job, at)
+        self.pacing.admitted(self.open[job], place, at)
+        self.open[job].started(at)
         self.look(at)
 
     def look(self, at: float) -> None:
-        self.told += [(one.job, one.rate and one.rate / MB, one.reason) for one in self.pacing.rates(at)]
+        self.told += [(one.of.job, one.rate and one.rate / MB, one.reason) for one in self.pacing.rates(at)]
 
     def end(self, at: float, job: str, size: float = 100, ran: float = 1.0) -> None:
         moved = round(size * MB)
         self.windows.moved(job, Moved(moved, at - ran, at), at)
-        self.pacing.ended(job, at, moved, (at - ran, at))
+        self.pacing.ended(self.open[job], at, moved, (at - ran, at))
         self.look(at)
 
     def rate(self, job: str) -> float | None:
-        rate = self.pacing.rate(job)
+        rate = self.open[job].rate
         return None if rate is None else rate / MB
 
 
@@ -86,7 +88,7 @@ def test_the_first_phase_has_no_limit_and_the_next_that_of_its_window() -> None:
 def test_the_time_of_streamflow_itself_is_no_time_to_move_in() -> None:
     of = Requests()
     of.ready(0, "a")
-    of.pacing.ended("a", 1.5, 100 * MB, (0.3, 1.1))
+    of.pacing.ended(of.open["a"], 1.5, 100 * MB, (0.3, 1.1))
     of.look(1.5)
     of.ready(5, "b")
     # Before the command 0.25 and 0.3 s, after it 0.25 and 0.4: the medians.
@@ -122,7 +124,7 @@ def test_what_is_exposed_or_small_has_no_limit(size: float, window: float) -> No
     of = exact(within=window)
     of.ready(0, "a", size=size)
     assert of.rate("a") is None
-    assert of.pacing.is_small("a") is (size < 16)
+    assert of.open["a"].is_small is (size < 16)
 
 
 def test_who_is_late_has_no_limit() -> None:
@@ -157,12 +159,12 @@ def test_the_next_attempt_of_a_job_has_no_limit() -> None:
     """The limit of a failed attempt does not hold: it is late."""
     of = exact(within=10.0)
     of.ready(0, "a")
-    of.pacing.repeated("a")
+    of.open["a"].repeated()
     of.look(1)
     assert of.rate("a") is None
     of.ready(0, "b", channel="d")
     assert of.rate("b") is not None
-    of.pacing.ended("b", 2)
+    of.pacing.ended(of.open["b"], 2)
     of.ready(3, "b", channel="d")
     assert of.rate("b") is None, "StreamFlow submits it again"
 
@@ -171,9 +173,9 @@ def test_who_cannot_be_held_to_a_rate_has_none() -> None:
     """The inability is known when the first of them starts, at each place."""
     of = exact(within=10.0)
     of.ready(0, "a")
-    of.pacing.unheld("a")
+    of.pacing.unheld(of.open["a"])
     of.look(1)
-    assert (of.rate("a"), of.pacing.first_rate("a")) == (None, None)
+    assert (of.rate("a"), of.open["a"].first) == (None, None)
     told = len(of.told)
     of.ready(2, "b", channel="d")
     assert (of.rate("b"), len(of.told)) == (None, told)
@@ -201,13 +203,13 @@ def test_what_has_exited_takes_nothing_from_others_until_its_job_has_ended() -> 
         of.ready(0, f"{n}", size=490, channel=f"{n}")
     of.look(9.99)
     assert of.rate("1") == pytest.approx(1)
-    of.pacing.exited("0")
+    of.open["0"].exited()
     told = len(of.told)
     of.look(9.99)
     assert [job for job, _, _ in of.told[told:]] == ["1"]
     assert of.rate("1") == pytest.approx(100)
     # It is tried again: it is late.
-    of.pacing.repeated("0")
+    of.open["0"].repeated()
     of.look(9.991)
     assert of.told[told + 1 :] == [("0", None, "late"), ("1", 1.0, "share")]
 
@@ -271,10 +273,10 @@ def test_a_rate_is_told_if_it_changes_by_more_than_5_percent() -> None:
 def test_who_is_behind_his_plan_needs_more() -> None:
     of = exact(within=10.0)
     of.ready(0, "a")
-    of.pacing.moved("a", 20 * MB, 5.0)
+    of.open["a"].move(20 * MB, 5.0)
     of.look(5)
     assert of.told[-1] == ("a", pytest.approx(16), "need")
-    assert of.pacing.expected_bytes("a") == 100 * MB
+    assert of.open["a"].expected.bytes == 100 * MB
 
 
 def test_what_is_learned_is_of_first_phases() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from streamflow_io.engine.safe_log import SafeLog
+from streamflow_io.jobs.failure import SafeLog
 
 TITLE = "\x1b]0;title\x07\x1b[2J\u202etxt.exe"
 SHOWN = "\N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[2J"

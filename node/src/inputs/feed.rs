@@ -36,13 +36,12 @@ use self::stalls::Doing;
 use self::whole::Whole;
 pub use self::write_end::Registration;
 use self::write_end::WriteEnd;
-use crate::inputs::placement::{remove_memory, remove_target};
+use crate::inputs::placement::{origin_of_part, remove_memory, remove_target};
 use crate::link::Reader;
 use crate::processes::tree::Process;
 use crate::protocol::event::{now, DrainedEvent, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
 use crate::protocol::job::{Access, Input, Job, Rate, Target};
 use crate::streams::origin::{Failure, Origin, Step};
-use crate::streams::part_reader::PartReader;
 use crate::streams::producer::Producer;
 use crate::streams::source::Source;
 use crate::sys::pipe::{has_reader, make_fifo, remove_fifo, remove_link};
@@ -111,7 +110,7 @@ impl Feeder {
             Target::File(path) => return Err(format!("input {}: {} is no stream", input.name, path.display())),
         };
         let origin = origin_of(&input).map_err(at)?;
-        let netted = if input.net { Some(Netted::new(&sink).map_err(at)?) } else { None };
+        let netted = if input.net.is_some() { Some(Netted::new(&sink).map_err(at)?) } else { None };
         let pipe = WriteEnd::new(sink, registration);
         match &netted {
             Some(netted) => pipe.registration.add_to_net(netted.id, fifo.map(PathBuf::as_path)),
@@ -462,7 +461,7 @@ impl Feeder {
         }
         self.ending.reported = true;
         let (first, last) = self.told.times().unwrap_or_else(|| (now(), now()));
-        let part = part.map(|part| StreamPart::of(&self.input.named, part));
+        let part = part.map(|part| StreamPart::of(self.input.named(), part));
         let Input { name, id, .. } = &self.input;
         let place = self.netted.as_ref().and_then(Netted::place);
         let unread = if self.pacing.replays() { self.ending.unread } else { 0 };
@@ -530,18 +529,15 @@ impl Feeder {
 /// Opens what is fed to an input.
 fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
     Ok(match &input.access {
-        Access::Events(events) if input.window => {
-            Box::new(Source::of_window(&input.path, Producer::of_input(input, events), events, &input.port))
+        Access::Events(local) if input.window => {
+            Box::new(Source::of_window(&input.path, Producer::of_input(input, local), &local.events, &input.port))
         }
-        Access::Events(events) => Box::new(Source::new(&input.path, Producer::of_input(input, events), input.verify)),
+        Access::Events(local) => Box::new(Source::new(&input.path, Producer::of_input(input, local), input.verify)),
         Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
         Access::Link(link) => {
             Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit, input.window)?)
         }
-        Access::Part(part) => match &input.home {
-            Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path)?),
-            None => Box::new(PartReader::new(part.clone())),
-        },
+        Access::Part(part) => origin_of_part(input, part)?,
     })
 }
 

@@ -11,9 +11,8 @@ use nix::errno::Errno;
 
 use crate::link::Reader;
 use crate::protocol::event::{Event, PlacedEvent};
-use crate::protocol::job::{Input, Target};
+use crate::protocol::job::{CutPart, Input, Target};
 use crate::protocol::memory_directory;
-use crate::protocol::part::Part;
 use crate::streams::origin::{Failure, Origin};
 use crate::streams::part_reader::PartReader;
 use crate::streams::part_writer::{PartWriter, Trouble};
@@ -66,12 +65,12 @@ impl Placed {
         let started = Instant::now();
         // What an earlier attempt has left.
         forgive(fs::remove_file(target))?;
-        let memory = if input.memory { place_in_memory(input, part, job, number, interrupted)? } else { None };
+        let memory = if part.memory { place_in_memory(input, part, job, number, interrupted)? } else { None };
         if memory.is_none() {
             write(input, part, target, interrupted)?;
         }
         let seconds = started.elapsed().as_secs_f64();
-        let (name, bytes, target) = (input.name.clone(), part.size(), target.clone());
+        let (name, bytes, target) = (input.name.clone(), part.part.size(), target.clone());
         Ok(Some(Self { name, bytes, target, memory, seconds, stays: false }))
     }
 
@@ -135,13 +134,13 @@ pub fn remove_memory(job: &Path) {
 /// Makes the file in memory, and a link to it. Without room it returns None.
 fn place_in_memory(
     input: &Input,
-    part: &Part,
+    part: &CutPart,
     job: &Path,
     number: usize,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Option<PathBuf>, NotPlaced> {
     let Target::File(target) = &input.target else { return Ok(None) };
-    let Ok(file) = prepare(job, number, target, part.size()) else { return Ok(None) };
+    let Ok(file) = prepare(job, number, target, part.part.size()) else { return Ok(None) };
     match write(input, part, &file, interrupted) {
         Ok(()) => {
             symlink(&file, target)?;
@@ -171,12 +170,17 @@ fn is_lack_of_room(error: &io::Error) -> bool {
     errors.iter().any(|errno| error.raw_os_error() == Some(*errno as i32))
 }
 
-/// Writes a file, all of it or nothing.
-fn write(input: &Input, part: &Part, path: &Path, interrupted: &mut dyn FnMut() -> bool) -> Result<(), NotPlaced> {
-    let mut origin: Box<dyn Origin> = match &input.home {
+/// Opens a part that is fed to an input, or made for it.
+pub fn origin_of_part(input: &Input, part: &CutPart) -> io::Result<Box<dyn Origin>> {
+    Ok(match &part.home {
         Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path)?),
-        None => Box::new(PartReader::new(part.clone())),
-    };
+        None => Box::new(PartReader::new(part.part.clone())),
+    })
+}
+
+/// Writes a file, all of it or nothing.
+fn write(input: &Input, part: &CutPart, path: &Path, interrupted: &mut dyn FnMut() -> bool) -> Result<(), NotPlaced> {
+    let mut origin = origin_of_part(input, part)?;
     match PartWriter::write(path, &mut *origin, interrupted) {
         Ok(true) => Ok(()),
         Ok(false) => Err(NotPlaced::Interrupted),

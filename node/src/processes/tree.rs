@@ -334,7 +334,9 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: 
 pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
     let mut quiet = 0;
     for _ in 0..100 {
-        quiet = if kill_once(variable, &selects) { 0 } else { quiet + 1 };
+        let (found, is_sure) = with_environment(variable, &selects);
+        let killed = found.into_iter().filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count();
+        quiet = if killed > 0 || !is_sure { 0 } else { quiet + 1 };
         // One look may miss a process: its parent forked after the list was read, and ended before its turn came.
         if quiet == 2 {
             return;
@@ -343,20 +345,21 @@ pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
     }
 }
 
-/// Kills the processes that [`sweep`] looks for. Returns whether there was one, or one that may become one.
-fn kill_once(variable: &str, selects: &impl Fn(&Path) -> bool) -> bool {
+/// The processes whose environment has `variable` with a value that `selects` picks, and whether all environments were
+/// known.
+fn with_environment(variable: &str, selects: &impl Fn(&Path) -> bool) -> (Vec<i32>, bool) {
     let prefix = format!("{variable}=");
-    let mut found = false;
+    let (mut found, mut is_sure) = (Vec::new(), true);
     for pid in everybody() {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        found |= environment.is_empty() && is_in_exec(pid);
+        is_sure &= !(environment.is_empty() && is_in_exec(pid));
         let entries = environment.split(|byte| *byte == 0);
         let mut values = entries.filter_map(|entry| entry.strip_prefix(prefix.as_bytes()));
         if values.any(|value| selects(Path::new(std::ffi::OsStr::from_bytes(value)))) {
-            found |= kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
+            found.push(pid);
         }
     }
-    found
+    (found, is_sure)
 }
 
 /// Whether a process is within `execve`: it has a program already, but neither arguments nor an environment.
@@ -449,7 +452,8 @@ mod tests {
             child.wait().unwrap();
             sweep("SFIO_SWEPT", |place| place == directory.path());
             std::thread::sleep(Duration::from_millis(5));
-            assert!(!kill_once("SFIO_SWEPT", &|place: &Path| place == directory.path()), "in attempt {attempt}");
+            let (left, _) = with_environment("SFIO_SWEPT", &|place: &Path| place == directory.path());
+            assert_eq!(left, [] as [i32; 0], "in attempt {attempt}");
         }
     }
 }

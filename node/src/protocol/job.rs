@@ -6,7 +6,7 @@ mod output;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-pub use self::input::{Access, Home, Input};
+pub use self::input::{Access, CutPart, Home, Input, LocalProducer};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::protocol::json;
 use crate::protocol::messages::JobSpec;
@@ -123,7 +123,6 @@ fn each<A, B: TryFrom<A, Error: Display>>(list: &str, elements: Vec<A>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::part::Part;
     use std::ffi::OsStr;
     use std::num::NonZeroU64;
     use std::os::unix::ffi::OsStrExt;
@@ -225,7 +224,8 @@ mod tests {
             [("", "/here/r", false), (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true)]
         {
             let input = input(&format!(r#", "events": "/e"{more}"#)).unwrap();
-            assert_eq!((&*input.named.to_string_lossy(), input.lock), (named, lock));
+            let Access::Events(local) = &input.access else { panic!("no events") };
+            assert_eq!((&*input.named().to_string_lossy(), local.lock), (named, lock));
             assert_eq!(input.path, Path::new("/here/r"));
             let gate = format!(
                 r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/here/r", "events": "/e", "target": "/t",
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!((&*gate.named().to_string_lossy(), gate.lock), (named, lock));
         }
         let link = r#", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#;
-        assert_eq!(input(link).unwrap().named, Path::new("/here/r"));
+        assert_eq!(input(link).unwrap().named(), Path::new("/here/r"));
         for more in [r#", "named": "/x""#, r#", "lock": true"#] {
             let message = input(&format!("{link}{more}")).unwrap_err();
             assert!(message.contains("streams[0].\"named\", \"lock\" and \"closes\" go with \"events\""), "{message}");
@@ -273,10 +273,11 @@ mod tests {
         };
         for target in [r#"{"file": "/i/a"}"#, r#"{"fifo": "/i/a"}"#, r#"{"stdin": true}"#] {
             let input = input(target, "").unwrap();
-            assert_eq!(input.part().map(Part::size), Some(10));
-            assert_eq!((input.path.as_os_str().as_bytes(), input.memory), (&b"/d/\xff"[..], true));
+            let part = input.part().unwrap();
+            assert_eq!((part.part.size(), part.memory), (10, true));
+            assert_eq!(input.path.as_os_str().as_bytes(), &b"/d/\xff"[..]);
         }
-        assert!(!input(r#"{"file": "/i/a"}"#, r#", "memory": false"#).unwrap().memory);
+        assert!(!input(r#"{"file": "/i/a"}"#, r#", "memory": false"#).unwrap().part().unwrap().memory);
         for (target, more, word) in [
             (r#"{"file": "a"}"#, "", "target.file: has to be an absolute path"),
             (r#"{"fifo": "/a"}"#, r#", "memory": false"#, "\"memory\" goes with the target"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::event::{Seen, ENTRY, FOREIGN};
-use crate::protocol::job::{Gate, Input, Kind};
+use crate::protocol::job::{Gate, Input, Kind, LocalProducer};
 use crate::sys::file_id::file_id;
 use crate::sys::tail::Follower;
 use crate::sys::watch::{Watch, ARRIVES};
@@ -111,10 +111,10 @@ impl Producer {
     }
 
     /// Returns the producer of a byte stream.
-    pub fn of_input(input: &Input, events: &Path) -> Self {
-        let mut producer = Self::of_file(&input.port, &input.path, events.to_owned());
-        producer.events.locks = input.lock;
-        Self { named: input.named.clone(), closes: input.closes, ..producer }
+    pub fn of_input(input: &Input, local: &LocalProducer) -> Self {
+        let mut producer = Self::of_file(&input.port, &input.path, local.events.clone());
+        producer.events.locks = local.lock;
+        Self { named: local.named.clone(), closes: local.closes, ..producer }
     }
 
     /// Returns the producer of a file or a directory, which is committed as a whole when the output is complete.

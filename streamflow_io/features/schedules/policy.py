@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +12,12 @@ from msgspec import convert
 from msgspec.structs import replace
 from pydantic import Field, TypeAdapter, ValidationError
 
+from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
-from streamflow_io.records.history import HistoryReader
-from streamflow_io.records.jobs import JobRecord
-from streamflow_io.records.records import LeaseRecord, Record, RunRecord, RunStorage, StepRecord
+from streamflow_io.records.history import History, JobAttempt
+from streamflow_io.records.records import LeaseRecord, RunRecord, RunStorage, StepRecord
+from streamflow_io.storage.admission.demand import Grant
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
 from streamflow_io.storage.sharing.locking import SharingError, lock_holder
 from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
@@ -31,35 +33,66 @@ if TYPE_CHECKING:
 _MOST_JOBS = 2_000
 
 
-class RecordedBursts:
-    """The bursts of a run on storages that it shares."""
+class OwnBursts(Listener):
+    """The bursts of a run on storages that the run shares. Nothing is kept before :meth:`follow`.
 
-    def __init__(self) -> None:
-        self._steps: dict[str, StepRecord] = {}
-        self._reader: HistoryReader | None = None
+    This listener comes before the admission of jobs: the end of a burst is found when its last job ends.
 
-    def told(self, record: Record) -> None:
-        """Something was recorded."""
-        if isinstance(record, StepRecord):
-            self._steps[record.step] = record
-        elif isinstance(record, JobRecord | LeaseRecord):
-            if self._reader is None:
-                self._reader = HistoryReader("", RunRecord(time=record.time, name="", workflow=""))
-            self._reader.told(record)
-            if len(self._reader.history.jobs) > 2 * _MOST_JOBS:
-                self._reader.forget(_MOST_JOBS)
+    :param clock: gives seconds since the epoch
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._history: History | None = None
+
+    def follow(self) -> None:
+        """Begin to keep the jobs that are submitted from now on."""
+        if self._history is None:
+            self._history = History("", RunRecord(time=self._clock(), name="", workflow=""))
+
+    def submitted(self, job: JobState) -> None:
+        if (history := self._history) is None or job.hints is None:
+            return
+        attempt = JobAttempt(job.name, job.step, submitted=history.since_start(job.submitted))
+        job.keep(attempt)
+        history.jobs.append(attempt)
+        history.steps[job.step] = StepRecord(
+            time=job.submitted, step=job.step, io_task=job.is_io_task, direction=job.hints.direction
+        )
+        if len(history.jobs) > 2 * _MOST_JOBS:
+            history.forget(_MOST_JOBS)
+
+    def placed(self, job: JobState) -> None:
+        if self._history is not None and (attempt := job.kept(JobAttempt)) is not None:
+            attempt.admitted = self._history.since_start(self._clock())
+
+    def running(self, job: JobState) -> None:
+        if self._history is not None and job.started is not None and (attempt := job.kept(JobAttempt)) is not None:
+            attempt.started = self._history.since_start(job.started)
+
+    def ended(self, job: JobState) -> None:
+        if self._history is None or job.ended is None or (attempt := job.drop(JobAttempt)) is None:
+            return
+        attempt.ended, attempt.usage = self._history.since_start(job.ended), job.usage
+        if (grant := job.kept(Grant)) is not None and grant.placement.storage is not None:
+            attempt.storage, attempt.constraint = grant.placement.storage.name, grant.constraint
+
+    def leased(self, lease: LeaseRecord) -> None:
+        """The amounts of a shared storage have changed."""
+        if self._history is not None:
+            self._history.leases.append(lease)
 
     def profile(self, storage: StorageConfig) -> BurstProfile | None:
         """The profile of its bursts on a storage. None: the bursts are not periodic, or go on while it computes."""
-        if self._reader is None:
+        if (history := self._history) is None:
             return None
         from .profile import Profile, profiles
 
         known = convert(storage, RunStorage, from_attributes=True)
-        history = self._reader.history
         run = replace(history.run, storages=(known,))
         jobs = [job for job in history.jobs if job.storage in (None, storage.name)]
-        for found in profiles(replace(history, run=run, steps=self._steps, jobs=jobs)):
+        seconds = history.since_start(self._clock())
+        for found in profiles(replace(history, run=run, jobs=jobs, seconds=seconds)):
             if isinstance(found, Profile) and found.storage == storage.name and found.compact:
                 return _to_burst_profile(found)
         return None
@@ -95,19 +128,20 @@ class SchedulePolicy(TurnPolicy):
     """Lets a run follow schedules, in directories with `holds: auto`."""
 
     def __init__(self) -> None:
-        self._bursts = RecordedBursts()
-        self._has_turns = False
+        self._bursts = OwnBursts()
 
-    def recorded(self, record: Record) -> None:
-        if self._has_turns or isinstance(record, StepRecord):
-            self._bursts.told(record)
+    def listeners(self) -> Sequence[Listener]:
+        return (self._bursts,)
+
+    def leased(self, lease: LeaseRecord) -> None:
+        self._bursts.leased(lease)
 
     def join(self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str) -> Turns:
         # Only a run on such a storage needs the modules of schedules.
         from .plans import SharedPlans
 
         plans = SharedPlans(Path(directory), mine, _curve(directory, ledger))
-        self._has_turns = True
+        self._bursts.follow()
         return ScheduleTurns(own, plans, partial(self._bursts.profile, storage))
 
     def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:

@@ -13,17 +13,20 @@ Cores are lent whole, and nothing but cores is lent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+J = TypeVar("J", bound=Hashable)
 
 #: Seconds for which a job has needed fewer cores when its node runtime reports so (`cores.rs`).
 IDLE = 2.0
 
 
-class Holder(Struct, frozen=True):
+class Holder(Struct, Generic[J], frozen=True):
     """A job that has been given its place.
 
     :ivar places: the locations whose cores the job uses, for instance the locations of its container and its host
@@ -32,7 +35,7 @@ class Holder(Struct, frozen=True):
     :ivar lends: whether idle cores of the job may be lent
     """
 
-    job: str
+    job: J
     step: str
     places: Set[str]
     cores: int
@@ -40,34 +43,34 @@ class Holder(Struct, frozen=True):
     lends: bool = True
 
 
-class Loan(Struct, frozen=True):
-    lender: str
-    borrower: str
+class Loan(Struct, Generic[J], frozen=True):
+    lender: J
+    borrower: J
     cores: int
 
 
-class Wish(Struct, frozen=True):
+class Wish(Struct, Generic[J], frozen=True):
     """A job that is ready, and lacks nothing but cores where it might start.
 
     :ivar capacities: the cores of each of its places
     :ivar lacking: how many cores the job lacks in each place where it lacks some; at least one entry
     """
 
-    job: str
+    job: J
     step: str
     cores: int
     capacities: Mapping[str, float]
     lacking: Mapping[str, int]
 
 
-class LoanAnswer(Struct, frozen=True):
+class LoanAnswer(Struct, Generic[J], frozen=True):
     """The answer to a wish.
 
     :ivar loans: what the job may borrow. Empty: nothing
     :ivar again: when to ask again, if nothing happens before. None: need not be asked again
     """
 
-    loans: Sequence[Loan] = ()
+    loans: Sequence[Loan[J]] = ()
     again: float | None = None
 
 
@@ -76,8 +79,8 @@ class _NeededCores(Struct, frozen=True):
     since: float
 
 
-class Lending:
-    """The cores of running jobs that are lent.
+class Lending(Generic[J]):
+    """The cores of running jobs that are lent. Any hashable object stands for a job.
 
     Guarantees: a core is lent only when no job needs it, as far as is known. A job lends no more than it holds and does
     not need, and never what it has borrowed. So at most as many cores are lent as exist. A job does not lend to jobs of
@@ -85,12 +88,12 @@ class Lending:
     """
 
     def __init__(self) -> None:
-        self._holders: dict[str, Holder] = {}
-        # The names of the jobs in each place.
-        self._at: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._holders: dict[J, Holder[J]] = {}
+        # The jobs in each place.
+        self._at: defaultdict[str, dict[J, None]] = defaultdict(dict)
         # The needs of the jobs that have reported them.
-        self._needs: dict[str, _NeededCores] = {}
-        self._loans: list[Loan] = []
+        self._needs: dict[J, _NeededCores] = {}
+        self._loans: list[Loan[J]] = []
         # Seconds of the longest job of each step.
         self._longest: dict[str, float] = {}
 
@@ -100,10 +103,10 @@ class Lending:
         return bool(self._needs)
 
     @property
-    def loans(self) -> Sequence[Loan]:
+    def loans(self) -> Sequence[Loan[J]]:
         return tuple(self._loans)
 
-    def started(self, holder: Holder, loans: Sequence[Loan] = ()) -> None:
+    def started(self, holder: Holder[J], loans: Sequence[Loan[J]] = ()) -> None:
         """Record the place of a job. A place that the job had before is given up."""
         self.ended(holder.job)
         self._holders[holder.job] = holder
@@ -111,7 +114,7 @@ class Lending:
             self._at[place][holder.job] = None
         self._loans += loans
 
-    def needs(self, job: str, cores: int | None, now: float) -> None:
+    def needs(self, job: J, cores: int | None, now: float) -> None:
         """Record that a job has needed `cores` of its cores for :data:`IDLE` seconds. None: forget the need."""
         if job not in self._holders:
             return
@@ -120,7 +123,7 @@ class Lending:
         else:
             self._needs[job] = _NeededCores(cores, now - IDLE)
 
-    def ended(self, job: str, seconds: float | None = None) -> None:
+    def ended(self, job: J, seconds: float | None = None) -> None:
         """Free all that a job holds. Cores that the job has lent stay with the borrowers.
 
         :param seconds: the time that the job took. None: the job has not succeeded
@@ -134,7 +137,7 @@ class Lending:
         if seconds is not None:
             self._longest[holder.step] = max(seconds, self._longest.get(holder.step, 0.0))
 
-    def ask(self, wish: Wish, now: float) -> LoanAnswer:
+    def ask(self, wish: Wish[J], now: float) -> LoanAnswer[J]:
         """Return the loans that would let a job start, or when to ask again."""
         lenders = self._lenders(wish)
         idle = min((self._idle(place, cores) for place, cores in wish.capacities.items() if lenders), default=0.0)
@@ -142,7 +145,7 @@ class Lending:
         # The borrower's step has no known length, and may take hours: leave one core for the lender.
         if wish.cores > idle - (longest is None):
             return LoanAnswer()
-        lacking, loans, again = max(wish.lacking.values()), list[Loan](), list[float]()
+        lacking, loans, again = max(wish.lacking.values()), list[Loan[J]](), list[float]()
         for lender, spare, since in lenders:
             if since + (longest or 0.0) > now:
                 again.append(since + (longest or 0.0))
@@ -153,14 +156,14 @@ class Lending:
             return LoanAnswer(loans)
         return LoanAnswer(again=min(again, default=None))
 
-    def borrowed(self, job: str) -> int:
+    def borrowed(self, job: J) -> int:
         return sum(loan.cores for loan in self._loans if loan.borrower == job)
 
-    def due(self) -> Iterator[tuple[str, int]]:
+    def due(self) -> Iterator[tuple[J, int]]:
         """Yield each borrower of due cores, and their number. Cores are due if the lender needs them or has ended."""
         yield from ((loan.borrower, due) for loan, due in self._with_due() if due)
 
-    def repay(self, job: str, cores: int) -> None:
+    def repay(self, job: J, cores: int) -> None:
         """Turn borrowed cores of a job into cores that the job holds.
 
         :raises ValueError: if fewer cores of the job are :meth:`due`
@@ -169,7 +172,7 @@ class Lending:
             raise ValueError(f"{job} has not borrowed {cores} cores that are due")
         holder = self._holders[job]
         self._holders[job] = replace(holder, held=holder.held + cores)
-        loans: list[Loan] = []
+        loans: list[Loan[J]] = []
         for loan, due in self._with_due():
             repaid = min(cores, due) if loan.borrower == job else 0
             cores -= repaid
@@ -177,7 +180,7 @@ class Lending:
                 loans.append(replace(loan, cores=loan.cores - repaid))
         self._loans = loans
 
-    def _with_due(self) -> list[tuple[Loan, int]]:
+    def _with_due(self) -> list[tuple[Loan[J], int]]:
         """Return each loan with the number of due cores. Idle cores of the lender cover its first loans."""
         left = {loan.lender: self._idle_of(loan.lender) for loan in self._loans}
         found = []
@@ -191,7 +194,7 @@ class Lending:
         """Return the cores of a place that no job needs."""
         return capacity - sum(self._needed(self._holders[job]) for job in self._at[place])
 
-    def _lenders(self, wish: Wish) -> list[tuple[str, int, float]]:
+    def _lenders(self, wish: Wish[J]) -> list[tuple[J, int, float]]:
         """Return the jobs that may lend, each with its spare cores and since when they are idle; longest idle first."""
         found = []
         for job in self._at[next(iter(wish.lacking))]:
@@ -203,11 +206,11 @@ class Lending:
                     found.append((job, spare, need.since))
         return sorted(found, key=itemgetter(2))
 
-    def _idle_of(self, job: str) -> int:
+    def _idle_of(self, job: J) -> int:
         """Return how many cores a job holds and does not need."""
         holder = self._holders.get(job)
         return 0 if holder is None else max(0, holder.held - self._needed(holder))
 
-    def _needed(self, holder: Holder) -> int:
+    def _needed(self, holder: Holder[J]) -> int:
         need = self._needs.get(holder.job)
         return holder.cores if need is None else min(need.cores, holder.cores)

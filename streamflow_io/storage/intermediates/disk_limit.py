@@ -31,8 +31,9 @@ from .learned_sizes import RememberedSizes
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
 _QUIET = 0.5
-# The number of looks that see nothing happen before the run exceeds the limit, or ends.
-_PATIENCE = 10
+# The number of looks that see nothing happen before the run exceeds the limit, and before the run ends. Between two
+# jobs, StreamFlow may evaluate an expression for long.
+_EXCEEDS, _ENDS = 10, 40
 
 
 class _SpaceRequest(Struct):
@@ -254,11 +255,11 @@ class DiskLimit(Listener):
         """Let a job start though others will lack space, or end the run."""
         # Each ledger is asked: jobs of several locations may go on.
         can_go_on = [ledger.allow(self._quiet - 1) for ledger in self._ledgers.values()]
-        if not any(can_go_on) and self._quiet >= _PATIENCE:
+        if not any(can_go_on) and self._quiet >= _EXCEEDS:
             exceeding = [(ledger, job) for ledger in self._ledgers.values() if (job := ledger.exceed()) is not None]
             for ledger, demand in exceeding:
                 logger.warning(coded(_exceeds(demand, ledger), Code.DISK_LIMIT))
-            if not exceeding:
+            if not exceeding and self._quiet >= _ENDS:
                 self._stuck = coded("; ".join(self._why()), Code.DISK_LIMIT)
         self._wake()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,9 +10,11 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
-from streamflow_io.records.records import Record
 
 if TYPE_CHECKING:
+    from streamflow_io.adapters.jobs import Listener
+    from streamflow_io.records.records import LeaseRecord
+
     from .entries import Entry, LedgerFile
 
 #: Message about a directory whose runs take turns, if no feature gives turns.
@@ -78,8 +80,12 @@ class TurnStatus(Struct, frozen=True):
 class TurnPolicy:
     """Gives turns to the bursts of a run, in directories with `holds: auto`. A feature extends this class."""
 
-    def recorded(self, record: Record) -> None:
-        """Receive a record of a step, a job or a lease of this run."""
+    def listeners(self) -> Sequence[Listener]:
+        """Return what is to hear of the jobs of this run, before they are admitted."""
+        return ()
+
+    def leased(self, lease: LeaseRecord) -> None:
+        """Note that this run has another share of a storage."""
 
     def join(
         self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str

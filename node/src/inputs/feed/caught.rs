@@ -67,7 +67,7 @@ impl Feeder {
 
     /// Whether the command is known to be right with a pipe up to here.
     fn is_a_pipe_yet(&self) -> bool {
-        self.input.pipe > 0 && !self.is_split() && self.consumed() < self.input.pipe
+        self.input.net.is_some_and(|net| self.consumed() < net.pipe) && !self.is_split()
     }
 
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a

@@ -16,32 +16,27 @@ pub struct Input {
     pub port: String,
     /// The file, as it is opened here; with a link, where the producer has it.
     pub path: PathBuf,
-    /// The same as the producer has it.
-    pub named: PathBuf,
-    /// The producer has another `serve`, on this kernel: its events are not locked any more when it is gone.
-    pub lock: bool,
     pub access: Access,
     pub target: Target,
     /// How much of it is compared with the file at the commit.
     pub verify: Verify,
-    /// A file may be made in memory.
-    pub memory: bool,
     /// The rate at the beginning.
     pub limit: Rate,
     /// Whether `drained` and `fed` are told.
     pub phases: bool,
-    /// Not declared streamable: a command that does more than read in order gets the file.
-    pub net: bool,
-    /// The number of bytes until which calls do what they do with a pipe. Only with `net`.
-    pub pipe: u64,
-    /// The stream ends after this many closes, before the commit. Then the bytes are still to be compared.
-    pub closes: Option<NonZeroU32>,
+    /// Present for a stream that is not declared streamable.
+    pub net: Option<Net>,
     /// The most bytes of a stream. The job starts again with a larger file.
     pub most: Option<u64>,
     /// The producer is told what was read, and may discard it.
     pub window: bool,
-    /// The machine from which a part comes. None stands for a file that is read here.
-    pub home: Option<Home>,
+}
+
+/// A stream under the net: a command that does more than read in order gets the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Net {
+    /// The number of bytes until which calls do what they do with a pipe.
+    pub pipe: u64,
 }
 
 /// Where a part is read that is not seen here.
@@ -73,36 +68,17 @@ impl TryFrom<InputStream> for Input {
         if matches!(target, Target::File(_)) {
             return Err("target: \"file\" is for parts");
         }
+        let named = named.unwrap_or_else(|| path.clone());
         let access = match (events, link, replay) {
-            (Some(events), None, false) => Access::Events(events),
+            (Some(events), None, false) => Access::Events(LocalProducer { events, named, lock, closes }),
             (None, Some(_), false) if net => return Err("\"net\" does not go with \"link\""),
             (None, Some(link), false) => Access::Link(link),
             (None, None, true) => Access::Replay,
             _ => return Err("exactly one of \"events\", \"link\" and \"replay\""),
         };
-        let named = named.unwrap_or_else(|| path.clone());
         let id = id.unwrap_or_else(|| name.clone());
-        let (limit, memory, home) = (limit.and_then(|limit| limit.rate), false, None);
-        Ok(Self {
-            name,
-            id,
-            port,
-            path,
-            named,
-            lock,
-            access,
-            target,
-            verify,
-            memory,
-            limit,
-            phases,
-            net,
-            pipe,
-            closes,
-            most,
-            window,
-            home,
-        })
+        let (limit, net) = (limit.and_then(|limit| limit.rate), net.then_some(Net { pipe }));
+        Ok(Self { name, id, port, path, access, target, verify, limit, phases, net, most, window })
     }
 }
 
@@ -119,36 +95,38 @@ impl TryFrom<PartInput> for Input {
         if !memory && !matches!(target, Target::File(_)) {
             return Err("\"memory\" goes with the target {\"file\": PATH}".into());
         }
-        let (id, path, named) = (name.clone(), part.file.clone(), part.file.clone());
+        let (id, path) = (name.clone(), part.file.clone());
         Ok(Self {
             name,
             id,
             port,
             path,
-            named,
-            lock: false,
-            access: Access::Part(part),
+            access: Access::Part(CutPart { part, memory, home }),
             target,
             verify: Verify::Full,
-            memory,
             limit: None,
             phases: false,
-            net: false,
-            pipe: 0,
-            closes: None,
+            net: None,
             most: None,
             window: false,
-            home,
         })
     }
 }
 
 impl Input {
     /// The part that it is, if it is one.
-    pub fn part(&self) -> Option<&Part> {
+    pub fn part(&self) -> Option<&CutPart> {
         match &self.access {
             Access::Part(part) => Some(part),
             _ => None,
+        }
+    }
+
+    /// The file as its producer has it.
+    pub fn named(&self) -> &Path {
+        match &self.access {
+            Access::Events(producer) => &producer.named,
+            _ => &self.path,
         }
     }
 }
@@ -156,13 +134,34 @@ impl Input {
 /// How the file of a producer, and what is told of it, are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The producer runs here: these are its events.
-    Events(PathBuf),
+    Events(LocalProducer),
     Link(Link),
     /// There is no producer: it is cut from a file.
-    Part(Part),
+    Part(CutPart),
     /// There is no producer: the file is complete, and is fed as if it were being written.
     Replay,
+}
+
+/// A producer that runs here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalProducer {
+    pub events: PathBuf,
+    /// The file as the producer has it.
+    pub named: PathBuf,
+    /// The producer has another `serve`, on this kernel: its events are not locked any more when it is gone.
+    pub lock: bool,
+    /// The stream ends after this many closes, before the commit. Then the bytes are still to be compared.
+    pub closes: Option<NonZeroU32>,
+}
+
+/// A part of a file, as an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutPart {
+    pub part: Part,
+    /// A file may be made in memory.
+    pub memory: bool,
+    /// The machine from which the part comes. None stands for a file that is read here.
+    pub home: Option<Home>,
 }
 
 impl GatedInput {

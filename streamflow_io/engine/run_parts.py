@@ -1,0 +1,304 @@
+"""The parts of a run, by what they are for, and the services with which they are made."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.scheduling import Hardware
+from streamflow.core.workflow import Port
+from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.token import TerminationToken
+
+from streamflow_io.adapters.attempts import StreamingJobs
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import Jobs, Listener
+from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
+from streamflow_io.bandwidth.requests import Requests
+from streamflow_io.bandwidth.stream_rates import StreamRates, remembered_streams
+from streamflow_io.bandwidth.windows import Windows
+from streamflow_io.bandwidth.write_channels import WriteChannels
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.jobs.awaited_streams import AwaitedStreams
+from streamflow_io.jobs.learned_streams import LearnedStreams
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.jobs.short_jobs import ShortJobs
+from streamflow_io.parts.part_ways import PartSites, PartWays
+from streamflow_io.parts.read_sessions import ReadSessions
+from streamflow_io.parts.reader_tasks import ReaderTaskMaker
+from streamflow_io.parts.session_starter import SessionStarter
+from streamflow_io.records.learned.database import learned_path
+from streamflow_io.records.learned.proofs import RememberedProofs
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
+from streamflow_io.storage.learned_limits import RememberedLimits
+from streamflow_io.storage.shared_storages import Meeting
+from streamflow_io.storage.storage_admission import StorageAdmission
+from streamflow_io.storage.storages import Storages
+
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from streamflow_io.proofs.rehearsals import Rehearsals
+    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+    from streamflow_io.storage.intermediates.intermediates import Intermediates
+
+
+class Scheduling(Protocol):
+    """StreamFlow's scheduler, as a run uses it."""
+
+    context: StreamFlowContext
+    job_allocations: Mapping[str, JobAllocation]
+    hardware_locations: MutableMapping[str, Hardware]
+
+    @property
+    def config(self) -> SchedulerConfig: ...
+    def wake(self) -> None: ...
+
+
+class Services(Struct, frozen=True):
+    """The services with which all parts of a run are made.
+
+    :ivar scheduler: StreamFlow's
+    :ivar plan: of the workflow
+    :ivar learned: the file with all that was learned
+    :ivar runtimes: the node runtimes of the run
+    :ivar storages: of the StreamFlow file
+    :ivar jobs: that have their input and have not ended
+    :ivar record: keeps a record for telemetry
+    """
+
+    scheduler: Scheduling
+    plan: Plan
+    learned: Path
+    runtimes: NodeRuntimes
+    storages: Storages
+    jobs: Jobs
+    record: Callable[[Record], None]
+
+    @classmethod
+    def of(
+        cls,
+        scheduler: Scheduling,
+        plan: Plan,
+        start_here: StartRuntime | None,
+        record: Callable[[Record], None],
+    ) -> Services:
+        """Make the services of a run; see :class:`~.context.Run`."""
+        config, context = scheduler.config, scheduler.context
+        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
+        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
+        learned = learned_path(config, Path(context.config["path"]))
+        return cls(scheduler, plan, learned, runtimes, storages, Jobs(plan.annotations), record)
+
+    @property
+    def config(self) -> SchedulerConfig:
+        return self.scheduler.config
+
+    @property
+    def context(self) -> StreamFlowContext:
+        return self.scheduler.context
+
+    def more_jobs(self, step: str) -> bool:
+        """Whether further jobs of a step may be scheduled."""
+        return not self.plan.workflow.steps[posixpath.join(step, "__schedule__")].terminated
+
+    def arrived(self, step: str) -> int:
+        """The number of jobs of a step that have all their input."""
+        schedule = self.plan.workflow.steps[posixpath.join(step, "__schedule__")]
+        ports = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
+        return min(map(_count_tokens, ports), default=1)
+
+
+def _count_tokens(port: Port) -> int:
+    tokens = port.token_list
+    return len(tokens) - (1 if tokens and isinstance(tokens[-1], TerminationToken) else 0)
+
+
+class BandwidthOfRun:
+    """Makes the parts of a run that have to do with bandwidth, and connects them.
+
+    :ivar remembered: the limits that earlier runs have learned
+    :ivar limits: which jobs are held to their storageBW
+    :ivar streams: measures byte streams, and keeps them to the required bandwidth
+    :ivar admission: keeps jobs back until their storage has room
+    :ivar listeners: in the order in which they are told of jobs
+    """
+
+    def __init__(self, services: Services) -> None:
+        plan, config, learned = services.plan, services.config, services.learned
+        self.remembered = RememberedLimits(learned, plan.bandwidth.tools)
+        windows, writes = Windows(), WriteChannels(services.storages, services.record)
+        used = storages_of_steps(plan.annotations, plan.bandwidth.storages, config.storages)
+        rates = Rates(
+            plan.workflow,
+            plan.annotations,
+            config.limits and config.runtime != "off",
+            windows,
+            RememberedWindows(learned, plan.bandwidth.tools, used),
+            lambda place, way: writes.left(self.admission.capacity(place, way), place, way),
+            lambda step: self.admission.behind(step),
+            services.jobs.find,
+            services.more_jobs,
+            services.record,
+        )
+        self.limits = Limits(services.storages, config.limits, rates)
+        self.streams = StreamRates(
+            config.limits,
+            remembered_streams(learned, plan.annotations, plan.bandwidth.tools),
+            services.jobs.find,
+            services.record,
+        )
+        self.admission = StorageAdmission(
+            services.context,
+            config,
+            services.storages,
+            self.remembered,
+            services.more_jobs,
+            services.arrived,
+            services.scheduler.wake,
+            services.record,
+            rates,
+            Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {}))
+            if config.storages
+            else None,
+        )
+        routes, delivered = (
+            (*plan.graph.routes, *plan.graph.names),
+            plan.graph.delivered if plan.service.streams else (),
+        )
+        requests = Requests(plan.workflow, plan.annotations, routes, delivered, windows, rates, services.record)
+        self.listeners: tuple[Listener, ...] = (
+            *self.admission.listeners,
+            rates,
+            requests,
+            self.streams,
+            writes,
+            self.limits,
+        )
+
+
+class PartsOfRun:
+    """Makes the parts of a run that split files without writing, and read files ahead.
+
+    :param admission: lets read sessions use storages
+    :ivar ways: how the jobs that read parts of a file find it
+    :ivar cuts: how jobs split files
+    :ivar sessions: reads ahead the parts of one file that many jobs read
+    """
+
+    def __init__(self, services: Services, admission: StorageAdmission) -> None:
+        plan, config = services.plan, services.config
+        sites = PartSites(
+            plan.workflow, plan.graph.part_readers, services.context, services.runtimes, services.storages
+        )
+        self.ways = PartWays(sites, plan.graph.steps, services.scheduler.job_allocations)
+        self.cuts = plan.parts.cuts.of_run(self.ways, services.learned, services.record)
+        # A node runtime that also serves containers is started when their first job runs.
+        is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
+        starter = SessionStarter(config, services.storages, ReaderTaskMaker(admission), services.record)
+        reads = plan.parts if is_here else replace(plan.parts, read_first={})
+        self.sessions = ReadSessions(reads, plan.annotations, sites, self.ways, starter)
+
+
+class ProofsOfRun:
+    """Makes the parts of a run that let files stream without a hint.
+
+    :ivar proofs: the proofs of this run and earlier ones
+    :ivar streams: which inputs of jobs stream because of proofs
+    :ivar short_jobs: which jobs are too short for streams
+    :ivar awaited: which outputs stream as soon as a proof allows it
+    :ivar rehearsals: tries streams on idle cores; None: no trials are wanted
+    :ivar listeners: in the order in which they are told of jobs
+    """
+
+    def __init__(self, services: Services, streaming_jobs: StreamingJobs) -> None:
+        plan, config = services.plan, services.config
+        self.proofs = RememberedProofs(services.learned, plan.proofs.known)
+        self._programs = Programs()
+        self.streams = LearnedStreams(
+            plan.proofs.candidates,
+            plan.proofs.contents,
+            plan.proofs.proven,
+            self.proofs,
+            self._programs,
+            plan.graph.wiring.awaited,
+            config.declarations == "recover" and config.runtime == "embedded",
+        )
+        unasked = {step for step, hints in plan.annotations.items() if not hints}
+        is_auto = config.streaming == "auto" and not config.observe and config.rehearse != "wait"
+        self.short_jobs = ShortJobs(unasked if is_auto else ())
+        here = {path for path, step in plan.graph.steps.items() if step.site.kind is SiteKind.LOCAL}
+        self.awaited = AwaitedStreams(self.streams, streaming_jobs, here)
+        self.rehearsals: Rehearsals | None = None
+        if config.rehearse != "never" and plan.proofs.candidates and config.runtime == "embedded":
+            # Imported late: most runs try no streams, and `proofs/` takes 12 ms.
+            from streamflow_io.proofs import findings, rehearsable_jobs, rehearsals
+
+            self.rehearsals = rehearsals.Rehearsals(
+                rehearsable_jobs.RehearsableJobs(
+                    plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
+                ),
+                findings.Findings(self.proofs, config.declarations, services.record),
+                services.scheduler.hardware_locations,
+            )
+        self._waits = config.rehearse == "wait"
+        self._compares = plan.proofs.is_auto
+        self._has_ended = False
+        self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
+
+    def held(self) -> frozenset[str]:
+        """The names of the jobs that a trial may run once more."""
+        return frozenset() if self.rehearsals is None else self.rehearsals.held()
+
+    async def end(self, is_well: bool) -> None:
+        """End all trials. No job of the workflow runs any more. Only the first call has an effect.
+
+        :param is_well: whether the run has succeeded
+        """
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self.rehearsals is not None:
+            await self.rehearsals.close(waits=is_well and self._waits, compares=is_well and self._compares)
+        await self._programs.close()
+
+
+def make_disk_limit(services: Services) -> DiskLimit | None:
+    """Make what lets jobs wait for disk space. None: the run has no limit."""
+    plan, removal = services.plan, services.plan.intermediates
+    if removal.removal is None or removal.disk_limit is None:
+        return None
+    # Other runs need none of these modules.
+    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+
+    gangs = plan.graph.gangs if plan.service.streams else ()
+    steps, wake = plan.workflow.steps, services.scheduler.wake
+    return DiskLimit(removal.disk_limit, steps, plan.graph.routes, gangs, services.learned, removal.tools, wake)
+
+
+def begin_removal(
+    services: Services, held: Callable[[], Collection[str]], disk_limit: DiskLimit | None
+) -> Intermediates | None:
+    """Begin to remove intermediate files that are not needed any more. None: the run removes no files.
+
+    :param held: returns the names of the jobs whose input is needed longer
+    :param disk_limit: is told what lies on the disks
+    """
+    plan = services.plan
+    if plan.intermediates.removal is None:
+        return None
+    # Other runs need none of these modules.
+    from streamflow_io.storage.intermediates.intermediates import Intermediates
+
+    removal = plan.intermediates.removal
+    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, disk_limit)
+    removing.begin(plan.file)
+    return removing
