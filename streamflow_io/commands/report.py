@@ -165,9 +165,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=list(FORMATS),
+        metavar="FORMAT",
         default="html",
-        help="a page (default), a table, all numbers, a trace for Perfetto or speedscope, a section for MultiQC, "
-        "spans of OpenTelemetry",
+        help="html (default); csv, a table; json, all numbers; perfetto, a trace; multiqc, a section; otel, spans",
     )
     parser.add_argument(
         "-o",

@@ -47,6 +47,7 @@ def test_files_and_streams_on_a_distributed_file_system(laboratory: Laboratory, 
         check_gone(site)
 
 
+@pytest.mark.long
 def test_the_size_of_a_file_may_come_before_its_bytes(laboratory: Laboratory, tmp_path: Path) -> None:
     """Each producer writes 109 kB at once, and the readers of all streams are faster than the file system."""
     with allocation_site(laboratory, tmp_path) as allocation:

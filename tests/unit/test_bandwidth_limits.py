@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.pacing import OpenRequest, shares
+from streamflow_io.bandwidth.expectations import Expected
+from streamflow_io.bandwidth.pacing import OpenRequest, PacedRequest, shares
 from streamflow_io.bandwidth.strategies import Limited, next_limit
 from streamflow_io.hints.bandwidth import Strategy
 
@@ -45,15 +46,22 @@ def test_the_window_is_carried_over_without_the_time_of_streamflow() -> None:
 
 
 C = 100.0
+
+
+def request(job: str, remaining: float, required: float, limit: float | None = None) -> OpenRequest:
+    of = PacedRequest(job, "/save", "out", "write", 0.0, 0.0, 0.0, Expected(), 0.0, is_repeated=False)
+    return OpenRequest(of, remaining, required, limit)
+
+
 REQUESTS = st.lists(
     st.tuples(st.floats(1, 1000), st.floats(0.1, 30), st.none() | st.floats(0.1, 200)), min_size=1, max_size=8
-).map(lambda found: [OpenRequest(str(n), *one) for n, one in enumerate(found)])
+).map(lambda found: [request(str(n), *one) for n, one in enumerate(found)])
 
 
 @given(REQUESTS, st.floats(0, 200), st.floats(0, 40))
 def test_the_sum_never_exceeds_the_bandwidth(requests: list[OpenRequest], bandwidth: float, now: float) -> None:
     rates = shares(requests, bandwidth, now)
-    assert rates.keys() == {one.job for one in requests}
+    assert rates.keys() == {one.of for one in requests}
     assert min(rates.values()) >= 0
     assert sum(rates.values()) <= bandwidth * (1 + 1e-9)
 
@@ -62,10 +70,10 @@ def test_the_sum_never_exceeds_the_bandwidth(requests: list[OpenRequest], bandwi
 def test_more_than_needed_is_given_up_to_the_limit_only(requests: list[OpenRequest]) -> None:
     rates = shares(requests, C, 0.0)
     for one in requests:
-        assert rates[one.job] <= max(one.need(0.0), one.most(0.0)) * (1 + 1e-9)
+        assert rates[one.of] <= max(one.need(0.0), one.most(0.0)) * (1 + 1e-9)
     spared = C - sum(rates.values())
     if spared > 1e-6:
-        assert all(one.limit is not None and rates[one.job] >= min(one.limit, C) * (1 - 1e-9) for one in requests)
+        assert all(one.limit is not None and rates[one.of] >= min(one.limit, C) * (1 - 1e-9) for one in requests)
 
 
 def feasible(requests: list[OpenRequest]) -> bool:
@@ -78,17 +86,17 @@ def feasible(requests: list[OpenRequest]) -> bool:
     return True
 
 
-def ends(requests: list[OpenRequest]) -> dict[str, float]:
+def ends(requests: list[OpenRequest]) -> dict[PacedRequest, float]:
     """When each request has ended, if the shares are found anew when one has ended."""
-    now, ended = 0.0, dict[str, float]()
+    now, ended = 0.0, dict[PacedRequest, float]()
     while requests:
         rates = shares(requests, C, now)
-        step = min(one.remaining / rates[one.job] for one in requests if rates[one.job] > 0)
+        step = min(one.remaining / rates[one.of] for one in requests if rates[one.of] > 0)
         now += step
-        left = [(one, one.remaining - rates[one.job] * step) for one in requests]
-        ended |= {one.job: now for one, remaining in left if remaining <= 1e-9 * one.remaining + 1e-9}
+        left = [(one, one.remaining - rates[one.of] * step) for one in requests]
+        ended |= {one.of: now for one, remaining in left if remaining <= 1e-9 * one.remaining + 1e-9}
         requests = [
-            OpenRequest(one.job, remaining, one.required, one.limit) for one, remaining in left if one.job not in ended
+            OpenRequest(one.of, remaining, one.required, one.limit) for one, remaining in left if one.of not in ended
         ]
     return ended
 
@@ -96,19 +104,17 @@ def ends(requests: list[OpenRequest]) -> dict[str, float]:
 @given(REQUESTS)
 def test_none_is_late_if_any_schedule_can_serve_all(requests: list[OpenRequest]) -> None:
     # What a schedule can just serve is between those that rounding decides.
-    if feasible([OpenRequest(one.job, one.remaining * (1 + 1e-6), one.required) for one in requests]):
+    if feasible([OpenRequest(one.of, one.remaining * (1 + 1e-6), one.required) for one in requests]):
         found = ends(requests)
         for one in requests:
-            assert found[one.job] <= one.required * (1 + 1e-6)
+            assert found[one.of] <= one.required * (1 + 1e-6)
 
 
 def test_who_is_late_gets_all_there_is() -> None:
-    late, other = OpenRequest("late", 500.0, 1.0, 10.0), OpenRequest("other", 100.0, 12.0, 20.0)
-    assert shares([other, late], C, now=2.0) == {"late": C, "other": 0.0}
+    late, other = request("late", 500.0, 1.0, 10.0), request("other", 100.0, 12.0, 20.0)
+    assert shares([other, late], C, now=2.0) == {late.of: C, other.of: 0.0}
 
 
 def test_what_is_spared_stays_spared() -> None:
-    assert shares([OpenRequest("a", 100.0, 10.0, 11.0), OpenRequest("b", 50.0, 10.0, 5.5)], C, 0.0) == {
-        "a": 11.0,
-        "b": 5.5,
-    }
+    a, b = request("a", 100.0, 10.0, 11.0), request("b", 50.0, 10.0, 5.5)
+    assert shares([a, b], C, 0.0) == {a.of: 11.0, b.of: 5.5}

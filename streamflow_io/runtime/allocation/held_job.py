@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from streamflow.core.exception import WorkflowExecutionException
 
-from .commands import begin, said
-from .guarding import tell_guard
+from .commands import begin, said, tell_guard
 from .managers import AllocationState, FoundAllocation, Manager, ManagerError, Wanted, filled
 
 logger = logging.getLogger("streamflow")

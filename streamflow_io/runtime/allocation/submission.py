@@ -11,8 +11,7 @@ from collections import deque
 from streamflow.core.exception import WorkflowExecutionException
 
 from . import slurm
-from .commands import begin, end, said
-from .guarding import tell_guard
+from .commands import begin, end, said, tell_guard
 from .managers import Wanted
 
 logger = logging.getLogger("streamflow")
