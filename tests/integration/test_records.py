@@ -89,7 +89,7 @@ def test_a_file_of_a_record_may_be_missing(bench: Bench) -> None:
         "in": {"r2": TAKEN["r2"], "trace": "trace"},
         "out": ["said"],
     }
-    # Plain StreamFlow may end before a step whose outputs nobody needs.
+    # Plain StreamFlow may end before a step whose outputs no result needs.
     document["outputs"]["said"] = {"type": "File", "outputSource": "second/said"}
     _, ours = bench.run_both(document)
     assert ours.time("read a1") < ours.time("end")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -255,27 +255,25 @@ def pbs_state(printed: str) -> AllocationState | None:
 
 def lsf_state(printed: str) -> AllocationState | None:
     """Read the field `stat` of `bjobs`, or why it prints nothing."""
-    words = {
-        "PEND": AllocationState.WAITS,
-        "PSUSP": AllocationState.WAITS,
-        "WAIT": AllocationState.WAITS,
-        "RUN": AllocationState.RUNS,
-        "PROV": AllocationState.WAITS,
-    }
-    ended = {"DONE": AllocationState.HAS_ENDED, "EXIT": AllocationState.HAS_ENDED}
-    return AllocationState.HAS_ENDED if "is not found" in printed else (words | ended).get(printed.strip())
+    return _state(printed, ("PEND", "PSUSP", "WAIT", "PROV"), ("DONE", "EXIT"), "is not found")
 
 
 def flux_state(printed: str) -> AllocationState | None:
     """Read the field `state` of `flux jobs`, as in RFC 21, or why it prints nothing."""
-    known = {
-        "DEPEND": AllocationState.WAITS,
-        "PRIORITY": AllocationState.WAITS,
-        "SCHED": AllocationState.WAITS,
-        "RUN": AllocationState.RUNS,
-    }
-    ended = {"CLEANUP": AllocationState.HAS_ENDED, "INACTIVE": AllocationState.HAS_ENDED}
-    return AllocationState.HAS_ENDED if re.search("JobID .* unknown", printed) else (known | ended).get(printed.strip())
+    return _state(printed, ("DEPEND", "PRIORITY", "SCHED"), ("CLEANUP", "INACTIVE"), "JobID .* unknown")
+
+
+def _state(printed: str, waits: Collection[str], ended: Collection[str], unknown: str) -> AllocationState | None:
+    """Read the one word of a state. A job that the queue manager does not know any more has ended.
+
+    :param unknown: finds the message about such a job
+    """
+    word = printed.strip()
+    if word in ended or re.search(unknown, printed):
+        return AllocationState.HAS_ENDED
+    if word in waits:
+        return AllocationState.WAITS
+    return AllocationState.RUNS if word == "RUN" else None
 
 
 def _minutes(limit: str) -> float | None:
