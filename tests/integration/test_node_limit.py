@@ -317,7 +317,9 @@ def start(running: Node, script: str) -> Job:
 def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[str, ...]) -> None:
     """One of the processes has none of our environment, and is not the first of its group."""
     base = strangers.base
-    job = start(strangers, f"cd {base}; (env -i sleep 61 & echo $! > pid; exec {BURST}) & {BURST}; wait; sleep 60")
+    first = f"(env -i sleep 61 & echo $! > pid; exec {BURST})"
+    # The second burst pauses the whole job: it may begin when the first process has told the number.
+    job = start(strangers, f"cd {base}; {first} & until [ -s pid ]; do sleep 0.01; done; {BURST}; wait; sleep 60")
     wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), "the process")
     cleared = int((base / "pid").read_text())
     wait_for(lambda: is_paused(job) and state(cleared) == "T", "the pause")
