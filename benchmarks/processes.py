@@ -15,6 +15,7 @@ from pathlib import Path
 
 TIME_LIMIT = 600.0
 _STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.1
 _MESSAGE_LINES = 20
 
 
@@ -27,7 +28,7 @@ class Used:
     """The resources that one process has used.
 
     :ivar cpu_seconds: user and system time, without those of its children
-    :ivar peak_kb: the most memory that was resident at a time, in kB; of a child, if that had more
+    :ivar peak_kb: the most memory that was resident at a time, in kB, as last seen before its end
     """
 
     cpu_seconds: float
@@ -98,17 +99,28 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> Used:
     try:
         ended = select.poll()
         ended.register(descriptor, select.POLLIN)
-        ended.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        # The kernel's figure at the end, `ru_maxrss`, is never less than what this process holds.
+        peak_kb = _peak_kb(process.pid)
+        while not ended.poll(1000 * min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic()))):
+            peak_kb = max(peak_kb, _peak_kb(process.pid))
+            if time.monotonic() >= deadline:
+                break
     finally:
         os.close(descriptor)
-    # Its own CPU time can be read until it is waited for; its memory is known from the wait.
+    # Its own CPU time can be read until it is waited for.
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     if fields[0] != "Z":
         raise subprocess.TimeoutExpired(process.args, max(0.0, deadline - time.monotonic()))
-    _, status, usage = os.wait4(process.pid, 0)
+    _, status = os.waitpid(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     ticks = int(fields[11]) + int(fields[12])
-    return Used(ticks / os.sysconf("SC_CLK_TCK"), usage.ru_maxrss)
+    return Used(ticks / os.sysconf("SC_CLK_TCK"), peak_kb)
+
+
+def _peak_kb(process: int) -> float:
+    """The most memory that a process has held so far, in kB; 0: it has ended."""
+    lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+    return next((float(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 def _environment() -> dict[str, str]:

@@ -94,6 +94,12 @@ def test_run_measures_time_and_cpu_of_all_commands_at_once(tmp_path: Path) -> No
     assert (tmp_path / "output.1").read_text() == ""
 
 
+def test_the_memory_of_the_benchmark_is_not_that_of_a_command(tmp_path: Path) -> None:
+    held = b"1" * 100_000_000
+    finished = run([["sleep", "1"]], tmp_path)
+    assert 0 < finished.first.peak_kb < len(held) / 2000
+
+
 def test_what_does_not_end_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "TIME_LIMIT", 0.3)
     monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
