@@ -29,6 +29,16 @@ def _none(port: str, path: str) -> None:
     return None
 
 
+# A future holds much less memory than an event, and the attempts of streams are kept until the run ends.
+def _new_moment() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _reach(moment: asyncio.Future[None]) -> None:
+    if not moment.done():
+        moment.set_result(None)
+
+
 class ProducerFailedError(Exception):
     """A job that other jobs read from has failed for good, or is not in this run."""
 
@@ -47,7 +57,7 @@ class Attempt(Struct, eq=False):
     :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
     :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
     :ivar windows: the outputs whose bytes are discarded when their readers have them
-    :ivar lost: a reader needs the file of a window once more
+    :ivar lost: is done when a reader needs the file of a window once more
     :ivar readers: by the name of a job that reads a window: whether the job needs no more of it
     :ivar collect: returns the final token of an output; None: no job reads this attempt
     :ivar replacement: returns the token of the file that an output is now, by port and former path; None: no change
@@ -63,25 +73,25 @@ class Attempt(Struct, eq=False):
     parts: list[StreamPart] = field(default_factory=list)
     largest: Mapping[int, int] = field(default_factory=dict)
     windows: Set[str] = frozenset()
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: asyncio.Future[None] = field(default_factory=_new_moment)
     readers: dict[str, asyncio.Event] = field(default_factory=dict)
     collect: Collect | None = None
     replacement: Replacement = _none
     # By port and path. Thousands may wait, and a commit wakes only the readers of its file.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
-    _has_started: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_started: asyncio.Future[None] = field(default_factory=_new_moment)
 
     def start(self) -> None:
         """Mark that the command runs; before, the attempt may wait in the queue of a queue manager."""
-        self._has_started.set()
+        _reach(self._has_started)
 
     @property
     def has_started(self) -> bool:
-        return self._has_started.is_set()
+        return self._has_started.done()
 
     async def started(self) -> None:
         """Wait until the command runs, or the attempt has ended."""
-        await self._has_started.wait()
+        await asyncio.wait((self._has_started,))
 
     def settle(self, port: str, path: str | None = None) -> None:
         """Wake the readers that wait for a file, which is committed; without a path, for any file of the output."""
@@ -94,7 +104,7 @@ class Attempt(Struct, eq=False):
     def end(self, succeeded: bool) -> None:
         if not self.succeeded.done():
             self.succeeded.set_result(succeeded)
-            self._has_started.set()
+            _reach(self._has_started)
             self._wake(*self._waiting)
 
     async def settled(self, port: str, path: str) -> bool:
@@ -118,7 +128,7 @@ class Attempt(Struct, eq=False):
 
     def lose(self) -> None:
         """Let the attempt fail, because a reader of a window needs the file once more."""
-        self.lost.set()
+        _reach(self.lost)
         for reader in self.readers.values():
             reader.set()
 
@@ -129,7 +139,7 @@ class Attempt(Struct, eq=False):
         """
         for reader in list(self.readers.values()):
             await reader.wait()
-        return not self.lost.is_set()
+        return not self.lost.done()
 
     def _has_committed(self, port: str, path: str) -> bool:
         return (port, path) in self.committed or (port, None) in self.committed
@@ -152,7 +162,8 @@ class StreamingJob:
         self._replacement = replacement
         self._attempts: list[Attempt] = []
         self._closed = False
-        self._changed = asyncio.Event()
+        # Is done at the next change; None: no other job waits for a change.
+        self._change: asyncio.Future[None] | None = None
 
     @property
     def attempts(self) -> int:
@@ -173,7 +184,7 @@ class StreamingJob:
         attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job)
         attempt.collect, attempt.replacement = self._collect, self._replacement
         self._attempts.append(attempt)
-        self._changed.set()
+        self._tell_change()
         return attempt
 
     def close(self) -> None:
@@ -181,13 +192,12 @@ class StreamingJob:
         self._closed = True
         for attempt in self._attempts:
             attempt.end(False)
-        self._changed.set()
+        self._tell_change()
 
     async def closed(self) -> None:
         """Wait until the job has no more attempts."""
         while not self._closed:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._changed()
 
     async def attempt(self) -> Attempt:
         """Wait for the attempt to read from, and return it: the latest that has not failed.
@@ -201,8 +211,18 @@ class StreamingJob:
                     return latest
             if self._closed:
                 raise ProducerFailedError(self.name)
-            self._changed.clear()
-            await self._changed.wait()
+            await self._changed()
+
+    async def _changed(self) -> None:
+        """Wait for a new attempt, or for the end of the job."""
+        if self._change is None:
+            self._change = _new_moment()
+        await asyncio.wait((self._change,))
+
+    def _tell_change(self) -> None:
+        if self._change is not None:
+            _reach(self._change)
+            self._change = None
 
     async def final(self, port: str, path: str) -> Token:
         """Return the token of a file or directory when it is final; waits through as many attempts as that takes.

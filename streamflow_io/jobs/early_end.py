@@ -32,7 +32,7 @@ async def end_with(node_job: NodeJob, token: StreamToken, attempt: Attempt) -> N
 async def end_when_lost(node_job: NodeJob, attempt: Attempt) -> None:
     """End a job when a reader needs the file of its window once more."""
     if attempt.windows:
-        await attempt.lost.wait()
+        await asyncio.wait((attempt.lost,))
         await node_job.cancel()
 
 

@@ -184,7 +184,7 @@ class Execution:
                     self._lost_a_producer = True
                 except WindowLostError as error:
                     self._has_windows = False
-                    why = "a reader needs the whole file" if record.latest.lost.is_set() else str(error)
+                    why = "a reader needs the whole file" if record.latest.lost.done() else str(error)
                     again = f"Job {self._job.name} starts again, and keeps its files whole: {why}"
                     logger.warning(coded(again, Code.WINDOW_LOST))
                     await deliverer.failed()
@@ -418,7 +418,7 @@ class Execution:
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
         except WorkflowException as error:
-            if attempt.lost.is_set() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
+            if attempt.lost.done() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
                 raise WindowLostError(str(error)) from error
             raise
         except asyncio.TimeoutError as error:
