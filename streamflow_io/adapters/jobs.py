@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
@@ -333,4 +334,5 @@ def _step_of(job: str) -> str:
 
     StreamFlow 0.2.0rc3 starts a job without a tag where it gathers lists too early.
     """
-    return posixpath.dirname(job)
+    # Records of all jobs of a step are kept, and share the path.
+    return sys.intern(posixpath.dirname(job))

@@ -6,7 +6,7 @@ import itertools
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
@@ -71,6 +71,28 @@ class Fail(Struct, frozen=True):
     message: str
 
 
+# Each empty set would take 200 bytes, for each output of each job.
+_NO_PATHS: frozenset[str] = frozenset()
+
+
+class _SecondaryFiles:
+    """The committed files, in one attempt, of an output with secondary files."""
+
+    def __init__(self, output: EarlyOutput) -> None:
+        self._output = output
+        self._committed: set[str] = set()
+        self._needed_by: dict[str, set[str]] = defaultdict(set)
+
+    def whole_with(self, path: str, globs: Iterable[str]) -> list[str]:
+        """See :meth:`DeliveredOutput.whole_with`."""
+        self._committed.add(path)
+        if any(matches(glob, path) for glob in globs):
+            for needed in (path, *self._output.secondary_files(path)):
+                self._needed_by[needed].add(path)
+        whole = self._committed.issuperset
+        return sorted(file for file in self._needed_by[path] if whole((file, *self._output.secondary_files(file))))
+
+
 class DeliveredOutput:
     """One output, and what other jobs have got of it.
 
@@ -91,7 +113,7 @@ class DeliveredOutput:
         self.changed: dict[str, Literal["written", "removed"]] = {}
         self.closed_again: set[str] = set()
         self.parts = SaidParts()
-        self.replaced: frozenset[str] = frozenset()
+        self.replaced = _NO_PATHS
         self._listed: frozenset[str] | None = None
         # The ways in which the output was delivered, with the paths of elements.
         self._delivered: set[tuple[Delivery, str | None]] = set()
@@ -102,8 +124,7 @@ class DeliveredOutput:
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._order: list[str] = []
         self._only_early = True
-        self._present: set[str] = set()
-        self._needed_by: dict[str, set[str]] = defaultdict(set)
+        self._secondary = _SecondaryFiles(output) if output.secondary else None
 
     @property
     def is_streamed(self) -> bool:
@@ -113,22 +134,15 @@ class DeliveredOutput:
         """Begin an attempt, which has none of the files of the attempt before."""
         self.globs = globs
         self.parts.begin()
-        self._present.clear()
-        self._needed_by.clear()
+        if self._secondary is not None:
+            self._secondary = _SecondaryFiles(self.output)
 
     def whole_with(self, path: str) -> list[str]:
         """Note the commit of a file of the output, of a secondary file, or of a file that is both.
 
         :return: the files of the output that are whole with this one: they and all their secondary files are committed
         """
-        if not self.output.secondary:
-            return [path]
-        self._present.add(path)
-        if any(matches(glob, path) for glob in self.globs):
-            for needed in (path, *self.output.secondary_files(path)):
-                self._needed_by[needed].add(path)
-        whole = self._present.issuperset
-        return sorted(file for file in self._needed_by[path] if whole((file, *self.output.secondary_files(file))))
+        return [path] if self._secondary is None else self._secondary.whole_with(path, self.globs)
 
     def waiting(self, path: str | None, *deliveries: Delivery) -> tuple[Delivery, ...]:
         """The ways, of those given, in which the output or an element is to be delivered, and has not been delivered.
@@ -227,16 +241,16 @@ class DeliveredOutput:
         results yet. Nothing else may depend on its name, however.
         """
         if self.output.kind is not OutputKind.FILE or final is None or not self._only_early:
-            return frozenset()
+            return _NO_PATHS
         item = next(iter(final.items), None)
         replaced = {path: facts["basename"] for path, facts in self._facts.items() if item is None or path != item.path}
         if replaced.keys() & {*committed, *self.checksums}:
-            return frozenset()
+            return _NO_PATHS
         if item is None:
             is_fixed = self.output.fixed_name or self.output.fixed
         else:
             is_fixed = self.output.fixed_name and {*replaced.values()} != {item.value["basename"]}
-        return frozenset() if is_fixed else frozenset(replaced)
+        return _NO_PATHS if is_fixed or not replaced else frozenset(replaced)
 
     def _difference(self, final: Value) -> str | None:
         """The first difference between the output and its deliveries, in words; None: both are equal."""

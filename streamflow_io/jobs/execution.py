@@ -364,8 +364,8 @@ class Execution:
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split, windows)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
-        outputs = self._step.early_outputs if self._has_windows else ()
-        attempt.windows = {output.port for output in outputs if output.window is not None}
+        if self._has_windows:
+            attempt.windows = {output.port for output in self._step.early_outputs if output.window is not None}
         self._deliverer.begin(attempt, globs)
         await self._run.sessions.split(self._state, split, runtime)
         return _Prepared(node_job, command, globs, split, spec, attempt)

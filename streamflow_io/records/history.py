@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -88,9 +88,9 @@ class JobAttempt(Struct):
     cores: float | None = None
     location_cores: float | None = None
     queue: bool = False
-    outputs: list[OutputRecord] = field(default_factory=list)
-    inputs: list[InputRecord] = field(default_factory=list)
-    splits: list[SplitRecord] = field(default_factory=list)
+    outputs: Sequence[OutputRecord] = ()
+    inputs: Sequence[InputRecord] = ()
+    splits: Sequence[SplitRecord] = ()
 
 
 class Session(Struct):
@@ -346,11 +346,11 @@ def _follow(history: History, open_jobs: dict[str, JobAttempt], record: JobRecor
         job.started, job.location, job.waited = time, record.location, record.waited
         job.cores, job.location_cores, job.queue = record.cores, record.location_cores, record.queue
     elif isinstance(record, OutputRecord):
-        job.outputs.append(record)
+        job.outputs = (*job.outputs, record)
     elif isinstance(record, InputRecord):
-        job.inputs.append(record)
+        job.inputs = (*job.inputs, record)
     elif isinstance(record, SplitRecord):
-        job.splits.append(record)
+        job.splits = (*job.splits, record)
     elif isinstance(record, EndedRecord):
         del open_jobs[record.job]
         job.ended, job.status, job.usage = time, record.status, record.usage
