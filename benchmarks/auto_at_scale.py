@@ -50,7 +50,7 @@ class Setting:
         """The time until the last task has ended."""
         storage = StorageConfig(name="ssd", path="/ssd", scope="node", write=BANDWIDTH)
         demand = Demand("/write", True, constraint, "write", (Placement("hpc", storage if constraint else None),))
-        admission = Admission(self.executors)
+        admission = Admission[str](self.executors)
         admission.set_locations("hpc", {f"n{index}": CORES for index in range(self.nodes)})
         if self.compute is None:
             tasks = [Task(f"/write/{number}", demand, self.megabytes) for number in range(self.tasks)]

@@ -62,7 +62,7 @@ class Outcome:
     """:ivar seconds: until the last task has ended"""
 
     seconds: float = 0.0
-    grants: list[tuple[float, Grant]] = field(default_factory=list)
+    grants: list[tuple[float, Grant[str]]] = field(default_factory=list)
     events: list[tuple[float, LearningEvent]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def simulate(
-    admission: Admission,
+    admission: Admission[str],
     tasks: Sequence[Task],
     disks: Callable[[str, float], Disk],
     measured: bool = False,
@@ -197,6 +197,6 @@ class Work:
         ]
 
 
-def _storage(grant: Grant) -> str:
+def _storage(grant: Grant[str]) -> str:
     storage = grant.placement.storage
     return storage.name if storage is not None and storage.scope == "shared" else grant.locations[0]

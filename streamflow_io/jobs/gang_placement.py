@@ -79,10 +79,10 @@ class GangPlacement(Listener):
     def placed(self, job: JobState) -> None:
         """Count the cores of a job that computes, though it holds no cores."""
         if job.declared_cores is not None and not job.is_io_task and self._concerns(job):
-            self._borrowed.borrow(job.name, job.places[0].name, job.declared_cores)
+            self._borrowed.borrow(job, job.places[0].name, job.declared_cores)
 
     def ended(self, job: JobState) -> None:
-        self._borrowed.give_back(job.name)
+        self._borrowed.give_back(job)
 
     def keep_together(self, reader: JobState, producer: str) -> None:
         """Divide no gang between two locations any more: a job at one cannot read the stream of a job at the other.

@@ -14,6 +14,7 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
+from streamflow_io.storage.demands import StorageUser
 from streamflow_io.storage.storage_admission import StorageAdmission
 
 _Result = TypeVar("_Result")
@@ -82,15 +83,19 @@ class Admitted(Struct, frozen=True):
     constraint: float | None
 
 
-class _Task(Struct):
+class _Task(Struct, eq=False):
     """A chunk that was submitted.
 
+    :ivar told: called when the chunk is granted
     :ivar admitted: how. None: the chunk waits
     """
 
-    job: str
+    told: Callable[[_Task, Grant[StorageUser]], None]
     submitted: float
     admitted: Admitted | None = None
+
+    def granted(self, grant: Grant[StorageUser]) -> None:
+        self.told(self, grant)
 
 
 class ReaderTasks:
@@ -98,13 +103,11 @@ class ReaderTasks:
 
     :ivar readers: how many may be read at the same time
 
-    :param session: its number in the run
     :param demand: what each chunk needs
     """
 
-    def __init__(self, session: int, readers: ReaderLimit, demand: Demand, admission: StorageAdmission) -> None:
+    def __init__(self, readers: ReaderLimit, demand: Demand, admission: StorageAdmission) -> None:
         self.readers = readers
-        self._session = session
         self._demand = demand
         self._admission = admission
         self._tasks: dict[int, _Task] = {}
@@ -112,13 +115,13 @@ class ReaderTasks:
     def submit(self, chunk: int, granted: Callable[[int], None]) -> None:
         """A chunk waits for its turn; later, if it gets one, `granted` is called with it."""
 
-        def told(grant: Grant) -> None:
+        def told(task: _Task, grant: Grant[StorageUser]) -> None:
             readers = 1 + sum(other.admitted is not None for other in self._tasks.values())
             task.admitted = Admitted(time.time() - task.submitted, readers, grant.constraint)
             granted(chunk)
 
-        task = self._tasks[chunk] = _Task(f"{self._demand.step}/{self._session}.{chunk}", time.time())
-        self._admission.submit_reader(AdmissionRequest(task.job, self._demand), told)
+        task = self._tasks[chunk] = _Task(told, time.time())
+        self._admission.submit_reader(AdmissionRequest(task, self._demand))
 
     def admitted(self, chunk: int) -> Admitted | None:
         """How a chunk that is being read was admitted."""
@@ -127,7 +130,7 @@ class ReaderTasks:
     def end(self, chunk: int) -> None:
         """A chunk has arrived, is not to be read, or is not needed any more."""
         if (task := self._tasks.pop(chunk, None)) is not None:
-            self._admission.end_reader(task.job)
+            self._admission.end_reader(task)
 
     def close(self) -> None:
         """Nothing more is to be read."""
@@ -141,9 +144,8 @@ class ReaderTaskMaker:
     def __init__(self, admission: StorageAdmission) -> None:
         self._admission = admission
 
-    async def make(self, session: int, target: Target, node: str | None, storage: StorageConfig | None) -> ReaderTasks:
+    async def make(self, target: Target, node: str | None, storage: StorageConfig | None) -> ReaderTasks:
         """
-        :param session: its number in the run
         :param target: of the jobs that read the file
         :param node: where chunks are read, of the nodes of this target. None: the target has one node
         :param storage: that holds the file
@@ -152,4 +154,4 @@ class ReaderTaskMaker:
         if readers.constraint is not None:
             self._admission.share(storage)
         demand = Demand(READ_SESSIONS, True, readers.constraint, "read", (placement,))
-        return ReaderTasks(session, readers, demand, self._admission)
+        return ReaderTasks(readers, demand, self._admission)

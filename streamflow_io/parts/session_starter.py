@@ -134,7 +134,7 @@ class SessionStarter:
                 return None
             self._count += 1
             number = self._count
-            tasks = await self._readers.make(number, file.target, file.node, file.storage)
+            tasks = await self._readers.make(file.target, file.node, file.storage)
             readers = tasks.readers
             director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")
             job = runtime.create_session(f"read-{step}")

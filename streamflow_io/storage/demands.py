@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
@@ -21,7 +21,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import innermost, node_name
 
 from .admission.admission import Admission
-from .admission.demand import Demand, Placement
+from .admission.demand import Demand, Grant, Placement
 from .storages import Storages
 
 
@@ -30,6 +30,13 @@ class RequiredJobs(Protocol):
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
     def due(self, job: JobState) -> float | None: ...
+
+
+class StorageUser(Hashable, Protocol):
+    """A job, or a chunk of a read session, that waits for a storage or uses one."""
+
+    def granted(self, grant: Grant[StorageUser]) -> None:
+        """Note that the user may start. Only an I/O task is told so."""
 
 
 class Demands:
@@ -44,7 +51,7 @@ class Demands:
         self,
         context: StreamFlowContext,
         storages: Storages,
-        admission: Admission,
+        admission: Admission[StorageUser],
         required: RequiredJobs | None,
     ) -> None:
         self._context = context

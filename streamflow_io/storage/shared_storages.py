@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 
-from .admission.demand import Grant, Queued
+from .admission.demand import Grant, J, Queued
 from .admission.leases import Leases, Need
 from .admission.storages import Amounts, bytes_per_second
 from .sharing.lease import Lease
@@ -172,17 +172,17 @@ class SharedStorages:
         """The listeners of the turn policy. They hear of jobs before these are admitted."""
         return self._policy.listeners()
 
-    def started(self, grant: Grant, now: float) -> None:
+    def started(self, grant: Grant[J], now: float) -> None:
         """Note that a job has been admitted."""
         if (one := self._of(grant.placement.storage)) is not None and grant.constraint is not None:
             one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), now)
 
-    def returned_by(self, job: str) -> None:
+    def returned_by(self, job: Hashable) -> None:
         """Note that an admitted job waits again."""
         for one in self._shared.values():
             one.burst.returned(job)
 
-    def ended(self, job: str, now: float) -> bool:
+    def ended(self, job: Hashable, now: float) -> bool:
         """Note that a job has ended, or will not start.
 
         :return: whether another run is known to have used the job's storage meanwhile

@@ -30,13 +30,13 @@ from .admission.demand import READ_SESSIONS, AdmissionRequest, Capacity, Demand,
 from .admission.epochs import EpochEnded
 from .admission.learners import LearningEvent
 from .admission.observations import Observation
-from .demands import Demands, RequiredJobs, pool_of
+from .demands import Demands, RequiredJobs, StorageUser, pool_of
 from .learned_limits import RememberedLimits
 from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
 
 
-class _StorageRequest(Struct):
+class _StorageRequest(Struct, eq=False):
     """A job on its way to StreamFlow's scheduler.
 
     :ivar wakes: ends the wait of an I/O task for its grant; None: no I/O task, or the task has stopped waiting
@@ -45,8 +45,14 @@ class _StorageRequest(Struct):
     """
 
     wakes: asyncio.Future[None] | None = None
-    grant: Grant | None = None
+    grant: Grant[StorageUser] | None = None
     is_lacking: bool = False
+
+    def granted(self, grant: Grant[StorageUser]) -> None:
+        self.grant = grant
+        # The future is missing if the job was cancelled just now. The job will be released.
+        if self.wakes is not None and not self.wakes.done():
+            self.wakes.set_result(None)
 
 
 class StorageAdmission(Listener):
@@ -83,15 +89,13 @@ class StorageAdmission(Listener):
         self._wake = wake
         self._submitted: dict[str, int] = {}
         self._log = AdmissionLog(remembered, record)
-        self._admission = Admission(config.io_executors, remembered.make_learner)
+        self._admission: Admission[StorageUser] = Admission(config.io_executors, remembered.make_learner)
         self._demands = Demands(context, storages, self._admission, required)
         #: Finds the locations of a target; see :meth:`.demands.Demands.locate`.
         self.locate = self._demands.locate
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
-        # The jobs that wait for the storages or use them, by name.
-        self._open: dict[str, _StorageRequest] = {}
-        # For each chunk of a read session that waits or is read, the function to call with its grant.
-        self._readers: dict[str, Callable[[Grant], None]] = {}
+        # The requests of the jobs that wait for the storages or use them.
+        self._open: set[_StorageRequest] = set()
         self._deciding = False
 
     @property
@@ -115,7 +119,8 @@ class StorageAdmission(Listener):
         demand = self._demands.of(job, job.hints, targets)
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
         demand = await self._remembered.load(demand, job.job)
-        submission = self._open[job.name] = _StorageRequest()
+        submission = _StorageRequest()
+        self._open.add(submission)
         job.keep(submission)
         for placement in demand.placements if demand.constraint is not None else ():
             self.share(placement.storage)
@@ -124,7 +129,7 @@ class StorageAdmission(Listener):
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
         self._admission.submit(
-            AdmissionRequest(job.name, demand, preferred, due), time.time(), self.behind(demand.step)
+            AdmissionRequest(submission, demand, preferred, due), time.time(), self.behind(demand.step)
         )
         if not demand.io_task:
             return targets
@@ -144,7 +149,7 @@ class StorageAdmission(Listener):
             return False
         if submission.grant is not None:
             return self._is_granted(job, submission.grant, target, location)
-        could = self._admission.could_start(job.name, node_name(location), self._demands.placement(job.step, target))
+        could = self._admission.could_start(submission, node_name(location), self._demands.placement(job.step, target))
         if not could and not submission.is_lacking:
             submission.is_lacking = True
             # What the job needs of a shared storage has to be requested.
@@ -157,12 +162,12 @@ class StorageAdmission(Listener):
             return
         if submission.grant is None:
             submission.is_lacking = False
-            if self._admission.stand_down(job.name, node_name(location), self._demands.placement(job.step, target)):
+            if self._admission.stand_down(submission, node_name(location), self._demands.placement(job.step, target)):
                 self.decide()
         elif self._is_granted(job, submission.grant, target, location):
             submission.grant = None
-            self._admission.give_back(job.name, time.time())
-            self._shared.returned_by(job.name)
+            self._admission.give_back(submission, time.time())
+            self._shared.returned_by(submission)
             self.decide()
             # The job may find a place at another location, and other jobs may wait for what it held.
             self._wake()
@@ -175,39 +180,36 @@ class StorageAdmission(Listener):
         grant, submission.grant = submission.grant, None
         if grant is None:
             nodes = list(dict.fromkeys(map(node_name, job.places)))
-            grant = self._admission.start(job.name, nodes, now, self._demands.placement(job.step, job.target))
+            grant = self._admission.start(submission, nodes, now, self._demands.placement(job.step, job.target))
             self._shared.started(grant, now)
         job.keep(grant)
-        self._log.admitted(grant, now)
+        self._log.admitted(job, grant, now)
         self.decide()
 
     def ended(self, job: JobState) -> None:
         submission = job.drop(_StorageRequest)
-        if submission is not None and self._open.get(job.name) is submission:
-            del self._open[job.name]
+        if submission is not None:
+            self._open.remove(submission)
             no_more = not self._more_jobs(job.step)
-            self._release(job.name, _observation(job), no_more, self.behind(job.step))
+            self._release(submission, _observation(job), no_more, self.behind(job.step))
             self.decide()
 
-    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None:
+    def submit_reader(self, request: AdmissionRequest[StorageUser]) -> None:
         """Submit a chunk of a read session: an I/O task that needs no place of StreamFlow.
 
-        Call :meth:`end_reader` for it at some time. Its placement must have been located (:attr:`locate`).
-
-        :param granted: called when the chunk may be read, and not before this method returns
+        Call :meth:`end_reader` for it at some time. Its placement must have been located (:attr:`locate`). The chunk is
+        not told of its grant before this method returns.
         """
-        self._readers[request.job] = granted
         self._admission.submit(request, time.time())
         self._decide_soon()
 
-    def end_reader(self, job: str) -> None:
-        """Free what a chunk holds, which has arrived or is not to be read."""
-        if self._readers.pop(job, None) is not None:
-            self._release(job, None)
-            self._decide_soon()
-            if self._is_any_lacking:
-                # No job of StreamFlow has ended, so that nothing else wakes these jobs.
-                self._wake()
+    def end_reader(self, chunk: StorageUser) -> None:
+        """Free what a chunk holds, which has arrived or is not to be read. May be called again."""
+        self._release(chunk, None)
+        self._decide_soon()
+        if self._is_any_lacking:
+            # No job of StreamFlow has ended, so that nothing else wakes these jobs.
+            self._wake()
 
     def decide(self) -> None:
         """Wake the jobs that may start."""
@@ -215,13 +217,7 @@ class StorageAdmission(Listener):
         self._shared.returned()
         for grant in self._admission.decide(now):
             self._shared.started(grant, now)
-            if (submission := self._open.get(grant.job)) is not None:
-                submission.grant = grant
-                # The future is missing if the job was cancelled just now. The job will be released.
-                if submission.wakes is not None and not submission.wakes.done():
-                    submission.wakes.set_result(None)
-            elif (granted := self._readers.get(grant.job)) is not None:
-                granted(grant)
+            grant.job.granted(grant)
         for event in self._admission.drain():
             self._log.told(event, now)
         self._shared.settle(now)
@@ -234,15 +230,15 @@ class StorageAdmission(Listener):
 
     @property
     def _is_any_lacking(self) -> bool:
-        return any(submission.is_lacking for submission in self._open.values())
+        return any(submission.is_lacking for submission in self._open)
 
     def _release(
-        self, job: str, observation: Observation | None, no_more: bool = False, ready: int | None = None
+        self, user: StorageUser, observation: Observation | None, no_more: bool = False, ready: int | None = None
     ) -> None:
         now = time.time()
-        if self._shared.ended(job, now) and observation is not None:
+        if self._shared.ended(user, now) and observation is not None:
             observation = replace(observation, is_disturbed=True)
-        self._admission.release(job, now, observation, no_more, ready)
+        self._admission.release(user, now, observation, no_more, ready)
 
     def _decide_soon(self) -> None:
         """Decide once all jobs are there that are submitted at this moment, so that a learner sees their number."""
@@ -254,7 +250,9 @@ class StorageAdmission(Listener):
         self._deciding = False
         self.decide()
 
-    def _is_granted(self, job: JobState, grant: Grant, target: Target, location: AvailableLocation) -> bool:
+    def _is_granted(
+        self, job: JobState, grant: Grant[StorageUser], target: Target, location: AvailableLocation
+    ) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
@@ -312,13 +310,13 @@ class AdmissionLog:
         self._record = record
         self._uneven: set[str] = set()
 
-    def admitted(self, grant: Grant, now: float) -> None:
+    def admitted(self, job: JobState, grant: Grant[StorageUser], now: float) -> None:
         """Record that a job may start."""
         storage = grant.placement.storage.name if grant.placement.storage is not None else None
         self._record(
             AdmittedRecord(
                 time=now,
-                job=grant.job,
+                job=job.name,
                 step=grant.step,
                 location=grant.locations[0],
                 storage=storage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 import pytest
@@ -23,6 +23,7 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
+from streamflow_io.storage.demands import StorageUser
 
 CHUNK = 100
 
@@ -76,25 +77,26 @@ class Storage:
     def __init__(self, room: int = 1) -> None:
         self.ended = 0
         self._room = room
-        self._waiting: dict[str, Callable[[Grant], None]] = {}
-        self._granted: set[str] = set()
+        self._waiting: list[StorageUser] = []
+        self._granted: set[StorageUser] = set()
 
-    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None:
-        self._waiting[request.job] = granted
+    def submit_reader(self, request: AdmissionRequest[StorageUser]) -> None:
+        self._waiting.append(request.job)
         asyncio.get_running_loop().call_soon(self.grant)
 
-    def end_reader(self, job: str) -> None:
-        self._waiting.pop(job, None)
-        self._granted.discard(job)
+    def end_reader(self, chunk: StorageUser) -> None:
+        if chunk in self._waiting:
+            self._waiting.remove(chunk)
+        self._granted.discard(chunk)
         self.ended += 1
         asyncio.get_running_loop().call_soon(self.grant)
 
     def grant(self, more: int = 0) -> None:
         self._room += more
         while self._waiting and len(self._granted) < self._room:
-            job = next(iter(self._waiting))
-            self._granted.add(job)
-            self._waiting.pop(job)(Grant(job, READ_SESSIONS, PLACEMENT, ("here",), 10.0, None, 1))
+            chunk = self._waiting.pop(0)
+            self._granted.add(chunk)
+            chunk.granted(Grant(chunk, READ_SESSIONS, PLACEMENT, ("here",), 10.0, None, 1))
 
 
 PLACEMENT = Placement("local", None)
@@ -107,7 +109,7 @@ def session(
         time=time.time(), session=1, step="/s", file="/f", size=400, form="said", readers=1, chunk=CHUNK, window=window
     )
     demand = Demand(READ_SESSIONS, True, None, "read", (PLACEMENT,))
-    tasks = ReaderTasks(1, ReaderLimit(readers, None), demand, storage or Storage(readers))
+    tasks = ReaderTasks(ReaderLimit(readers, None), demand, storage or Storage(readers))
     return ReadAheadSession(
         facts, Director(400, CHUNK, window, readers), tasks, cast(SessionJob, reader), records.append
     )

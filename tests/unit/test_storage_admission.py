@@ -25,6 +25,7 @@ from streamflow_io.storage.admission.demand import (
     Placement,
     StoragePlace,
 )
+from streamflow_io.storage.demands import StorageUser
 from streamflow_io.storage.storage_admission import StorageAdmission
 
 
@@ -117,33 +118,41 @@ async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
     await asyncio.wait_for(waiting, 1)
 
 
+class Chunk:
+    """A chunk of a read session.
+
+    :param told: gets the grants of several chunks
+    """
+
+    def __init__(self, told: list[Grant[StorageUser]]) -> None:
+        self._told = told
+
+    def granted(self, grant: Grant[StorageUser]) -> None:
+        self._told.append(grant)
+
+
 async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
     admission = io_task_admission(Containers())
     demand = Demand(READ_SESSIONS, True, None, "read", (Placement(await admission.locate(BESIDE), None),))
-    granted: list[str] = []
-
-    def submit(chunk: int) -> None:
-        admission.submit_reader(
-            AdmissionRequest(f"{READ_SESSIONS}/1.{chunk}", demand), lambda grant: granted.append(grant.job)
-        )
-
-    for chunk in range(EXECUTORS + 2):
-        submit(chunk)
+    granted: list[Grant[StorageUser]] = []
+    chunks = [Chunk(granted) for _ in range(EXECUTORS + 2)]
+    for chunk in chunks:
+        admission.submit_reader(AdmissionRequest(chunk, demand))
     # When all are there: a learner sees how many there are.
     assert granted == []
     await asyncio.sleep(0)
-    assert granted == [f"{READ_SESSIONS}/1.{chunk}" for chunk in range(EXECUTORS)]
+    assert [grant.job for grant in granted] == chunks[:EXECUTORS]
     waiting = asyncio.create_task(admission.admit(job(0), [BESIDE]))
     await asyncio.sleep(0.01)
-    admission.end_reader(granted[0])
-    admission.end_reader(f"{READ_SESSIONS}/1.{EXECUTORS + 1}")
+    admission.end_reader(chunks[0])
+    admission.end_reader(chunks[EXECUTORS + 1])
     await asyncio.sleep(0.01)
-    assert granted[EXECUTORS:] == [f"{READ_SESSIONS}/1.{EXECUTORS}"]
+    assert [grant.job for grant in granted[EXECUTORS:]] == [chunks[EXECUTORS]]
     assert not waiting.done()
-    admission.end_reader(granted[1])
+    admission.end_reader(chunks[1])
     await asyncio.wait_for(waiting, 1)
     # It may have ended before: no error.
-    admission.end_reader(granted[1])
+    admission.end_reader(chunks[1])
 
 
 async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
@@ -154,11 +163,12 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     pool = await admission.locate(target())
     storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
     demand = Demand(READ_SESSIONS, True, StaticConstraint(1000), "write", (Placement(pool, storage),))
-    granted: list[Grant] = []
-    for chunk in range(2):
-        admission.submit_reader(AdmissionRequest(f"{READ_SESSIONS}/1.{chunk}", demand), granted.append)
+    granted: list[Grant[StorageUser]] = []
+    chunks = [Chunk(granted) for _ in range(2)]
+    for chunk in chunks:
+        admission.submit_reader(AdmissionRequest(chunk, demand))
     await asyncio.sleep(0)
-    admission.end_reader(f"{READ_SESSIONS}/1.1")
+    admission.end_reader(chunks[1])
     assert (len(granted), woken) == (1, [])
     waiting = job(0, is_io_task=False)
     await admission.admit(waiting, [target()])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Generic
 
 from msgspec import Struct, field
 
@@ -20,7 +21,7 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 
-from .demand import AdmissionRequest, Capacity, Demand, Grant, Placement, Queued
+from .demand import AdmissionRequest, Capacity, Demand, Grant, J, Placement, Queued
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .leases import Need
 from .observations import Observation
@@ -46,7 +47,7 @@ class _ChosenPlacement(Struct, frozen=True):
     turn: NextStart | None = None
 
 
-class _AdmissionState(Struct):
+class _AdmissionState(Struct, Generic[J]):
     """A job that waits or runs.
 
     :ivar asks: the caller asks about the job when the job has everything else. True for a job that is no I/O task, and
@@ -57,7 +58,7 @@ class _AdmissionState(Struct):
         until the job starts. Otherwise the job could lose one resource while it waits for another
     """
 
-    request: AdmissionRequest
+    request: AdmissionRequest[J]
     arrival: int
     asks: bool
     fit: _ChosenPlacement | None = None
@@ -65,8 +66,8 @@ class _AdmissionState(Struct):
     lacked: frozenset[str] = frozenset()
 
 
-class Admission:
-    """Decides which jobs start.
+class Admission(Generic[J]):
+    """Decides which jobs start. Any hashable object stands for a job.
 
     An I/O task is submitted, and :meth:`decide` grants its start. Any other job with a storageBW is submitted, asked
     about with :meth:`could_start`, and started with :meth:`start`; StreamFlow decides whether such a job has cores. An
@@ -85,14 +86,14 @@ class Admission:
         self._resources = Resources(io_executors)
         self.leases = self._resources.leases
         self._learners = Learners(learner_factory, self._resources)
-        self._jobs: dict[str, _AdmissionState] = {}
+        self._jobs: dict[J, _AdmissionState[J]] = {}
         # The waiting jobs of each demand, in order of arrival. A job that is no I/O task is here only while all it
         # lacks is bandwidth.
-        self._queues: dict[Demand, list[tuple[int, str]]] = {}
+        self._queues: dict[Demand, list[tuple[int, J]]] = {}
         self._arrivals = 0
         # The job that was asked about last, with the resources that earlier jobs keep from it. None: something has
         # changed.
-        self._kept: tuple[_AdmissionState, Set[str]] | None = None
+        self._kept: tuple[_AdmissionState[J], Set[str]] | None = None
 
     def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int] | None = None) -> None:
         """Set the locations of a pool, in order of preference, with their cores.
@@ -103,7 +104,7 @@ class Admission:
         self._resources.set_locations(pool, cores, slots or {})
         self._learners.relocated()
 
-    def submit(self, request: AdmissionRequest, now: float, ready: int = 0) -> None:
+    def submit(self, request: AdmissionRequest[J], now: float, ready: int = 0) -> None:
         """Submit a job whose pools are known. Each submitted job has to end with :meth:`release`.
 
         :param ready: how many further jobs of the step will be submitted when this job has started
@@ -123,7 +124,7 @@ class Admission:
             if request.due is not None:
                 self._order_by_need()
 
-    def decide(self, now: float) -> list[Grant]:
+    def decide(self, now: float) -> list[Grant[J]]:
         """Admit the I/O tasks that may start now, in order of arrival. Each task is granted once."""
         self._kept = None
         self.leases.forget_needs()
@@ -132,8 +133,8 @@ class Admission:
         heads = [(queue[0], queue) for queue in self._queues.values()]
         heapq.heapify(heads)
         while heads:
-            (_, name), queue = heapq.heappop(heads)
-            job = self._jobs[name]
+            (_, first), queue = heapq.heappop(heads)
+            job = self._jobs[first]
             fit = self._find_first(job, blocked)
             if isinstance(fit, _Blocked):
                 blocked |= fit.resources
@@ -145,7 +146,7 @@ class Admission:
                 heapq.heappush(heads, (queue[0], queue))
         return grants
 
-    def could_start(self, job: str, location: str, placement: Placement | None = None) -> bool:
+    def could_start(self, job: J, location: str, placement: Placement | None = None) -> bool:
         """Whether a job that has everything else at a location could start there.
 
         If not, the job waits for bandwidth until :meth:`start` or :meth:`stand_down`.
@@ -164,7 +165,7 @@ class Admission:
         waiting.ready_at.add((location, placement))
         return False
 
-    def stand_down(self, job: str, location: str, placement: Placement | None = None) -> bool:
+    def stand_down(self, job: J, location: str, placement: Placement | None = None) -> bool:
         """Note that a job lacks something else at a location.
 
         The job does not wait for bandwidth there until the caller asks about it again.
@@ -178,7 +179,7 @@ class Admission:
         waiting.ready_at.remove((location, placement))
         return not waiting.ready_at and self._dequeue(waiting)
 
-    def give_back(self, job: str, now: float) -> None:
+    def give_back(self, job: J, now: float) -> None:
         """Take back the grant of an I/O task that lacks something else there. From now on the task is asked about."""
         granted = self._jobs[job]
         assert granted.fit is not None, "it was granted"
@@ -188,7 +189,7 @@ class Admission:
         self._resources.release(job)
         self._learners.returned(demand, fit.placement, job, now)
 
-    def start(self, job: str, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant:
+    def start(self, job: J, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant[J]:
         """Start a job that could start at each of these locations.
 
         :param placement: as for :meth:`could_start`
@@ -202,7 +203,7 @@ class Admission:
 
     def release(
         self,
-        job: str,
+        job: J,
         now: float,
         observation: Observation | None = None,
         no_more: bool = False,
@@ -263,10 +264,10 @@ class Admission:
 
     # Waiting
 
-    def _enqueue(self, job: _AdmissionState) -> None:
+    def _enqueue(self, job: _AdmissionState[J]) -> None:
         insort(self._queues.setdefault(job.request.demand, []), (job.arrival, job.request.job))
 
-    def _dequeue(self, job: _AdmissionState) -> bool:
+    def _dequeue(self, job: _AdmissionState[J]) -> bool:
         queue, entry = self._queues.get(job.request.demand, []), (job.arrival, job.request.job)
         index = bisect_left(queue, entry)
         if queue[index : index + 1] != [entry]:
@@ -278,8 +279,8 @@ class Admission:
 
     def _order_by_need(self) -> None:
         """Sort the waiting jobs with due times by these times, within their positions in the order of arrival."""
-        names = [name for queue in self._queues.values() for _, name in queue]
-        needed = [job for name in names if (job := self._jobs[name]).request.due is not None]
+        waiting = [self._jobs[job] for queue in self._queues.values() for _, job in queue]
+        needed = [job for job in waiting if job.request.due is not None]
         places = sorted(job.arrival for job in needed)
         needed.sort(key=lambda job: (job.request.due or 0.0, job.arrival))
         for job in needed:
@@ -289,17 +290,17 @@ class Admission:
 
     # Deciding
 
-    def _kept_from(self, job: _AdmissionState) -> Set[str]:
+    def _kept_from(self, job: _AdmissionState[J]) -> Set[str]:
         """Return the resources that earlier waiting jobs keep from a job."""
         blocked: set[str] = set()
-        for arrival, name in sorted(queue[0] for queue in self._queues.values()):
+        for arrival, first in sorted(queue[0] for queue in self._queues.values()):
             if arrival >= job.arrival:
                 break
-            fit = self._find_first(self._jobs[name], blocked)
+            fit = self._find_first(self._jobs[first], blocked)
             blocked |= fit.resources if isinstance(fit, _Blocked) else frozenset()
         return blocked
 
-    def _find_first(self, job: _AdmissionState, blocked: Set[str]) -> _ChosenPlacement | _Blocked:
+    def _find_first(self, job: _AdmissionState[J], blocked: Set[str]) -> _ChosenPlacement | _Blocked:
         """Find where the first waiting job of a demand can start, or the resources that no later job may take."""
         demand = job.request.demand
         if not job.asks:
@@ -315,7 +316,7 @@ class Admission:
                 needs += self._needed(demand, placement, *next_turn)
         return _Blocked(frozenset(kept), tuple(needs))
 
-    def _next_turn(self, job: _AdmissionState, placement: Placement) -> tuple[float | None, NextStart | None] | None:
+    def _next_turn(self, job: _AdmissionState[J], placement: Placement) -> tuple[float | None, NextStart | None] | None:
         """Return how a job that has everything else on some location may start. None: other jobs keep the job out.
 
         A job that needs several locations may have to wait for a step that learns on one of them. Such a job keeps
@@ -342,7 +343,11 @@ class Admission:
         return [(storage, Need(demand.step, dict.fromkeys(ONE_WAY[demand.direction], amount), amount))]
 
     def _find(
-        self, job: _AdmissionState, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
+        self,
+        job: _AdmissionState[J],
+        blocked: Set[str],
+        locations: Sequence[str] = (),
+        placement: Placement | None = None,
     ) -> _ChosenPlacement | _Blocked:
         """Find where a job can start now.
 
@@ -361,7 +366,7 @@ class Admission:
         return _Blocked(lacking, needs)
 
     def _find_in(
-        self, job: _AdmissionState, placement: Placement, blocked: Set[str], locations: Sequence[str]
+        self, job: _AdmissionState[J], placement: Placement, blocked: Set[str], locations: Sequence[str]
     ) -> _ChosenPlacement | _Blocked:
         demand, resources = job.request.demand, self._resources
         if not blocked.isdisjoint(resources.names(demand, placement)):
@@ -399,7 +404,12 @@ class Admission:
                 yield turn.constraint, turn
 
     def _locations(
-        self, job: _AdmissionState, placement: Placement, turn: NextStart | None, amount: int, locations: Sequence[str]
+        self,
+        job: _AdmissionState[J],
+        placement: Placement,
+        turn: NextStart | None,
+        amount: int,
+        locations: Sequence[str],
     ) -> Sequence[str] | None:
         """Return candidate locations for a start. None: other jobs keep the job out.
 
@@ -415,7 +425,7 @@ class Admission:
             return None
         return resources.choose(demand, placement, amount, job.request.preferred, holds_lock)
 
-    def _take(self, job: _AdmissionState, fit: _ChosenPlacement, now: float) -> Grant:
+    def _take(self, job: _AdmissionState[J], fit: _ChosenPlacement, now: float) -> Grant[J]:
         request = job.request
         amount = 0 if fit.constraint is None else bytes_per_second(fit.constraint)
         self._kept = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
+
+J = TypeVar("J", bound=Hashable)
 
 #: Step name of the chunks of all read sessions. The path of a real step begins with a slash.
 READ_SESSIONS = "read sessions"
@@ -52,14 +55,14 @@ class Demand(Struct, frozen=True):
     tool: str = ""
 
 
-class AdmissionRequest(Struct, frozen=True):
+class AdmissionRequest(Struct, Generic[J], frozen=True):
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
     :ivar due: when the job's output is needed. Jobs with a due time start in this order. None: in order of arrival
     """
 
-    job: str
+    job: J
     demand: Demand
     preferred: tuple[str, ...] = ()
     due: float | None = None
@@ -91,7 +94,7 @@ class Capacity(Struct, frozen=True):
     idle: int
 
 
-class Grant(Struct, frozen=True):
+class Grant(Struct, Generic[J], frozen=True):
     """Permission for a job to start.
 
     :ivar constraint: the storageBW of the job, in MB/s
@@ -99,7 +102,7 @@ class Grant(Struct, frozen=True):
     :ivar running: admitted I/O tasks on the first location, this job included
     """
 
-    job: str
+    job: J
     step: str
     placement: Placement
     locations: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ class Epoch(Struct, eq=False):
     admitted: int = 0
     alone: bool = False
     over: bool = False
-    members: set[str] = field(default_factory=set)
+    members: set[Hashable] = field(default_factory=set)
     _ended: list[tuple[Observation, float, int]] = field(default_factory=list)
     _measured: Group = field(default_factory=Group)
 

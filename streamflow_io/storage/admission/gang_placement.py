@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Step
@@ -58,17 +58,17 @@ class BorrowedCores:
     """The cores that jobs use without holding them: cores of gang members that were admitted without."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[str, float]] = {}
+        self._jobs: dict[Hashable, tuple[str, float]] = {}
         self._locations: Counter[str] = Counter()
 
-    def borrow(self, job: str, location: str, cores: float) -> None:
+    def borrow(self, job: Hashable, location: str, cores: float) -> None:
         """Record the cores of a job that starts, or of a running job that has moved."""
         self.give_back(job)
         self._jobs[job] = location, cores
         # Count whole thousandths, so that nothing is lost in rounding.
         self._locations[location] += _thousandths(cores)
 
-    def give_back(self, job: str) -> None:
+    def give_back(self, job: Hashable) -> None:
         """Forget the cores of a job that has ended. Does nothing for a job that has borrowed none."""
         if (borrowed := self._jobs.pop(job, None)) is not None:
             self._locations[borrowed[0]] -= _thousandths(borrowed[1])

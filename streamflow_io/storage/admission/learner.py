@@ -10,7 +10,7 @@ registries; learning again when the storage drifts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Literal
 
@@ -170,7 +170,7 @@ class Learner:
         self._jobs.waiting -= 1
         self._settle(now)
 
-    def started(self, job: str, now: float, location: str = "", turn: NextStart | None = None) -> None:
+    def started(self, job: Hashable, now: float, location: str = "", turn: NextStart | None = None) -> None:
         """Record the start of a waiting job.
 
         :param location: the location whose bandwidth the job uses. Always the same for a storage that all locations
@@ -180,7 +180,7 @@ class Learner:
         turn = turn or next(self.turns(), NextStart(self._jobs.constraint))
         self._jobs.start(job, turn, location, now)
 
-    def returned(self, job: str, now: float) -> None:
+    def returned(self, job: Hashable, now: float) -> None:
         """Take back the start of a job, which waits again."""
         turn, _, _ = self._jobs.leave(job, now)
         self._jobs.waiting += 1
@@ -197,7 +197,7 @@ class Learner:
             self._says_too_few = True
             self._jobs.choose(self._jobs.constraint, "too few jobs")
 
-    def ended(self, job: str, observation: Observation | None, now: float) -> None:
+    def ended(self, job: Hashable, observation: Observation | None, now: float) -> None:
         """Record the end of a job.
 
         :param observation: time and bytes. None: the job has failed and does not count. A disturbed job contradicts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -67,7 +67,7 @@ class _Lock(Struct):
 
     epoch: Epoch
     locations: tuple[str, ...]
-    awaits: set[str]
+    awaits: set[Hashable]
 
 
 @dataclass(eq=False)
@@ -185,7 +185,7 @@ class Learners:
         self._update(demand)
 
     def started(
-        self, demand: Demand, placement: Placement, job: str, location: str, now: float, turn: NextStart | None
+        self, demand: Demand, placement: Placement, job: Hashable, location: str, now: float, turn: NextStart | None
     ) -> None:
         """Record the start of a job.
 
@@ -198,7 +198,7 @@ class Learners:
                 learning.learner.started(job, now, "" if learning.is_shared else location, turn)
         self._update(demand)
 
-    def returned(self, demand: Demand, placement: Placement, job: str, now: float) -> None:
+    def returned(self, demand: Demand, placement: Placement, job: Hashable, now: float) -> None:
         """Take back the start of a job, which waits again."""
         self._forget(job)
         for learning in self._of(demand):
@@ -215,7 +215,7 @@ class Learners:
             learning.learner.expect(sum(learning.ready.values()))
 
     def ended(
-        self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float
+        self, demand: Demand, placement: Placement, job: Hashable, observation: Observation | None, now: float
     ) -> None:
         self._forget(job)
         for learning in self._of(demand):
@@ -282,7 +282,7 @@ class Learners:
             lock.locations += new
         learning.learner.resized(most, learning.spread, learning.places, first)
 
-    def _forget(self, job: str) -> None:
+    def _forget(self, job: Hashable) -> None:
         """Let no epoch wait for a job that has ended."""
         for learning in self._exclusive:
             for lock in learning.locks:

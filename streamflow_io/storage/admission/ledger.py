@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Account(NamedTuple):
 
 
 class Ledger:
-    """The amounts of accounts that jobs hold.
+    """The amounts of accounts that jobs hold. Any hashable object stands for a job.
 
     Guarantees: no account is ever allocated beyond its capacity. All that a job holds is returned at once, and once.
     Amounts are whole numbers (bytes per second, executors), so that nothing is lost in rounding.
@@ -28,7 +28,7 @@ class Ledger:
     def __init__(self) -> None:
         self._capacities: dict[Account, int] = {}
         self._allocated: dict[Account, int] = {}
-        self._holders: dict[str, Mapping[Account, int]] = {}
+        self._holders: dict[Hashable, Mapping[Account, int]] = {}
 
     def open(self, account: Account, capacity: int) -> None:
         """Add an account. A known account keeps its capacity; :meth:`limit` changes it."""
@@ -51,7 +51,7 @@ class Ledger:
     def fits(self, amounts: Mapping[Account, int]) -> bool:
         return all(amount <= self.free(account) for account, amount in amounts.items())
 
-    def allocate(self, job: str, amounts: Mapping[Account, int]) -> None:
+    def allocate(self, job: Hashable, amounts: Mapping[Account, int]) -> None:
         """Give a job all of some amounts.
 
         :raises ValueError: if the job holds some already, or if the amounts do not fit; then nothing is given
@@ -64,11 +64,11 @@ class Ledger:
         for account, amount in amounts.items():
             self._allocated[account] += amount
 
-    def holds(self, job: str) -> Mapping[Account, int] | None:
+    def holds(self, job: Hashable) -> Mapping[Account, int] | None:
         """Return the amounts that a job holds. None: the job holds nothing."""
         return self._holders.get(job)
 
-    def release(self, job: str) -> Mapping[Account, int]:
+    def release(self, job: Hashable) -> Mapping[Account, int]:
         """Take back all that a job holds.
 
         :return: the amounts, empty if the job held nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -53,7 +53,7 @@ class Resources:
         self._locked_storages: set[str] = set()
         # The number of unlocked locations of each pool; forgotten when that changes.
         self._unlocked: dict[str, int] = {}
-        self._running: dict[str, _Occupied] = {}
+        self._running: dict[Hashable, _Occupied] = {}
 
     # Locations
 
@@ -120,7 +120,7 @@ class Resources:
         """Whether one of these locations, or the storage that they share, is locked."""
         return not self._locked.isdisjoint(locations) or (storage is not None and storage.name in self._locked_storages)
 
-    def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[str]:
+    def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[Hashable]:
         """Keep other jobs out of some locations, and from a storage at any location, if one is given.
 
         :return: the I/O tasks that run there now
@@ -132,10 +132,10 @@ class Resources:
             self._locked_storages.add(storage.name)
         self._touch(locked)
         return {
-            name
-            for name, job in self._running.items()
-            if job.io_task
-            and (not locked.isdisjoint(job.locations) or (storage is not None and job.storage == storage.name))
+            job
+            for job, place in self._running.items()
+            if place.io_task
+            and (not locked.isdisjoint(place.locations) or (storage is not None and place.storage == storage.name))
         }
 
     def unlock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> None:
@@ -206,7 +206,9 @@ class Resources:
             return executors
         return frozenset(names) - executors
 
-    def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
+    def allocate(
+        self, job: Hashable, demand: Demand, placement: Placement, locations: Sequence[str], amount: int
+    ) -> None:
         """Allocate the resources of a job at some locations.
 
         :raises ValueError: if the job does not fit; then nothing is allocated
@@ -215,7 +217,7 @@ class Resources:
         self._running[job] = _Occupied(tuple(locations), _name(placement), demand.io_task)
         self._touch(locations)
 
-    def release(self, job: str) -> None:
+    def release(self, job: Hashable) -> None:
         self._ledger.release(job)
         if (ended := self._running.pop(job, None)) is not None:
             self._touch(ended.locations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 from typing import Literal
 
 from msgspec import Struct
@@ -83,7 +84,7 @@ class Workload:
         self.begun = self._known = 0
         self.group = Group()
         self.events: list[EpochEnded | Chosen] = []
-        self._running: dict[str, _StartedJob] = {}
+        self._running: dict[Hashable, _StartedJob] = {}
         self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
 
     @property
@@ -125,7 +126,7 @@ class Workload:
         times = estimates(max(self.share, 1), self.registry)
         self.events.append(Chosen(constraint, reason, self.outstanding, times))
 
-    def start(self, job: str, turn: NextStart, location: str, now: float) -> None:
+    def start(self, job: Hashable, turn: NextStart, location: str, now: float) -> None:
         """Start a waiting job."""
         self.waiting -= 1
         self.begun += 1
@@ -136,7 +137,7 @@ class Workload:
             turn.epoch.admitted += 1
             turn.epoch.members.add(job)
 
-    def leave(self, job: str, now: float) -> tuple[NextStart, int, float]:
+    def leave(self, job: Hashable, now: float) -> tuple[NextStart, int, float]:
         """Remove a running job.
 
         :return: how the job had started; the most jobs that were seen to run at once with it; their mean number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from statistics import median
 
 from msgspec import Struct
@@ -40,7 +40,7 @@ class LeaseBurst:
     """
 
     def __init__(self) -> None:
-        self._running: dict[str, _LeasedJob] = {}
+        self._running: dict[Hashable, _LeasedJob] = {}
         # Bytes per second of all running jobs, by step: there may be thousands of jobs.
         self._amounts: Counter[str] = Counter()
         self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
@@ -48,12 +48,12 @@ class LeaseBurst:
         self._ended = 0.0
         self._began = 0.0
 
-    def started(self, job: str, step: str, amount: int, now: float) -> None:
+    def started(self, job: Hashable, step: str, amount: int, now: float) -> None:
         """Add a job with an amount of bytes per second."""
         self._running[job] = _LeasedJob(step, amount, now)
         self._amounts[step] += amount
 
-    def ended(self, job: str, now: float) -> float | None:
+    def ended(self, job: Hashable, now: float) -> float | None:
         """Remove a job that has ended.
 
         :return: when the job had started. None: the job had no bandwidth
@@ -64,7 +64,7 @@ class LeaseBurst:
         self._ended += one.amount * self._expected(one.step)
         return one.started
 
-    def returned(self, job: str) -> None:
+    def returned(self, job: Hashable) -> None:
         """Remove a job that has given back its bandwidth and waits again."""
         self._leave(job)
 
@@ -104,7 +104,7 @@ class LeaseBurst:
         queue = sum(one.amount * one.jobs * self._expected(one.step) for one in queued)
         return (self._ended + running + queue) / bandwidth
 
-    def _leave(self, job: str) -> _LeasedJob | None:
+    def _leave(self, job: Hashable) -> _LeasedJob | None:
         one = self._running.pop(job, None)
         if one is not None:
             self._amounts[one.step] -= one.amount
