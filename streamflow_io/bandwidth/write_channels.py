@@ -21,7 +21,7 @@ from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
 
 from .phases import request_record
-from .writes import Writer, Writes, Written
+from .writes import WriteBursts, Writer, Writes, Written
 
 
 class WriteChannels(Listener):
@@ -44,19 +44,24 @@ class WriteChannels(Listener):
         storage = self._storages.of(None, job.target, directory)
         name = None if storage is None else storage.name
         holds = job.hints is not None and job.hints.storage_bandwidth is not None
-        self._writes.started(Writer(job.name, job.step, name, job.location.name, holds))
+        if (before := job.drop(WriteBursts)) is not None:
+            self._writes.ended(before, succeeded=False)
+        job.keep(self._writes.started(Writer(job.name, job.step, name, job.location.name, holds)))
         return with_observation(spec, writes=directory)
 
     def event(self, job: JobState, event: Event) -> None:
-        if isinstance(event, PhaseEvent) and event.port is None:
+        if not isinstance(event, PhaseEvent) or event.port is not None:
+            return
+        if (bursts := job.kept(WriteBursts)) is not None:
             # Clocks of hosts differ, and reports come a moment later.
             later = time.time() - event.time
-            self._writes.burst(job.name, Written(event.start + later, event.last + later, event.bytes))
+            bursts.bursts.append(Written(event.start + later, event.last + later, event.bytes))
 
     def ended(self, job: JobState) -> None:
         """Record what the job has written, if the job has succeeded."""
-        for request in self._writes.ended(job.name, job.status is Status.COMPLETED):
-            self._record(request_record(request, time.time()))
+        if (bursts := job.drop(WriteBursts)) is not None:
+            for request in self._writes.ended(bursts, job.status is Status.COMPLETED):
+                self._record(request_record(request, time.time()))
 
     def left(self, capacity: Capacity | None, place: StoragePlace, way: Way) -> Capacity | None:
         """Return the capacity of a storage that is left for others, without what jobs write there in a rhythm."""

@@ -41,7 +41,9 @@ class Writer(Struct, frozen=True):
     holds: bool
 
 
-class _WriteBursts(Struct):
+class WriteBursts(Struct, eq=False):
+    """The bursts of one attempt of a job. The caller keeps them with the job."""
+
     writer: Writer
     bursts: list[Written] = field(default_factory=list)
 
@@ -58,34 +60,29 @@ class Writes:
     """The bursts of running jobs."""
 
     def __init__(self) -> None:
-        self._channels: dict[str, _WriteBursts] = {}
+        # An ordered set.
+        self._running: dict[WriteBursts, None] = {}
 
-    def started(self, writer: Writer) -> None:
-        """Begin an attempt of a job. Bursts of an earlier attempt do not count."""
-        self._channels[writer.job] = _WriteBursts(writer)
-
-    def burst(self, job: str, written: Written) -> None:
-        """Add a burst of a job. Ignores a job that does not run."""
-        if (channel := self._channels.get(job)) is not None:
-            channel.bursts.append(written)
+    def started(self, writer: Writer) -> WriteBursts:
+        """Begin an attempt of a job."""
+        bursts = WriteBursts(writer)
+        self._running[bursts] = None
+        return bursts
 
     def expected(self, where: Callable[[Writer], bool]) -> float:
         """Return how many bytes per second jobs without bandwidth are expected to go on writing.
 
         :param where: whether a job counts
         """
-        channels = self._channels.values()
-        return sum(one.mean for one in channels if not one.writer.holds and where(one.writer))
+        return sum(one.mean for one in self._running if not one.writer.holds and where(one.writer))
 
-    def ended(self, job: str, succeeded: bool) -> list[IORequest]:
-        """Remove a job that has ended, with or without success.
+    def ended(self, of: WriteBursts, succeeded: bool) -> list[IORequest]:
+        """End an attempt, with or without success.
 
-        :return: its bursts as requests, if the job has succeeded
+        :return: its bursts as requests, if the attempt has succeeded
         """
-        channel = self._channels.pop(job, None)
-        if channel is None or not succeeded:
-            return []
-        return [_request(channel.writer, number, burst) for number, burst in enumerate(channel.bursts)]
+        del self._running[of]
+        return [_request(of.writer, number, burst) for number, burst in enumerate(of.bursts)] if succeeded else []
 
 
 def _request(writer: Writer, number: int, burst: Written) -> IORequest:

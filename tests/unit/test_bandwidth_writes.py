@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.bandwidth.writes import Writer, Writes, Written
+from streamflow_io.bandwidth.writes import WriteBursts, Writer, Writes, Written
 
 MB = 10**6
 
@@ -13,17 +13,17 @@ def writer(job: str = "/a/0", location: str = "here", holds: bool = False) -> Wr
     return Writer(job, "/a", "disk", location, holds)
 
 
-def writes(*starts: float, of: Writer | None = None, size: int = 30 * MB) -> Writes:
-    found, job = Writes(), of or writer()
-    found.started(job)
+def writes(*starts: float, of: Writer | None = None, size: int = 30 * MB) -> tuple[Writes, WriteBursts]:
+    found = Writes()
+    job = found.started(of or writer())
     for start in starts:
-        found.burst(job.job, Written(start, start + 0.5, size))
-    return found
+        job.bursts.append(Written(start, start + 0.5, size))
+    return found, job
 
 
 def test_bursts_are_exposed_requests() -> None:
-    found = writes(1.0, 4.0)
-    first, second = found.ended("/a/0", succeeded=True)
+    found, job = writes(1.0, 4.0)
+    first, second = found.ended(job, succeeded=True)
     assert (first.kind, first.rule, first.channel, first.storage, first.direction) == (
         "write",
         "exposed",
@@ -35,16 +35,11 @@ def test_bursts_are_exposed_requests() -> None:
         (0, 1.0, 1.5, 30 * MB),
         (1, 4.0, 4.5, 30 * MB),
     ]
-    assert found.ended("/a/0", succeeded=True) == []
 
 
 def test_what_does_not_count() -> None:
-    assert writes(1.0).ended("/a/0", succeeded=False) == []
-    found = writes(1.0, 4.0)
-    found.started(writer())
-    assert found.ended("/a/0", succeeded=True) == []
-    found.burst("/a/0", Written(9.0, 9.1, MB))
-    assert found.ended("/a/0", succeeded=True) == []
+    found, job = writes(1.0)
+    assert found.ended(job, succeeded=False) == []
 
 
 @pytest.mark.parametrize(
@@ -57,12 +52,12 @@ def test_what_does_not_count() -> None:
     ],
 )
 def test_what_is_written_in_a_rhythm_is_expected_to_go_on(starts: tuple[float, ...], expected: float) -> None:
-    found = writes(*starts)
+    found, job = writes(*starts)
     assert found.expected(lambda one: one.storage == "disk") == expected
     assert found.expected(lambda one: one.storage == "other") == 0
-    found.ended("/a/0", succeeded=True)
+    found.ended(job, succeeded=True)
     assert found.expected(lambda one: True) == 0
 
 
 def test_who_holds_bandwidth_is_not_counted_twice() -> None:
-    assert writes(0, 3, 6, 9, of=writer(holds=True)).expected(lambda one: True) == 0
+    assert writes(0, 3, 6, 9, of=writer(holds=True))[0].expected(lambda one: True) == 0

@@ -28,7 +28,10 @@ MB = 10**6
 
 
 HINTS = {"/compute": StepAnnotations("/compute"), "/save": StepAnnotations("/save", IO_TASK)}
-COMPUTE = job_state("/compute/0", HINTS["/compute"])
+
+
+def compute() -> JobState:
+    return job_state("/compute/0", HINTS["/compute"])
 
 
 def channels(records: list[Record] | None = None) -> WriteChannels:
@@ -40,14 +43,14 @@ def asked(found: WriteChannels, job: JobState) -> JobSpec:
     return found.starting(job, JobSpec(name=job.name), FakeRuntime("here"))
 
 
-def burst(found: WriteChannels, start: float) -> None:
+def burst(found: WriteChannels, job: JobState, start: float) -> None:
     event = {"event": "phase", "job": "000001-compute-0", "time": start + 0.5, "number": 0, "start": start}
-    found.event(COMPUTE, convert({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}, Event))
+    found.event(job, convert({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}, Event))
 
 
 def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
     found = channels()
-    phases = asked(found, COMPUTE).observation.writes
+    phases = asked(found, compute()).observation.writes
     assert phases is not None
     assert phases == "/out"
     assert asked(found, job_state("/save/0", HINTS["/save"])).observation.writes is None
@@ -57,23 +60,37 @@ def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
 
 def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Record] = []
-    found = channels(told)
-    asked(found, COMPUTE)
+    found, job = channels(told), compute()
+    asked(found, job)
     here, all_of_it = StoragePlace("disk", "here"), Capacity(100 * MB, True, 4, 4)
     assert found.left(None, here, "write") is None
     for start in (0.0, 3.0, 6.0, 9.0):
         assert found.left(all_of_it, here, "write") == all_of_it
         monkeypatch.setattr("streamflow_io.bandwidth.write_channels.time.time", lambda start=start: start + 0.5)
-        burst(found, start)
+        burst(found, job, start)
     left = found.left(all_of_it, here, "write")
     assert left is not None
     assert left.bandwidth == pytest.approx(90 * MB)
     assert found.left(all_of_it, here, "read") == all_of_it
     assert found.left(all_of_it, StoragePlace("other", "here"), "write") == all_of_it
     assert found.left(Capacity(5 * MB, True, 4, 4), here, "write") == Capacity(0, True, 4, 4)
-    COMPUTE.status = Status.COMPLETED
-    found.ended(COMPUTE)
+    job.status = Status.COMPLETED
+    found.ended(job)
     assert [(one.kind, one.storage, one.rule) for one in told if isinstance(one, RequestRecord)] == [
         ("write", "disk", "exposed")
     ] * 4
     assert found.left(all_of_it, here, "write") == all_of_it
+
+
+def test_bursts_of_an_earlier_attempt_do_not_count() -> None:
+    told: list[Record] = []
+    found, job = channels(told), compute()
+    asked(found, job)
+    burst(found, job, 1.0)
+    asked(found, job)
+    burst(found, job, 5.0)
+    job.status = Status.COMPLETED
+    found.ended(job)
+    burst(found, job, 9.0)
+    found.ended(job)
+    assert len(told) == 1
