@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from pathlib import PurePosixPath
 
 import pytest
@@ -84,3 +86,23 @@ async def test_of_many_who_wait_a_commit_wakes_few(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0)
     assert all(await asyncio.gather(*tasks))
     assert looked <= 4 * len(files)
+
+
+async def test_a_job_that_others_may_read_holds_little_memory() -> None:
+    jobs = StreamingJobs()
+
+    async def collect(port: str, path: str) -> Token:
+        raise NotImplementedError
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            job = jobs.open(f"/producer/0.{number}", collect)
+            job.begin(PurePosixPath("/scratch/producer/0")).end(True)
+            jobs.close(job, may_be_read=True)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / 200 < 2000
