@@ -29,7 +29,7 @@ class DiskForecast(Struct, frozen=True):
     :ivar peak: the most bytes at a time, as in the last run
     :ivar written: bytes that jobs will write, as in the last run
     :ivar peak_error: the median error of earlier forecasts of the peak, as a part of the peak;
-        None: there was no earlier forecast
+        none: no earlier run was foretold
     :ivar written_error: that of the bytes written
     """
 

@@ -334,9 +334,11 @@ class Intermediates(Listener):
     def _record_disks(self) -> None:
         held = self._held_by_node()
         for node, peak in self._peaks.items():
-            written, foretold = self._removed[node] + held.get(node, 0), self._foretold.get(node)
+            foretold = self._foretold.get(node)
             expected = (None, None) if foretold is None else (foretold.peak, foretold.written)
-            self._record(DiskRecord(time.time(), node, peak, written, *expected))
+            # A copy that StreamFlow has made elsewhere may be nothing but a link.
+            if written := self._removed[node] + held.get(node, 0):
+                self._record(DiskRecord(time.time(), node, peak, written, *expected))
 
     def _by_location(self, names: Iterable[str]) -> list[tuple[ExecutionLocation, dict[str, str]]]:
         """The paths of directories, with their names, by location. Locations that do not answer are left out."""
