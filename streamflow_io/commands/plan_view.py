@@ -21,8 +21,8 @@ from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.reader import last_disk_peak
 from streamflow_io.storage.admission.storages import StepStorage
+from streamflow_io.storage.intermediates.disk_forecast import DiskForecast, disk_forecasts
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -45,7 +45,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "gangs": [asdict(gang) for gang in plan.graph.gangs],
         "removal": [asdict(each) for each in outcomes(plan)],
         "windows": [asdict(window) for window in plan.intermediates.windows],
-        "disk_peak": last_disk_peak(plan.file) if plan.intermediates.removal is not None else None,
+        "disk": {name: asdict(each) for name, each in _disks(plan).items()},
         "disk_limit": plan.intermediates.disk_limit,
         "impossible": dict(plan.graph.impossible),
         "storages": [asdict(step) for step in plan.bandwidth.storages.steps] if plan.bandwidth.storages else [],
@@ -74,10 +74,12 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
     if found_outcomes := outcomes(plan):
         rows = [(port_path(o.step, o.port), "removed" if o.goes else "kept", o.why) for o in found_outcomes]
         console.print(table("Intermediate files", ("output", "is", "when, or why"), rows))
-        if (peak := last_disk_peak(plan.file)) is not None:
-            say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
+        foretold = _disks(plan)
+        for location, disk in foretold.items():
+            peak, written = _foretold(disk.peak, disk.peak_error), _foretold(disk.written, disk.written_error)
+            say(console, f"Disk of {location}, as in the last run: at most {peak} at a time; written: {written}")
         if (limit := plan.intermediates.disk_limit) is not None:
-            say(console, _disk_limit(limit, peak))
+            say(console, _disk_limit(limit, [disk.peak for disk in foretold.values()]))
     if plan.intermediates.windows:
         rows = [
             (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
@@ -95,12 +97,20 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
         console.print(_storages(plan.bandwidth.storages.steps))
 
 
-def _disk_limit(limit: int, peak: int | None) -> str:
+def _disks(plan: Plan) -> dict[str, DiskForecast]:
+    return disk_forecasts(plan.file) if plan.intermediates.removal is not None else {}
+
+
+def _foretold(size: int, error: float | None) -> str:
+    return size_text(size) + ("" if error is None else f" (earlier forecasts were {error:.0%} off)")
+
+
+def _disk_limit(limit: int, peaks: Sequence[int]) -> str:
     """Say whether a `diskLimit` can hold, as far as the last run shows."""
     text = f"The diskLimit is {size_text(limit)} on each location"
-    if peak is None:
+    if not peaks:
         return f"{text}; whether a run fits is known after the first one"
-    return f"{text}: {'the last run fits' if peak <= limit else 'jobs will wait for space, or the run will end'}"
+    return f"{text}: {'the last run fits' if max(peaks) <= limit else 'jobs will wait for space, or the run will end'}"
 
 
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:

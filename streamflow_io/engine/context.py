@@ -80,11 +80,11 @@ class Run:
         if config.oversubscribe == "idle":
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, record)
         self.bandwidth = BandwidthOfRun(services)
-        self.proofs = ProofsOfRun(services, self.streaming_jobs)
+        self.disk_limit = make_disk_limit(services)
+        self.proofs = ProofsOfRun(services, self.streaming_jobs, self.disk_limit)
         parts = PartsOfRun(services, self.bandwidth.admission)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        self.disk_limit = make_disk_limit(services)
         self._intermediates = begin_removal(services, self.proofs.held, self.disk_limit)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)

@@ -219,7 +219,7 @@ class ProofsOfRun:
     :ivar listeners: in the order in which they are told of jobs
     """
 
-    def __init__(self, services: Services, streaming_jobs: StreamingJobs) -> None:
+    def __init__(self, services: Services, streaming_jobs: StreamingJobs, disk_limit: DiskLimit | None) -> None:
         plan, config = services.plan, services.config
         self.proofs = RememberedProofs(services.learned, plan.proofs.known)
         self._programs = Programs()
@@ -248,6 +248,7 @@ class ProofsOfRun:
                 ),
                 findings.Findings(self.proofs, config.declarations, services.record),
                 services.scheduler.hardware_locations,
+                disk_limit,
             )
         self._waits = config.rehearse == "wait"
         self._compares = plan.proofs.is_auto

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.files import (
+    CommittedRecord,
+    DiscardedRecord,
+    EdgeRecord,
+    FallbackRecord,
+    ReadingRecord,
+    StreamedRecord,
+)
 from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import (
+    DiskRecord,
     EndRecord,
     ProgressRecord,
     Record,
@@ -44,6 +52,8 @@ _KEPT = (
     CommittedRecord,
     FallbackRecord,
     RemovedRecord,
+    DiscardedRecord,
+    DiskRecord,
     EndRecord,
 )
 

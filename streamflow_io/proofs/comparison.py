@@ -9,7 +9,7 @@ from typing import Any
 from streamflow_io.nested import parts
 from streamflow_io.records.learned.proofs import Way
 
-from .rehearsal import Rehearsal
+from .rehearsal import Lend, Rehearsal
 from .rehearsal_rules import Finding, Manner, Ran, shows_nothing, unknown
 from .repeated_job import NotApartError, RepeatedJob
 
@@ -82,9 +82,9 @@ class Comparison(Rehearsal):
         # The job has read the stream to its end, whatever the program has asked. Only the outputs count.
         return RepeatedJob(self.original, self.port, self.verify, is_declared=True)
 
-    async def run(self) -> Finding | None:
+    async def run(self, lend: Lend | None = None) -> Finding | None:
         try:
-            return await super().run()
+            return await super().run(lend)
         except NotApartError:
             return unknown("the kernel cannot keep it from changing other files, and from TCP")
 

@@ -7,7 +7,7 @@ take less time. A proven input is tried with a short file in the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Literal
@@ -90,6 +90,9 @@ def _would_be_dear(cpu: float, plain: float, times: float) -> bool:
 #: Decides, from the runs with excerpts and the bytes of these, how the job is to be run next, or what is found.
 _Decide = Callable[[Sequence[tuple[Manner, Ran]], int], Manner | Finding | None]
 
+#: Tells whether files of a size, in bytes, may lie beside those of jobs.
+Lend = Callable[[int], Awaitable[bool]]
+
 #: Whether the code that runs belongs to a rehearsal, whose messages are not logged.
 rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
@@ -164,17 +167,18 @@ class Rehearsal(Struct, eq=False, dict=True):
         """The seconds that the next run is expected to take; infinite before the job has succeeded."""
         return self.original.seconds * self.share
 
-    async def run(self) -> Finding | None:
+    async def run(self, lend: Lend | None = None) -> Finding | None:
         """Rehearse the input, and return the result. When cancelled, leaves neither processes nor files.
 
         If the call is cancelled while short files are tried, the finding before that is kept for the next call.
 
+        :param lend: None: the run has no limit
         :return: None: the excerpts have shown nothing, and the next call is to try the whole files
         :raises NotApartError: if the rehearsal cannot run before its job has ended
         """
         rehearsing.set(True)
         try:
-            if (lack := await self._lack_of_room()) is not None:
+            if (lack := await self._lack_of_room(lend)) is not None:
                 return unknown(lack)
             finding = self._proven or await self._tried()
             if finding is None or finding.way is None or self._short is None:
@@ -268,11 +272,12 @@ class Rehearsal(Struct, eq=False, dict=True):
         finally:
             await self.job.remove((directory,))
 
-    async def _lack_of_room(self) -> str | None:
+    async def _lack_of_room(self, lend: Lend | None = None) -> str | None:
         try:
             outputs = await self.job.used()
             needed = disk_for(outputs) if self.original.has_ended else disk_beside(outputs, self.size)
             there = await self.job.free()
         except (IndexError, ValueError):
             return "the free space is not known"
-        return None if there >= needed + sum(self._most or ()) else "there is too little space"
+        needed += sum(self._most or ())
+        return None if there >= needed and (lend is None or await lend(needed)) else "there is too little space"

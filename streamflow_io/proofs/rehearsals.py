@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -64,15 +65,31 @@ class _RunningRehearsal(Struct):
                 self.task.cancel()
 
 
+class LentSpace(Protocol):
+    """Lends the disk space that jobs leave."""
+
+    async def lend(self, name: str, location: AvailableLocation, size: int) -> bool: ...
+
+    def give_back(self, name: str) -> None: ...
+
+
 class Rehearsals(Listener):
     """The rehearsals of a run: one at a time at each host, and only while StreamFlow's accounts have a core free.
 
     :param rehearsable: the jobs with inputs that can be rehearsed
     :param findings: of the rehearsals
     :param used: the hardware in use, by the name of a location
+    :param space: lends the space that a run leaves to its files; None: the run has no limit
     """
 
-    def __init__(self, rehearsable: RehearsableJobs, findings: Findings, used: Mapping[str, Hardware]) -> None:
+    def __init__(
+        self,
+        rehearsable: RehearsableJobs,
+        findings: Findings,
+        used: Mapping[str, Hardware],
+        space: LentSpace | None = None,
+    ) -> None:
+        self._space = space
         self._rehearsable = rehearsable
         self._findings = findings
         self._used = used
@@ -268,7 +285,7 @@ class Rehearsals(Listener):
             try:
                 if running.is_ending:
                     raise asyncio.CancelledError
-                finding = await asyncio.create_task(rehearsal.run())
+                finding = await asyncio.create_task(self._run(rehearsal))
             finally:
                 rehearsal.spent += time.time() - began
             # The result is kept, even if its core is wanted now.
@@ -287,6 +304,15 @@ class Rehearsals(Listener):
         finally:
             del self._running[host]
             self.look()
+
+    async def _run(self, rehearsal: Rehearsal) -> Finding | None:
+        if (space := self._space) is None:
+            return await rehearsal.run()
+        name = f"{rehearsal.original.job.name}:{rehearsal.port}"
+        try:
+            return await rehearsal.run(lambda size: space.lend(name, rehearsal.original.place, size))
+        finally:
+            space.give_back(name)
 
     def _put_back(self, running: _RunningRehearsal) -> None:
         if not (running.is_void or self._is_closed):

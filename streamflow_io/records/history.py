@@ -42,6 +42,7 @@ from .jobs import (
 )
 from .records import (
     ChoiceRecord,
+    DiskRecord,
     EndRecord,
     EpochRecord,
     HeldRecord,
@@ -152,6 +153,7 @@ class History(Struct):
     lent: list[LentRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
+    disks: list[DiskRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
     tried_again: set[str] = field(default_factory=set)
 
@@ -313,6 +315,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(LentRecord, lambda history: history.lent),
         _in(HeldRecord, lambda history: history.held),
         _in(RemovedRecord, lambda history: history.removed),
+        _in(DiskRecord, lambda history: history.disks),
     )
 )
 

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from streamflow_io.hints.errors import HintErrors
 
-from .records import VERSION, ProgressRecord, Record, RemovedRecord, RunRecord, RunState, RunStatus, record_decoder
+from .records import VERSION, DiskRecord, ProgressRecord, Record, RunRecord, RunState, RunStatus, record_decoder
 from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
-# In such a part of the end of a file, the last removal is found.
+# In such a part of the end of a file, the space on disks is found.
 _END_BYTES = 256 * 1024
 _MISSING = re.compile("missing required field `(.*)`")
 
@@ -113,9 +113,8 @@ def _state(file: BinaryIO) -> RunState:
     return "killed"
 
 
-def last_disk_peak(workflow: str) -> int | None:
-    """The most bytes that the directories of jobs held in the last successful run of a workflow. None: no run has
-    recorded that.
+def last_disk_records(workflow: str) -> Iterator[list[DiskRecord]]:
+    """Yield the disk space of the last successful runs of a workflow, by location; the last run first.
 
     :param workflow: the CWL file, as in the record of the start
     :raises OSError: if the records cannot be read
@@ -123,13 +122,14 @@ def last_disk_peak(workflow: str) -> int | None:
     for run in list_runs():
         if run.workflow == workflow and run.state == "completed":
             with (runs_directory() / run.name / TELEMETRY_FILE).open("rb") as file:
-                # A run that removes files does so once more at its end.
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
-                for line in reversed(file.readlines()):
+                found = []
+                for line in file.readlines():
                     with contextlib.suppress(ValueError):
-                        if isinstance(record := record_decoder().decode(line), RemovedRecord):
-                            return record.peak
-    return None
+                        if isinstance(record := record_decoder().decode(line), DiskRecord):
+                            found.append(record)
+            if found:
+                yield found
 
 
 def running_run() -> Path:

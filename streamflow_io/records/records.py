@@ -206,6 +206,16 @@ class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     limit: Annotated[int | None, Meta(description="the diskLimit of each location; none: no limit")] = None
 
 
+class DiskRecord(BaseRecord, frozen=True, tag="disk"):
+    """The disk space of a successful run with `intermediates: remove`, and what was expected, in bytes."""
+
+    location: str
+    peak: int
+    written: int
+    expected_peak: int | None = None
+    expected_written: int | None = None
+
+
 class ResultsRecord(BaseRecord, frozen=True, tag="results"):
     """The directories of jobs that results of the run need. The other results were copied."""
 
@@ -258,6 +268,7 @@ Record = (
     | ConsumedRecord
     | SessionEndRecord
     | RemovedRecord
+    | DiskRecord
     | ResultsRecord
     | EndRecord
 )

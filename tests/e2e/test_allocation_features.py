@@ -11,7 +11,7 @@ from lab.cwl import Document, found, tool, workflow
 from lab.sites import Site, at_once
 from lab.splits import job
 from tests.e2e.test_allocation import NODE, cores, nodes_of
-from tests.e2e.test_intermediates_elsewhere import REMOVE, files
+from tests.e2e.test_intermediates_elsewhere import LIMITED, files
 from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
 from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting, cold_split
 from tests.e2e.test_parts_elsewhere import scattered as split_and_count
@@ -176,7 +176,7 @@ def streaming_directory() -> Document:
 
 
 def test_intermediate_files_go(allocation: Site) -> None:
-    run = allocation.run(removed_chain(f"{allocation.deployment['workdir']}/*"), config=REMOVE, seconds=120)
+    run = allocation.run(removed_chain(f"{allocation.deployment['workdir']}/*"), config=LIMITED, seconds=120)
     assert run.ok, run.errors
     assert run.files == {"d.txt": b"a\na\n"}
     assert "SFIO-B008" not in run.log

@@ -14,6 +14,7 @@ from tests.e2e.test_laboratory import login
 
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 REMOVE = {"intermediates": "remove"}
+LIMITED = {**REMOVE, "diskLimit": "1MB"}
 
 
 def chain(work: str) -> Document:
@@ -48,7 +49,7 @@ def listed(site: Site) -> dict[str, set[str]]:
     return {address: set(login(site.laboratory, address, "ls /scratch").split()) for address in ADDRESSES}
 
 
-@pytest.mark.parametrize("config", [REMOVE, {**REMOVE, "diskLimit": "1MB"}])
+@pytest.mark.parametrize("config", [REMOVE, LIMITED])
 def test_on_hosts(hosts: Site, config: Document) -> None:
     place = apart(hosts)
     before = listed(place)
@@ -70,7 +71,7 @@ def test_a_limit_holds_on_each_host(hosts: Site) -> None:
     last = tool("cat $i > all.txt", {"i": "File[]"}, {"o": found("all.txt")}, requirements=SMALL)
     steps = {"a": {"run": write, "in": {"n": "names"}, "scatter": "n"}, "b": {"run": last, "in": {"i": "a/o"}}}
     document = workflow({"names": "string[]"}, steps, {"o": "b/o"})
-    run = place.run(document, {"names": ["1", "2", "3", "4", "5"]}, config={**REMOVE, "diskLimit": "1MB"})
+    run = place.run(document, {"names": ["1", "2", "3", "4", "5"]}, config=LIMITED)
     assert not run.ok
     (line, *_) = [line for line in run.log.splitlines() if "SFIO-B010" in line]
     assert "Nothing can go on within the diskLimit of 1.0 MB on " in line
@@ -94,7 +95,7 @@ def test_clean_on_hosts(hosts: Site) -> None:
 
 @pytest.mark.long
 def test_on_slurm(slurm: Site) -> None:
-    run = slurm.run(chain(f"{slurm.directory}/work/*"), config=REMOVE, seconds=200)
+    run = slurm.run(chain(f"{slurm.directory}/work/*"), config=LIMITED, seconds=200)
     assert run.ok, run.errors
     assert run.files == {"d.txt": b"a\na\n"}
     assert files(slurm.directory / "work") == ["d.txt"]
@@ -104,7 +105,7 @@ def test_on_slurm(slurm: Site) -> None:
 def test_in_containers(docker: Containers, read: str | None) -> None:
     """Also where some steps run beside the containers, and see the same files at other paths."""
     document = contained(chain("/tmp/nothing"), b=read, d=None)
-    path = docker.write(document, {}, True, REMOVE)
+    path = docker.write(document, {}, True, LIMITED)
     run = docker.finish(docker.start(path), path, 120)
     assert run.ok, run.errors
     assert run.files == {"d.txt": b"a\na\n"}

@@ -41,6 +41,14 @@ def gather() -> Document:
     return workflow({"names": "string[]"}, steps, {"o": "b/o"})
 
 
+#: All rehearsals have their end before the run.
+REHEARSE: Final = {"streaming": "auto", "rehearse": "wait"}
+
+
+def rehearsed(bench: Bench) -> list[Document]:
+    return [record for record in bench.telemetry() if record["event"] == "rehearsed"]
+
+
 def names(count: int) -> Document:
     return {"names": [chr(ord("a") + number) for number in range(count)]}
 
@@ -163,7 +171,8 @@ def test_a_job_that_fails_gives_its_space_back(bench: Bench) -> None:
 
 
 def test_the_plan_and_what_was_learned(bench: Bench) -> None:
-    config = {"intermediates": "remove", "diskLimit": "9MB"}
+    """A rehearsal, which would write further files, does not fit."""
+    config = {"intermediates": "remove", "diskLimit": "9MB", **REHEARSE}
     path = bench.write(scatter(), names(2), io=True, config=config)
 
     def shown(*arguments: object) -> str:
@@ -178,6 +187,7 @@ def test_the_plan_and_what_was_learned(bench: Bench) -> None:
     learned = shown("learned", "list")
     assert "Sizes of outputs, with a diskLimit" in learned
     assert "4.0 MB" in learned
+    assert {record["reason"] for record in rehearsed(bench)} == {"there is too little space"}
 
 
 @pytest.mark.parametrize(
@@ -198,9 +208,10 @@ def test_a_wrong_limit_ends_the_run_before_it_starts(bench: Bench, config: Docum
 
 @pytest.mark.parametrize("limit", [{}, {"diskLimit": "1GB"}])
 def test_runs_without_a_limit_do_not_load_its_modules(bench: Bench, limit: Document) -> None:
-    path = bench.write(scatter(), names(1), io=True, config={"intermediates": "remove", **limit})
+    path = bench.write(scatter(), names(1), io=True, config={"intermediates": "remove", **limit, **REHEARSE})
     run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
     assert run.ok, run.errors
+    assert {record["way"] for record in rehearsed(bench)} == {"net"}
     loaded = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
     place = "streamflow_io.storage.intermediates"
     assert f"{place}.intermediates" in loaded

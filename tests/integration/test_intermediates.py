@@ -342,11 +342,14 @@ def test_what_users_are_told(bench: Bench) -> None:
     assert run.ok, run.errors
     (line,) = [line for line in run.log.splitlines() if "Intermediate files:" in line]
     assert "6.0 MB removed; the directories of jobs held at most 6.0 MB, and hold 3.0 MB now" in line
+    assert "Disk of the driver's node: at most 6.0 MB at a time; written: 9.0 MB\n" in run.log
+    assert "With `intermediates: keep`, both would have been 9.0 MB" in run.log
     held = [record["held"] for record in bench.telemetry() if record["event"] == "removed"]
     assert max(held) >= 6_000_000 > held[-1] >= 3_000_000
     planned = forked.run("streamflow-io", "plan", path, environment={"XDG_DATA_HOME": str(bench.data)})
     assert planned.returncode == 0, planned.stderr
-    assert "The directories of jobs held at most 6.0 MB in the last run" in planned.stdout
+    foretold = "as in the last run: at most 6.0 MB at a time; written: 9.0 MB"
+    assert foretold in " ".join(planned.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,20 @@ def _removed_lines(history: History) -> Iterator[str]:
             f"Intermediate files: {size_text(last.bytes)} removed; the directories of jobs held at most "
             f"{size_text(last.peak)}{limit}, and hold {size_text(last.held)} now"
         )
+    for disk in history.disks:
+        at_most, in_all = _came(disk.peak, disk.expected_peak), _came(disk.written, disk.expected_written)
+        yield f"Disk of {disk.location}: at most {at_most} at a time; written: {in_all}"
+    if history.disks:
+        without = sum(disk.written for disk in history.disks) + sum(one.bytes for one in history.discarded)
+        yield f"With `intermediates: keep`, both would have been {size_text(without)}"
     if history.discarded:
         gone, written = sum(one.bytes for one in history.discarded), sum(one.size for one in history.discarded)
         yield f"Windows: {size_text(gone)} of {size_text(written)} removed behind the readers, while jobs wrote"
+
+
+def _came(size: int, expected: int | None) -> str:
+    """Name a size, and how much its forecast was off."""
+    return size_text(size) + ("" if expected is None else f" (forecast: {size_text(expected)})")
 
 
 def _verdict(history: History) -> str:

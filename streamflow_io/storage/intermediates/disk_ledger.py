@@ -107,6 +107,12 @@ class DiskLedger:
             reservation.bytes -= min(demand.own, max(0, reservation.bytes - reservation.own))
         self._reserved[demand.job] = _Reservation(demand.own, demand.own)
 
+    def extend(self, job: str, size: int) -> None:
+        """Reserve more space for a running job, also beyond the limit."""
+        if (reservation := self._reserved.get(job)) is not None:
+            reservation.bytes += size
+            reservation.own += size
+
     def withdraw(self, job: str) -> None:
         """Note that a job does not wait any more."""
         self._waiting.pop(job, None)

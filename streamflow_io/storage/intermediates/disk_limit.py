@@ -23,6 +23,8 @@ from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.wording import size_text
 
 from .disk_ledger import DiskDemand, DiskLedger
@@ -42,11 +44,13 @@ class _SpaceRequest(Struct):
     :ivar inputs: bytes of its input files, as far as they are known
     :ivar gang: the gang and the tag of the job; None: no other job runs at the same time because of streams
     :ivar demand: the last one; None: the job has not asked yet
+    :ivar attempts: that have begun
     """
 
     inputs: int
     gang: tuple[int, str] | None
     demand: DiskDemand | None = None
+    attempts: int = 0
 
 
 class DiskLimit(Listener):
@@ -91,6 +95,8 @@ class DiskLimit(Listener):
         # By node: bytes of jobs whose directories could not be measured.
         self._unseen: dict[str, int] = {}
         self._running: dict[tuple[int, str], dict[str, None]] = {}
+        self._lent: set[str] = set()
+        self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
         self._holders: Callable[[str], Sequence[tuple[str, int]]] = lambda node: ()
         self._timer: asyncio.TimerHandle | None = None
@@ -151,6 +157,14 @@ class DiskLimit(Listener):
         if request.gang is not None:
             self._running.setdefault(request.gang, {})[job.name] = None
 
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        if (request := job.kept(_SpaceRequest)) is not None and (node := self._nodes.get(job.name)) is not None:
+            request.attempts += 1
+            if request.attempts > 1 and request.demand is not None:
+                # What the attempt before has written stays, because other jobs may read it.
+                self._ledger(node).extend(job.name, request.demand.own)
+        return spec
+
     def ended(self, job: JobState) -> None:
         if (request := job.kept(_SpaceRequest)) is None:
             return
@@ -186,7 +200,8 @@ class DiskLimit(Listener):
                 continue
             job, node = found
             request = job.kept(_SpaceRequest)
-            if size is not None and request is not None and job.status is not None and job.status.name == "COMPLETED":
+            is_well = job.status is not None and job.status.name == "COMPLETED"
+            if size is not None and request is not None and is_well and request.attempts <= 1:
                 self._remembered.measured(job.step, request.inputs, size)
             elif size is None and request is not None and request.demand is not None:
                 self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
@@ -195,13 +210,41 @@ class DiskLimit(Listener):
             ledger.measured(held.get(node, 0) + self._unseen.get(node, 0))
         if written:
             self._happened()
+            self._is_measured.set()
         if self._refused:
             self._wake()
             self._watch()
 
+    async def lend(self, name: str, location: AvailableLocation, size: int) -> bool:
+        """Reserve space for files that are no job's, until :meth:`give_back`. Waits until ended jobs are measured.
+
+        :return: whether there is space, and no job waits for it
+        """
+        if self._ended and self._is_kept:
+            self._is_measured.clear()
+            await self._is_measured.wait()
+        ledger = self._ledger(node_name(location))
+        if self._is_kept and (ledger.waiting or ledger.free < size):
+            return False
+        ledger.start(DiskDemand(name, size))
+        self._lent.add(name)
+        return True
+
+    def give_back(self, name: str) -> None:
+        """Take back lent space. The files are gone."""
+        if name in self._lent:
+            self._lent.remove(name)
+            for ledger in self._ledgers.values():
+                ledger.end(name)
+            self._happened()
+            if self._refused:
+                self._wake()
+                self._watch()
+
     def give_up(self) -> None:
         """Keep no limit any more."""
         self._is_kept = False
+        self._is_measured.set()
         self._wake()
 
     def _ledger(self, node: str) -> DiskLedger:
@@ -237,7 +280,7 @@ class DiskLimit(Listener):
     def _is_quiet(self) -> bool:
         """Whether no job can go on before one that waits gets space."""
         waits = bool(self._open) and self._open.keys() <= self._refused
-        return waits and not self._ended and not self._is_removing()
+        return waits and not self._ended and not self._lent and not self._is_removing()
 
     def _watch(self) -> None:
         if self._timer is None and self._refused and self._stuck is None:

@@ -24,13 +24,13 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.outputs import is_early_port
 from streamflow_io.graph.last_readers import LastReaders, Removal
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import Record, RemovedRecord
+from streamflow_io.records.records import DiskRecord, Record, RemovedRecord
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
 from .directories import DirectoryContents, look, remove
-from .disk_forecast import warn_of_little_space
+from .disk_forecast import DiskForecast, disk_forecasts, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
 
 if TYPE_CHECKING:
@@ -90,7 +90,11 @@ class Intermediates(Listener):
         self._silent: set[str] = set()
         # The directories in which something cannot be read: they may have links that are not known.
         self._unreadable: set[str] = set()
-        self._removed = self._peak = 0
+        self._peak = 0
+        # By node.
+        self._removed = Counter[str]()
+        self._peaks = dict[str, int]()
+        self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
         self._turning: asyncio.Task[None] | None = None
         self._is_due = self._is_closed = False
@@ -102,7 +106,8 @@ class Intermediates(Listener):
 
         :param workflow: the CWL file, as records have it
         """
-        warn_of_little_space(workflow, self._context.config)
+        self._foretold = disk_forecasts(workflow)
+        warn_of_little_space(self._foretold, self._context.config)
 
     def submitted(self, job: JobState) -> None:
         step = self._steps.get(job.step)
@@ -147,6 +152,8 @@ class Intermediates(Listener):
             results = frozenset(self._ledger.files([token_value(token) for token in job.job.inputs.values()]))
             self._ledger.ended(job.name, [JobOutput(results, is_kept=True)])
         await self._turn(is_over=True)
+        if not self._is_closed:
+            self._record_disks()
 
     async def run_closed(self) -> None:
         self._is_closed = True
@@ -286,10 +293,13 @@ class Intermediates(Listener):
                 if not measures_only:
                     self._ledger.seen(name, {link: text for seen in all_seen for link, text in seen.links.items()})
                 self._bytes[name] = sum(seen.bytes for seen in all_seen)
-        self._peak = max(self._peak, sum(self._bytes.values()))
+        held = self._held_by_node()
+        self._peak = max(self._peak, sum(held.values()))
+        for node, size in held.items():
+            self._peaks[node] = max(self._peaks.get(node, 0), size)
 
     async def _remove(self, decision: Decision) -> None:
-        before = sum(self._bytes.values())
+        before = self._held_by_node()
         by_location = self._by_location([*decision.whole, *decision.parts])
         partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
         # Nothing may wait between the decision and this: a job must not get a file that is to be removed.
@@ -309,16 +319,26 @@ class Intermediates(Listener):
             self._bytes.pop(name, None)
             self._places.pop(name, None)
         await self._see(decision.parts)
-        held = sum(self._bytes.values())
-        self._removed += before - held
+        after = self._held_by_node()
+        self._removed.update({node: size - after.get(node, 0) for node, size in before.items()})
         self._record_held()
 
     def _record_held(self) -> None:
         held = sum(self._bytes.values())
-        if (self._removed, held) != self._recorded:
-            self._recorded = self._removed, held
+        removed = self._removed.total()
+        if (removed, held) != self._recorded:
+            self._recorded = removed, held
             limit = None if self._limit is None else self._limit.limit
-            self._record(RemovedRecord(time.time(), self._removed, held, self._peak, limit))
+            self._record(RemovedRecord(time.time(), removed, held, self._peak, limit))
+
+    def _record_disks(self) -> None:
+        held = self._held_by_node()
+        for node, peak in self._peaks.items():
+            foretold = self._foretold.get(node)
+            expected = (None, None) if foretold is None else (foretold.peak, foretold.written)
+            # A copy that StreamFlow has made elsewhere may be nothing but a link.
+            if written := self._removed[node] + held.get(node, 0):
+                self._record(DiskRecord(time.time(), node, peak, written, *expected))
 
     def _by_location(self, names: Iterable[str]) -> list[tuple[ExecutionLocation, dict[str, str]]]:
         """The paths of directories, with their names, by location. Locations that do not answer are left out."""

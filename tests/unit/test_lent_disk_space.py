@@ -1,0 +1,37 @@
+"""Files beside those of a first attempt: rehearsals and further attempts need space of their `diskLimit`, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamflow.core.scheduling import AvailableLocation
+
+from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger
+from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+
+HERE = AvailableLocation("here", "local", "host", local=True)
+
+
+async def test_lent_space(tmp_path: Path) -> None:
+    limit = DiskLimit(10, {}, (), (), tmp_path / "learned.db", {}, lambda: None)
+    assert not await limit.lend("too much", HERE, 11)
+    assert await limit.lend("rehearsal", HERE, 6)
+    (ledger,) = limit._ledgers.values()
+    assert ledger.free == 4
+    assert not await limit.lend("other", HERE, 5)
+    limit.give_back("other")
+    assert ledger.free == 4
+    limit.give_back("rehearsal")
+    assert ledger.free == 10
+    assert not ledger.may_start(DiskDemand("job", 11))
+    assert not await limit.lend("jobs go first", HERE, 1)
+
+
+def test_a_further_attempt_needs_further_space() -> None:
+    ledger = DiskLedger(10)
+    ledger.start(DiskDemand("job", 4, own=4))
+    ledger.extend("job", 4)
+    assert ledger.free == 2
+    ledger.end("job")
+    ledger.extend("job", 4)
+    assert ledger.free == 10
