@@ -39,6 +39,8 @@ from .run_parts import (
     Services,
     begin_removal,
     make_disk_limit,
+    make_memory,
+    remembered_sizes,
 )
 from .run_telemetry import RunTelemetry
 
@@ -60,6 +62,7 @@ class Run:
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
     :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
+    :ivar memory: puts files of jobs into memory; None: all files are on disk
     :ivar failure: the messages if the run fails
     """
 
@@ -84,8 +87,11 @@ class Run:
         parts = PartsOfRun(services, self.bandwidth.admission)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        self.disk_limit = make_disk_limit(services)
-        self._intermediates = begin_removal(services, self.proofs.held, self.disk_limit)
+        self._sizes = remembered_sizes(services)
+        self.disk_limit = make_disk_limit(services, self._sizes)
+        self.memory = make_memory(services, self._sizes)
+        watchers = [watcher for watcher in (self.disk_limit, self.memory) if watcher is not None]
+        self._intermediates = begin_removal(services, self.proofs.held, watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
@@ -101,7 +107,7 @@ class Run:
         ahead = GangDeployment(self._runtimes.deployments.deploy_ahead, plan.workflow.steps, gangs)
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
-        disk = (self._job_directories, self.disk_limit, self._intermediates)
+        disk = (self.memory, self._job_directories, self.disk_limit, self._intermediates)
         return [*listeners, *filter(None, disk), *self.proofs.listeners]
 
     async def all_ended(self) -> None:
@@ -117,8 +123,9 @@ class Run:
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
         await self._save_streamed()
-        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
-            await remembered.close()
+        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs, self._sizes):
+            if remembered is not None:
+                await remembered.close()
         if self._telemetry.has_begun or self.failure.status == "failed":
             self._telemetry.write(await asyncio.to_thread(self._job_directories.results))
             await self._telemetry.close(self.failure.status)

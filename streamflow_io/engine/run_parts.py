@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
+    from streamflow_io.storage.intermediates.memory import Memory
+    from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
 
 class Scheduling(Protocol):
@@ -271,26 +274,49 @@ class ProofsOfRun:
         await self._programs.close()
 
 
-def make_disk_limit(services: Services) -> DiskLimit | None:
+def remembered_sizes(services: Services) -> RememberedSizes | None:
+    """Read the sizes of what earlier jobs have written. None: the run needs no sizes."""
+    removal = services.plan.intermediates
+    if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
+        return None
+    # Other runs need none of these modules.
+    from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
+
+    return RememberedSizes(services.learned, removal.tools)
+
+
+def make_disk_limit(services: Services, sizes: RememberedSizes | None) -> DiskLimit | None:
     """Make what lets jobs wait for disk space. None: the run has no limit."""
     plan, removal = services.plan, services.plan.intermediates
-    if removal.removal is None or removal.disk_limit is None:
+    if sizes is None or removal.disk_limit is None:
         return None
     # Other runs need none of these modules.
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 
     gangs = plan.graph.gangs if plan.service.streams else ()
     steps, wake = plan.workflow.steps, services.scheduler.wake
-    return DiskLimit(removal.disk_limit, steps, plan.graph.routes, gangs, services.learned, removal.tools, wake)
+    return DiskLimit(removal.disk_limit, steps, plan.graph.routes, gangs, sizes, wake)
+
+
+def make_memory(services: Services, sizes: RememberedSizes | None) -> Memory | None:
+    """Make what puts files of jobs into memory. None: no memory is given, or no job may run again on disk."""
+    memory = services.plan.intermediates.memory
+    if sizes is None or memory is None or not memory.steps or not services.plan.service.streams:
+        return None
+    # Other runs need none of these modules.
+    from streamflow_io.storage.intermediates.memory import Memory
+
+    scheduler = services.scheduler
+    return Memory(memory, sizes, scheduler.hardware_locations, scheduler.wake)
 
 
 def begin_removal(
-    services: Services, held: Callable[[], Collection[str]], disk_limit: DiskLimit | None
+    services: Services, held: Callable[[], Collection[str]], watchers: Sequence[SpaceWatcher]
 ) -> Intermediates | None:
     """Begin to remove intermediate files that are not needed any more. None: the run removes no files.
 
     :param held: returns the names of the jobs whose input is needed longer
-    :param disk_limit: is told what lies on the disks
+    :param watchers: are told what lies on the disks
     """
     plan = services.plan
     if plan.intermediates.removal is None:
@@ -299,6 +325,6 @@ def begin_removal(
     from streamflow_io.storage.intermediates.intermediates import Intermediates
 
     removal = plan.intermediates.removal
-    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, disk_limit)
+    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, watchers)
     removing.begin(plan.file)
     return removing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from itertools import combinations
 from typing import Annotated, Literal
@@ -22,7 +23,7 @@ from pydantic import (
 
 from streamflow_io.features import missing, runtimes
 from streamflow_io.grouping import grouped
-from streamflow_io.wording import shortened
+from streamflow_io.wording import shortened, size_text
 
 from .bandwidth import HIGHEST
 from .commit import MOST
@@ -219,6 +220,11 @@ class SchedulerConfig(Model):
         description="the most in the directories of jobs on each location, as in 500GB, with "
         "`intermediates: remove` or `window`",
     )
+    memory: DiskLimitOf | None = Field(
+        None,
+        description="the most in /dev/shm of the driver's node, as in 8GB, for files that `intermediates: remove` or "
+        "`window` removes (default: none)",
+    )
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
@@ -251,12 +257,20 @@ class SchedulerConfig(Model):
                     raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
 
-    @field_validator("disk_limit", mode="after")
+    @field_validator("disk_limit", "memory", mode="after")
     @classmethod
     def _with_removal(cls, limit: int | None, info: ValidationInfo) -> int | None:
         if limit is not None and info.data.get("intermediates", "remove") == "keep":
             raise mistake("it has no effect with `intermediates: keep`", "`intermediates: remove` or `window`")
         return limit
+
+    @field_validator("memory", mode="after")
+    @classmethod
+    def _within_memory(cls, memory: int | None) -> int | None:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if memory is not None and memory > there:
+            raise mistake(f"{size_text(memory)} is more than the memory of this node", f"at most {size_text(there)}")
+        return memory
 
     @model_validator(mode="after")
     def _of_files(self) -> SchedulerConfig:
