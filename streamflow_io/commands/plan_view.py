@@ -13,9 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.plan import Plan, Service
 from streamflow_io.engine.removal import outcomes
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
@@ -47,6 +48,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "windows": [asdict(window) for window in plan.intermediates.windows],
         "disk_peak": last_disk_peak(plan.file) if plan.intermediates.removal is not None else None,
         "disk_limit": plan.intermediates.disk_limit,
+        "memory": None if plan.intermediates.memory is None else asdict(plan.intermediates.memory),
         "impossible": dict(plan.graph.impossible),
         "storages": [asdict(step) for step in plan.bandwidth.storages.steps] if plan.bandwidth.storages else [],
     }
@@ -78,6 +80,8 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
             say(console, f"The directories of jobs held at most {size_text(peak)} in the last run")
         if (limit := plan.intermediates.disk_limit) is not None:
             say(console, _disk_limit(limit, peak))
+        if (memory := plan.intermediates.memory) is not None:
+            say(console, _memory(memory, plan.service))
     if plan.intermediates.windows:
         rows = [
             (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
@@ -101,6 +105,17 @@ def _disk_limit(limit: int, peak: int | None) -> str:
     if peak is None:
         return f"{text}; whether a run fits is known after the first one"
     return f"{text}: {'the last run fits' if peak <= limit else 'jobs will wait for space, or the run will end'}"
+
+
+def _memory(memory: MemoryPlan, service: Service) -> str:
+    """Say which steps may write into memory."""
+    if not memory.steps or not service.streams:
+        why = service.unavailable or "no step has files that can lie there"
+        lines = [f"No file lies in memory: {why}"]
+    else:
+        may = f"These steps may write up to {size_text(memory.limit)} into memory, once their sizes are known: "
+        lines = [may + ", ".join(sorted(memory.steps))]
+    return "\n".join([*lines, *(f"  {step} writes to the disk: {why}" for step, why in sorted(memory.why_not.items()))])
 
 
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:

@@ -38,9 +38,7 @@ from .run_parts import (
     Scheduling,
     Services,
     begin_removal,
-    make_disk_limit,
-    make_memory,
-    remembered_sizes,
+    make_space_limits,
 )
 from .run_telemetry import RunTelemetry
 
@@ -62,7 +60,6 @@ class Run:
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
     :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
-    :ivar memory: puts files of jobs into memory; None: all files are on disk
     :ivar failure: the messages if the run fails
     """
 
@@ -87,10 +84,9 @@ class Run:
         parts = PartsOfRun(services, self.bandwidth.admission)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        self._sizes = remembered_sizes(services)
-        self.disk_limit = make_disk_limit(services, self._sizes)
-        self.memory = make_memory(services, self._sizes)
-        watchers = [watcher for watcher in (self.disk_limit, self.memory) if watcher is not None]
+        self._space = make_space_limits(services)
+        self.disk_limit = None if self._space is None else self._space.disk
+        watchers = [] if self._space is None else self._space.watchers
         self._intermediates = begin_removal(services, self.proofs.held, watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
@@ -107,8 +103,9 @@ class Run:
         ahead = GangDeployment(self._runtimes.deployments.deploy_ahead, plan.workflow.steps, gangs)
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
-        disk = (self.memory, self._job_directories, self.disk_limit, self._intermediates)
-        return [*listeners, *filter(None, disk), *self.proofs.listeners]
+        watchers = () if self._space is None else self._space.watchers
+        removal = () if self._intermediates is None else (self._intermediates,)
+        return [*listeners, *watchers, self._job_directories, *removal, *self.proofs.listeners]
 
     async def all_ended(self) -> None:
         """All steps have succeeded, and the results are where the user wants them."""
@@ -123,9 +120,9 @@ class Run:
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
         await self._save_streamed()
-        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs, self._sizes):
-            if remembered is not None:
-                await remembered.close()
+        sizes = () if self._space is None else (self._space.sizes,)
+        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs, *sizes):
+            await remembered.close()
         if self._telemetry.has_begun or self.failure.status == "failed":
             self._telemetry.write(await asyncio.to_thread(self._job_directories.results))
             await self._telemetry.close(self.failure.status)

@@ -47,11 +47,10 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
-    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
-    from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
-    from streamflow_io.storage.intermediates.memory import Memory
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
+
+    from .space_limits import SpaceLimits
 
 
 class Scheduling(Protocol):
@@ -274,40 +273,16 @@ class ProofsOfRun:
         await self._programs.close()
 
 
-def remembered_sizes(services: Services) -> RememberedSizes | None:
-    """Read the sizes of what earlier jobs have written. None: the run needs no sizes."""
+def make_space_limits(services: Services) -> SpaceLimits | None:
+    """Make what decides how much space files may take. None: the run has no limit, and puts no files into memory."""
     removal = services.plan.intermediates
     if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
         return None
     # Other runs need none of these modules.
-    from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
-
-    return RememberedSizes(services.learned, removal.tools)
-
-
-def make_disk_limit(services: Services, sizes: RememberedSizes | None) -> DiskLimit | None:
-    """Make what lets jobs wait for disk space. None: the run has no limit."""
-    plan, removal = services.plan, services.plan.intermediates
-    if sizes is None or removal.disk_limit is None:
-        return None
-    # Other runs need none of these modules.
-    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-
-    gangs = plan.graph.gangs if plan.service.streams else ()
-    steps, wake = plan.workflow.steps, services.scheduler.wake
-    return DiskLimit(removal.disk_limit, steps, plan.graph.routes, gangs, sizes, wake)
-
-
-def make_memory(services: Services, sizes: RememberedSizes | None) -> Memory | None:
-    """Make what puts files of jobs into memory. None: no memory is given, or no job may run again on disk."""
-    memory = services.plan.intermediates.memory
-    if sizes is None or memory is None or not memory.steps or not services.plan.service.streams:
-        return None
-    # Other runs need none of these modules.
-    from streamflow_io.storage.intermediates.memory import Memory
+    from .space_limits import SpaceLimits
 
     scheduler = services.scheduler
-    return Memory(memory, sizes, scheduler.hardware_locations, scheduler.wake)
+    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake)
 
 
 def begin_removal(

@@ -43,7 +43,7 @@ def plan_memory(
     gangs: Collection[Gang],
     obstacles: Mapping[str, str],
 ) -> MemoryPlan:
-    """Decide which steps may write into memory: those of which all files are removed before the run ends.
+    """Decide which steps may write into memory: those whose files are all removed before the run ends.
 
     :param limit: the most bytes
     :param outputs: of the steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from itertools import combinations
 from typing import Annotated, Literal
@@ -23,7 +22,7 @@ from pydantic import (
 
 from streamflow_io.features import missing, runtimes
 from streamflow_io.grouping import grouped
-from streamflow_io.wording import shortened, size_text
+from streamflow_io.wording import shortened
 
 from .bandwidth import HIGHEST
 from .commit import MOST
@@ -222,8 +221,7 @@ class SchedulerConfig(Model):
     )
     memory: DiskLimitOf | None = Field(
         None,
-        description="the most in /dev/shm of the driver's node, as in 8GB, for files that `intermediates: remove` or "
-        "`window` removes (default: none)",
+        description="the most in /dev/shm of the driver's node, as in 8GB, with `intermediates: remove` or `window`",
     )
     verify: Literal["full", "samples"] = Field(
         "full",
@@ -263,14 +261,6 @@ class SchedulerConfig(Model):
         if limit is not None and info.data.get("intermediates", "remove") == "keep":
             raise mistake("it has no effect with `intermediates: keep`", "`intermediates: remove` or `window`")
         return limit
-
-    @field_validator("memory", mode="after")
-    @classmethod
-    def _within_memory(cls, memory: int | None) -> int | None:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if memory is not None and memory > there:
-            raise mistake(f"{size_text(memory)} is more than the memory of this node", f"at most {size_text(there)}")
-        return memory
 
     @model_validator(mode="after")
     def _of_files(self) -> SchedulerConfig:

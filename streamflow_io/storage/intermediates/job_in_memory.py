@@ -1,4 +1,4 @@
-"""What a job in memory keeps."""
+"""The state of a job whose output directory is in memory."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.runtime.protocol import Memory as NodeMemory
+from streamflow_io.runtime.protocol import Memory
 
 from .job_in_memory import JobInMemory
 from .learned_sizes import RememberedSizes
@@ -67,7 +67,7 @@ def free_memory() -> int | None:
         if not os.access(PLACE, os.W_OK | os.X_OK) or not _is_in_memory():
             return None
         said = subprocess.run([find_sfio_node(), "memory"], check=True, capture_output=True, timeout=10).stdout
-        memory = convert(json.loads(said), NodeMemory)
+        memory = convert(json.loads(said), Memory)
     except (OSError, ValueError, subprocess.SubprocessError, NodeRuntimeError):
         return None
     return min(place.f_bavail * place.f_frsize, memory.available or 0)
@@ -78,7 +78,7 @@ def _is_in_memory() -> bool:
     return any(mount[1:3] == [str(PLACE), "tmpfs"] for mount in mounts)
 
 
-class Memory(SpaceWatcher):
+class OutputsInMemory(SpaceWatcher):
     """Gives jobs an output directory in memory, as far as that fits.
 
     - The size of a job is known from earlier jobs of its step. A job of unknown size writes to the disk.
@@ -88,7 +88,7 @@ class Memory(SpaceWatcher):
 
     :param plan: which steps may use how much
     :param sizes: of earlier jobs
-    :param used: StreamFlow's account of what running jobs have asked for, by location
+    :param used: the resources of running jobs as StreamFlow counts them, by location
     :param wake: lets StreamFlow ask again for the jobs that wait
     """
 
@@ -177,7 +177,7 @@ class Memory(SpaceWatcher):
             self._wake()
 
     def _home(self) -> str | None:
-        """The directory in memory of the run, which goes when the driver ends; None: there can be none."""
+        """The directory in memory of the run, which goes when the driver ends; None: the directory cannot be made."""
         if self._directory is None:
             directory = None
             try:

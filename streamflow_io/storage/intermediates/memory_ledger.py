@@ -21,7 +21,7 @@ class FreeMemory(Struct, frozen=True):
     asked: int
 
 
-class _Grant(Struct):
+class _MemoryGrant(Struct):
     bytes: int
     runs: bool = True
 
@@ -38,7 +38,7 @@ class MemoryLedger:
     def __init__(self, limit: int, largest: int) -> None:
         self._limit = limit
         self._largest = largest
-        self._grants: dict[str, _Grant] = {}
+        self._grants: dict[str, _MemoryGrant] = {}
 
     @property
     def granted(self) -> int:
@@ -56,7 +56,7 @@ class MemoryLedger:
         fits = self.granted + size <= most and there.asked + size <= there.all
         if not fits or unwritten + size > there.free * (1 - _RESERVE) or job in self._grants:
             return False
-        self._grants[job] = _Grant(size)
+        self._grants[job] = _MemoryGrant(size)
         return True
 
     def ended(self, job: str, size: int) -> int:

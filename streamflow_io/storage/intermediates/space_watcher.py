@@ -1,4 +1,4 @@
-"""What is told how much space the files of jobs take."""
+"""A listener that is told how much space the files of jobs take."""
 
 from __future__ import annotations
 
