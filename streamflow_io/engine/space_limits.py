@@ -1,4 +1,4 @@
-"""Makes the parts of a run that limit how much space the files of jobs may take. Only runs with such a limit import this module."""
+"""Makes the parts of a run that limit the space of files. Only runs with such a limit import this module."""
 
 from __future__ import annotations
 

@@ -171,3 +171,54 @@ def test_the_plan_says_what_may_lie_in_memory(bench: Bench) -> None:
     shown = " ".join(done.stdout.split())
     assert "These steps may write up to 500 MB into memory, once their sizes are known: /a, /b" in shown
     assert "/c writes to the disk: /c/o may be a result of the workflow" in shown
+
+
+RETRY: Final = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+
+
+def test_directories_links_and_scatters(bench: Bench) -> None:
+    """A result may be a link to a file in memory, or be in it."""
+    directory = {"type": "Directory", "outputBinding": {"glob": "$(inputs.n)"}}
+    make = {
+        "run": tool("mkdir $n; echo $n > $n/x; ln -s x $n/y; echo z > $n/z", {"n": "string"}, {"o": directory}),
+        "in": {"n": "names"},
+        "scatter": "n",
+    }
+    linked = {"type": "File", "outputBinding": {"glob": "link-*"}}
+    whole = {"type": "Directory", "outputBinding": {"glob": "whole-*"}}
+    link = {
+        "run": tool(
+            f"{NOTE}; ln -s $i/x link-${{i##*/}}; mkdir whole-${{i##*/}}; ln -s $i whole-${{i##*/}}/d",
+            {"i": "Directory"},
+            {"o": linked, "whole": whole},
+        ),
+        "in": {"i": "make/o"},
+        "scatter": "i",
+    }
+    end = reader("cat $i | tee copy", "link/o", "end-$(inputs.i.basename)")
+    end["scatter"] = "i"
+    document = workflow(
+        {"names": "string[]"},
+        {"make": make, "link": link, "end": end},
+        {"o": "end/o", "link": "link/o", "whole": "link/whole"},
+    )
+    given = {"names": ["a", "b"]}
+    (plain,) = bench.run_all([bench.write_plain(document, given)])
+    assert plain.ok, plain.errors
+    for settings in ({}, {}, RETRY):
+        ours = bench.run(document, given, config=MEMORY, **settings)
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+        assert ours.files == plain.files
+    assert bench.leftovers() == []
+
+
+def test_a_failure_manager_retries_on_the_disk(bench: Bench) -> None:
+    flag = bench.directory / "flag"
+    document = chain(f"{IN_MEMORY} exit 1;; esac; test ! -e {flag} || {{ rm {flag}; exit 1; }}; seq 1 99999")
+    run(bench, document, MEMORY)
+    flag.touch()
+    path = bench.write(document, {}, io=True, config=MEMORY, **RETRY)
+    done = bench.finish(bench.start(path), path)
+    assert done.ok, done.errors
+    assert places(path) == [True, False, False, True, False]

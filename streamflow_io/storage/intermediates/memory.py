@@ -200,14 +200,15 @@ class OutputsInMemory(SpaceWatcher):
         return self._directory
 
     async def _watch(self) -> None:
-        """End the jobs that write more than they were granted."""
+        """End the jobs that write more than they were granted, and all if memory is full."""
         while True:
             await asyncio.sleep(_PERIOD)
             for name, job in [*self._open.items()]:
                 grant = job.kept(JobInMemory)
                 if grant is None or grant.has_outgrown or job.node_job is None:
                     continue
-                if await asyncio.to_thread(_bytes_below, grant.directory) > grant.size and name in self._open:
+                is_too_much = grant.is_full or await asyncio.to_thread(_bytes_below, grant.directory) > grant.size
+                if is_too_much and name in self._open:
                     grant.has_outgrown = True
                     await job.node_job.cancel()
 
