@@ -14,7 +14,7 @@ from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench
-from streamflow_io.storage.intermediates.memory import PLACE, free_memory
+from streamflow_io.storage.intermediates.memory import PLACE, PREFIX, free_memory
 
 pytestmark = pytest.mark.skipif((free_memory() or 0) < 2**30, reason="1 GB of /dev/shm has to be free")
 
@@ -23,7 +23,7 @@ MEMORY: Final[Document] = {"intermediates": "remove", "memory": "500MB"}
 
 
 def left() -> set[Path]:
-    return {*PLACE.glob("streamflow-io-*")}
+    return {*PLACE.glob(f"{PREFIX}*")}
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_the_second_run_writes_into_memory(bench: Bench) -> None:
 
 def test_windows_in_memory(bench: Bench) -> None:
     steps = {
-        "a": writer(f"{NOTE}; {NUMBERS}", streamable("stdout")),
+        "a": writer(f"{NOTE}; seq 1 99999999 | head -c {60 * MB}", streamable("stdout")),
         "b": reader(f"{NOTE}; tr 0-4 5-9 < $i", "a/o", "b", streamable()),
         "c": reader("sha1sum < $i", "b/o", "c", streamable()),
     }

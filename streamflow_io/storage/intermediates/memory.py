@@ -33,7 +33,8 @@ from .space_watcher import SpaceWatcher
 
 #: The file system in memory that Linux has.
 PLACE = Path("/dev/shm")
-_PREFIX = "streamflow-io-"
+#: The name of the directory of a run in memory begins so.
+PREFIX = "streamflow-io-outputs-"
 # Jobs with equal input may write different amounts.
 _MARGIN = 2
 # Bytes of an output directory that is empty, with its few small files.
@@ -181,7 +182,7 @@ class OutputsInMemory(SpaceWatcher):
         if self._directory is None:
             directory = None
             try:
-                directory = tempfile.mkdtemp(prefix=_PREFIX, dir=PLACE)
+                directory = tempfile.mkdtemp(prefix=PREFIX, dir=PLACE)
                 self._guard = subprocess.Popen(
                     ["sh", "-c", _GUARD, "sh", directory],
                     stdin=subprocess.PIPE,
