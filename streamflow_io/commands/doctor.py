@@ -26,7 +26,7 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
-from streamflow_io.storage.intermediates.memory import PLACE, free_memory
+from streamflow_io.storage.intermediates.memory import PLACE, free_memory, memory_obstacle
 from streamflow_io.storage.sharing.directory import locks_keep_out
 from streamflow_io.wording import size_text
 
@@ -183,8 +183,8 @@ def _inotify() -> LocationFinding:
 
 def _memory() -> LocationFinding:
     name, otherwise = "memory", "`memory` has no effect: all files are on the disk"
-    if (free := free_memory()) is None:
-        return LocationFinding(name, None, f"{PLACE} is no tmpfs that you can write to", otherwise)
+    if (why := memory_obstacle()) is not None or (free := free_memory()) is None:
+        return LocationFinding(name, None, why or "how much is free is not known", otherwise)
     return LocationFinding(name, True, f"files of jobs can take up to {size_text(free)} in {PLACE}")
 
 

@@ -24,6 +24,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.reader import last_disk_peak
 from streamflow_io.storage.admission.storages import StepStorage
+from streamflow_io.storage.intermediates.memory import memory_obstacle
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -109,8 +110,9 @@ def _disk_limit(limit: int, peak: int | None) -> str:
 
 def _memory(memory: MemoryPlan, service: Service) -> str:
     """Say which steps may write into memory."""
-    if not memory.steps or not service.streams:
-        why = service.unavailable or "no step has files that can lie there"
+    obstacle = service.unavailable or memory_obstacle()
+    if not memory.steps or obstacle is not None:
+        why = obstacle or "no step has files that can lie there"
         lines = [f"No file lies in memory: {why}"]
     else:
         may = f"These steps may write up to {size_text(memory.limit)} into memory, once their sizes are known: "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +14,7 @@ from streamflow_io.graph.last_readers import JobReader, LastReaders, Removal
 from streamflow_io.graph.memory_steps import MemoryPlan, plan_memory
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 from streamflow_io.graph.stream_windows import StreamWindow
+from streamflow_io.storage.intermediates import memory
 from streamflow_io.storage.intermediates.memory_ledger import FreeMemory, MemoryLedger
 
 ALL = 1000
@@ -119,3 +123,20 @@ def test_a_gang_asks_for_the_memory_of_all_its_steps() -> None:
 def test_a_window_takes_three_times_its_size() -> None:
     window = StreamWindow("/a", "o", 7, frozenset(), None, False)
     assert planned(step("/a"), step("/b"), windows=(window,)).steps == {"/a": 21}
+
+
+@pytest.mark.parametrize(
+    ("user", "cgroup", "survives"),
+    [
+        (0, "0::/system.slice/cron.service", True),
+        (1000, "0::/user.slice/user-1000.slice/session-3.scope", True),
+        (1000, "0::/system.slice/slurmstepd.scope/job_7", False),
+        (1000, "0::/user.slice/user-10001.slice/session-3.scope", False),
+    ],
+)
+def test_systemd_removes_files_of_users_without_a_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, cgroup: str, survives: bool
+) -> None:
+    monkeypatch.setattr(memory, "_SYSTEMD", tmp_path)
+    monkeypatch.setattr(memory, "_LINGERING", tmp_path)
+    assert memory.survives_logout(user, cgroup) is survives

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import posixpath
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -40,6 +41,9 @@ _MARGIN = 2
 # Bytes of an output directory that is empty, with its few small files.
 _LEAST = 2**20
 _MEBIBYTE = 2**20
+# Where systemd runs, and which users stay without a session. Users below this number are those of the system.
+_SYSTEMD, _LINGERING = Path("/run/systemd/system"), Path("/var/lib/systemd/linger")
+_FIRST_USER = 1000
 # Seconds between two looks at what running jobs have written.
 _PERIOD = 0.5
 # Removes a directory when the driver has ended, however. A job that goes on for a moment may write still.
@@ -58,25 +62,49 @@ class _Sized(Struct):
     own: int
 
 
+def memory_obstacle() -> str | None:
+    """Why no file of a job can lie in memory on this node; None: no obstacle."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        cgroup = Path("/proc/self/cgroup").read_text()
+    except OSError as error:
+        return str(error)
+    if not any(mount[1:3] == [str(PLACE), "tmpfs"] for mount in mounts) or not os.access(PLACE, os.W_OK | os.X_OK):
+        return f"{PLACE} is no tmpfs that you can write to"
+    if os.statvfs(PLACE).f_flag & os.ST_NOEXEC:
+        return f"{PLACE} is mounted with `noexec`, and a tool may run a file that another tool has made"
+    return None if survives_logout(os.getuid(), cgroup) else f"systemd would empty {PLACE} when you log out"
+
+
+def survives_logout(user: int, cgroup: str) -> bool:
+    """Whether the files of a user in memory stay there while a process runs.
+
+    `systemd-logind` removes them with the last session of the user (`RemoveIPC`), except those of system users.
+
+    :param cgroup: of the process, as in `/proc/self/cgroup`
+    """
+    if user < _FIRST_USER or not _SYSTEMD.exists() or f"/user-{user}.slice/" in cgroup:
+        return True
+    try:
+        return (_LINGERING / pwd.getpwuid(user).pw_name).exists()
+    except (KeyError, OSError):
+        return False
+
+
 def free_memory() -> int | None:
     """The bytes that files in memory can still take on this node; None: no file can lie in memory.
 
     The limit of a cgroup counts, too.
     """
+    if memory_obstacle() is not None:
+        return None
     try:
         place = os.statvfs(PLACE)
-        if not os.access(PLACE, os.W_OK | os.X_OK) or not _is_in_memory():
-            return None
         said = subprocess.run([find_sfio_node(), "memory"], check=True, capture_output=True, timeout=10).stdout
         memory = convert(json.loads(said), Memory)
     except (OSError, ValueError, subprocess.SubprocessError, NodeRuntimeError):
         return None
     return min(place.f_bavail * place.f_frsize, memory.available or 0)
-
-
-def _is_in_memory() -> bool:
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    return any(mount[1:3] == [str(PLACE), "tmpfs"] for mount in mounts)
 
 
 class OutputsInMemory(SpaceWatcher):
