@@ -26,7 +26,9 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
+from streamflow_io.storage.intermediates.memory import PLACE, free_memory, memory_obstacle
 from streamflow_io.storage.sharing.directory import locks_keep_out
+from streamflow_io.wording import size_text
 
 from .console import PlainResult, table
 from .javascript import find_engine
@@ -98,7 +100,9 @@ def run(arguments: argparse.Namespace) -> PlainResult:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += [*asyncio.run(_try_here(arguments.workdir)), _work_directory(Path(arguments.workdir))]
-    return answer("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
+    return answer(
+        "this machine", (*findings, _inotify(), _memory(), _data_directory(), _database(), _locks(), _javascript())
+    )
 
 
 def _plugin() -> LocationFinding:
@@ -175,6 +179,13 @@ def _inotify() -> LocationFinding:
     return LocationFinding(
         "inotify", not few, detail, "files are committed when their job ends; raise fs.inotify.max_user_instances"
     )
+
+
+def _memory() -> LocationFinding:
+    name, otherwise = "memory", "`memory` has no effect: all files are on the disk"
+    if (why := memory_obstacle()) is not None or (free := free_memory()) is None:
+        return LocationFinding(name, None, why or "how much is free is not known", otherwise)
+    return LocationFinding(name, True, f"files of jobs can take up to {size_text(free)} in {PLACE}")
 
 
 def _database() -> LocationFinding:

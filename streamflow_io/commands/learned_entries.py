@@ -283,7 +283,7 @@ WINDOWS = EntryKind(
 SIZES = EntryKind(
     LearnedSize,
     "sizes",
-    "Sizes of outputs, with a diskLimit",
+    "Sizes of outputs, with a diskLimit or memory",
     ("step", "input files", "written", "learned"),
     _size_row,
     _size_facts,

@@ -13,9 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.plan import Plan, Service
 from streamflow_io.engine.removal import outcomes
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
@@ -23,6 +24,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.storages import StepStorage
 from streamflow_io.storage.intermediates.disk_forecast import DiskForecast, disk_forecasts
+from streamflow_io.storage.intermediates.memory import memory_obstacle
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -47,6 +49,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "windows": [asdict(window) for window in plan.intermediates.windows],
         "disk": {name: asdict(each) for name, each in _disks(plan).items()},
         "disk_limit": plan.intermediates.disk_limit,
+        "memory": None if plan.intermediates.memory is None else asdict(plan.intermediates.memory),
         "impossible": dict(plan.graph.impossible),
         "storages": [asdict(step) for step in plan.bandwidth.storages.steps] if plan.bandwidth.storages else [],
     }
@@ -80,6 +83,8 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
             say(console, f"Disk of {location}, as in the last run: at most {peak} at a time; written: {written}")
         if (limit := plan.intermediates.disk_limit) is not None:
             say(console, _disk_limit(limit, [disk.peak for disk in foretold.values()]))
+        if (memory := plan.intermediates.memory) is not None:
+            say(console, _memory(memory, plan.service))
     if plan.intermediates.windows:
         rows = [
             (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
@@ -111,6 +116,18 @@ def _disk_limit(limit: int, peaks: Sequence[int]) -> str:
     if not peaks:
         return f"{text}; whether a run fits is known after the first one"
     return f"{text}: {'the last run fits' if max(peaks) <= limit else 'jobs will wait for space, or the run will end'}"
+
+
+def _memory(memory: MemoryPlan, service: Service) -> str:
+    """Say which steps may write into memory."""
+    obstacle = service.unavailable or memory_obstacle()
+    if not memory.steps or obstacle is not None:
+        why = obstacle or "no step has files that can lie there"
+        lines = [f"No file lies in memory: {why}"]
+    else:
+        may = f"These steps may write up to {size_text(memory.limit)} into memory, once their sizes are known: "
+        lines = [may + ", ".join(sorted(memory.steps))]
+    return "\n".join([*lines, *(f"  {step} writes to the disk: {why}" for step, why in sorted(memory.why_not.items()))])
 
 
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:

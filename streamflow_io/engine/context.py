@@ -38,7 +38,7 @@ from .run_parts import (
     Scheduling,
     Services,
     begin_removal,
-    make_disk_limit,
+    make_space_limits,
 )
 from .run_telemetry import RunTelemetry
 
@@ -80,12 +80,14 @@ class Run:
         if config.oversubscribe == "idle":
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, record)
         self.bandwidth = BandwidthOfRun(services)
-        self.disk_limit = make_disk_limit(services)
+        self._space = make_space_limits(services)
+        self.disk_limit = None if self._space is None else self._space.disk
         self.proofs = ProofsOfRun(services, self.streaming_jobs, self.disk_limit)
         parts = PartsOfRun(services, self.bandwidth.admission)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        self._intermediates = begin_removal(services, self.proofs.held, self.disk_limit)
+        watchers = () if self._space is None else self._space.watchers
+        self._intermediates = begin_removal(services, self.proofs.held, watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
@@ -101,8 +103,9 @@ class Run:
         ahead = GangDeployment(self._runtimes.deployments.deploy_ahead, plan.workflow.steps, gangs)
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
-        disk = (self._job_directories, self.disk_limit, self._intermediates)
-        return [*listeners, *filter(None, disk), *self.proofs.listeners]
+        watchers = () if self._space is None else self._space.watchers
+        removal = () if self._intermediates is None else (self._intermediates,)
+        return [*listeners, *watchers, self._job_directories, *removal, *self.proofs.listeners]
 
     async def all_ended(self) -> None:
         """All steps have succeeded, and the results are where the user wants them."""
@@ -117,7 +120,8 @@ class Run:
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
         await self._save_streamed()
-        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
+        sizes = () if self._space is None else (self._space.sizes,)
+        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs, *sizes):
             await remembered.close()
         if self._telemetry.has_begun or self.failure.status == "failed":
             self._telemetry.write(await asyncio.to_thread(self._job_directories.results))

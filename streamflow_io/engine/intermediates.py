@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
 
+from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
+from streamflow_io.graph.memory_steps import plan_memory
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -36,3 +39,30 @@ def plan_intermediates(
     if config.intermediates == "keep":
         return IntermediatesPlan(None, windows)
     return IntermediatesPlan(removal, windows, config.disk_limit, tools)
+
+
+def with_memory(
+    plan: IntermediatesPlan,
+    annotations: Mapping[str, StepAnnotations],
+    graph: IOGraph,
+    gangs: Sequence[Gang],
+    repeated: Collection[str],
+    config: SchedulerConfig,
+) -> IntermediatesPlan:
+    """Plan which of the files lie in memory, too.
+
+    :param repeated: the paths of the steps whose jobs may run once more beside themselves
+    """
+    if config.memory is None or plan.removal is None:
+        return plan
+    windows = {window.step for window in plan.windows if window.why is None}
+    obstacles = {}
+    for path in graph.steps:
+        if config.runtime != "embedded":
+            obstacles[path] = f"`runtime: {config.runtime}`"
+        elif (hints := annotations.get(path)) is not None and hints.concern_storage:
+            obstacles[path] = "its hints say how the job uses a storage"
+        elif path in repeated and path not in windows:
+            obstacles[path] = "its jobs may run once more for a comparison (`rehearse`)"
+    memory = plan_memory(config.memory, graph.steps, graph.outputs, plan.removal, plan.windows, gangs, obstacles)
+    return replace(plan, memory=memory)

@@ -30,6 +30,7 @@ from .cuts import PlannedCuts
 if TYPE_CHECKING:
     # Most runs remove nothing.
     from streamflow_io.graph.last_readers import Removal
+    from streamflow_io.graph.memory_steps import MemoryPlan
     from streamflow_io.graph.stream_windows import StreamWindow
 
 
@@ -146,13 +147,15 @@ class IntermediatesPlan(Struct, frozen=True):
     :ivar removal: which intermediate files go when; None: all of them stay
     :ivar windows: the outputs for which a window is asked
     :ivar disk_limit: the most bytes in the directories of jobs on each location; None: no limit
-    :ivar tools: with a limit: the digests of all tools, by step path
+    :ivar tools: with a limit, or memory: the digests of all tools, by step path
+    :ivar memory: which files may lie in memory; None: no memory is given
     """
 
     removal: Removal | None = None
     windows: tuple[StreamWindow, ...] = ()
     disk_limit: int | None = None
     tools: Mapping[str, str] = field(default_factory=dict)
+    memory: MemoryPlan | None = None
 
 
 class Service(Struct, frozen=True):

@@ -128,14 +128,17 @@ def make_plan(
     if hints.declaring:
         candidates = with_declared(candidates, proved.hinted, edges, tools)
     delivered = (*edges, *name_edges(graph.names, edges))
-    wanted = config.runtime != "off" and (any(not edge.is_plain for edge in delivered) or bool(candidates))
+    gangs, impossible = _gangs(graph, edges, annotations, config)
+    intermediates = _intermediates(workflow, hints, graph, edges, partitions, gangs, candidates, scheduler)
+    in_memory = intermediates.memory is not None and bool(intermediates.memory.steps)
+    streams = any(not edge.is_plain for edge in delivered) or bool(candidates)
+    wanted = config.runtime != "off" and (streams or in_memory)
     unavailable = unavailable_here() if wanted else None
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
     comes_early = hints.are_given and config.runtime == "embedded"
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     parts = PartsPlan(partitions, early, cuts=cuts)
     late = [each for each in partitions if (each.step, each.of) not in parts.read_early]
-    gangs, impossible = _gangs(graph, edges, annotations, config)
     return Plan(
         workflow,
         file=str(document.loadingOptions.fileuri or ""),
@@ -157,7 +160,7 @@ def make_plan(
         proofs=ProofsPlan(candidates, proofs, proved.streamed, tools.contents, is_auto),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hints.are_given or in_detail else KnownJobs(),
         bandwidth=BandwidthPlan(storages, hints.learned),
-        intermediates=_intermediates(workflow, hints, graph, edges, partitions, scheduler),
+        intermediates=intermediates,
     )
 
 
@@ -168,7 +171,7 @@ class _ReadHints(Struct, frozen=True):
     :ivar declaring: the steps with inputs that are declared `streamable`, by path; empty without our node runtime
     :ivar learned: the digests of the tools whose limits are learned, by step path
     :ivar tools: the tools as they are known before they run
-    :ivar sized: with a `diskLimit`: the digests of all tools, by step path
+    :ivar sized: with a `diskLimit` or `memory`: the digests of all tools, by step path
     """
 
     annotations: Mapping[str, StepAnnotations]
@@ -200,7 +203,7 @@ def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadH
         {path: content.programs for path, content in known.items()},
         networked(walk, annotations if is_auto else declaring),
     )
-    sized = tool_digests(walk, walk.tools if config.disk_limit is not None else ())
+    sized = tool_digests(walk, walk.tools if (config.disk_limit, config.memory) != (None, None) else ())
     return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools, sized)
 
 
@@ -257,18 +260,24 @@ def _intermediates(
     graph: IOGraph,
     edges: Sequence[StreamEdge],
     partitions: Sequence[Partition],
+    gangs: Sequence[Gang],
+    repeated: Collection[str],
     scheduler: IOAwareScheduler,
 ) -> IntermediatesPlan:
-    """Plan which intermediate files are removed, and which have windows. A window needs no removal."""
+    """Plan which intermediate files are removed, and which have windows. A window needs no removal.
+
+    :param repeated: the paths of the steps whose jobs may run once more beside themselves
+    """
     config, annotations = scheduler.config, hints.annotations
     rules = (rule.value for of in annotations.values() for port in of.streaming.values() for rule in port)
     has_windows = config.intermediates == "window" or any(rule.window is not None for rule in rules)
     if config.intermediates == "keep" and not has_windows:
         return IntermediatesPlan()
     # Other runs need nothing of these modules.
-    from .intermediates import plan_intermediates
+    from .intermediates import plan_intermediates, with_memory
 
-    return plan_intermediates(workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows)
+    plan = plan_intermediates(workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows)
+    return with_memory(plan, annotations, graph, gangs, repeated, config)
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

@@ -88,6 +88,9 @@ class _Rewiring:
         self._awaited = wiring.awaited
         self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
         self._candidates = plan.proofs.candidates
+        memory = plan.intermediates.memory
+        # These run again on disk if their files do not fit.
+        self._in_memory = () if memory is None else memory.steps
         windows = (window for window in plan.intermediates.windows if window.why is None)
         self._windows = {(window.step, window.port): (window.size, window.readers) for window in windows}
 
@@ -103,7 +106,7 @@ class _Rewiring:
                 early[step].append(output.model_copy(update=more))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}
-        for path in sorted({*early, *consumers, *self._candidates}):
+        for path in sorted({*early, *consumers, *self._candidates, *self._in_memory}):
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
             self._replace_transfers(path)

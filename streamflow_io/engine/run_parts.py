@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,8 +47,11 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
-    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+    from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
+
+    from .space_limits import SpaceLimits
 
 
 class Scheduling(Protocol):
@@ -272,26 +275,25 @@ class ProofsOfRun:
         await self._programs.close()
 
 
-def make_disk_limit(services: Services) -> DiskLimit | None:
-    """Make what lets jobs wait for disk space. None: the run has no limit."""
-    plan, removal = services.plan, services.plan.intermediates
-    if removal.removal is None or removal.disk_limit is None:
+def make_space_limits(services: Services) -> SpaceLimits | None:
+    """Make what decides how much space files may take. None: the run has no limit, and puts no files into memory."""
+    removal = services.plan.intermediates
+    if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
         return None
     # Other runs need none of these modules.
-    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+    from .space_limits import SpaceLimits
 
-    gangs = plan.graph.gangs if plan.service.streams else ()
-    steps, wake = plan.workflow.steps, services.scheduler.wake
-    return DiskLimit(removal.disk_limit, steps, plan.graph.routes, gangs, services.learned, removal.tools, wake)
+    scheduler = services.scheduler
+    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake)
 
 
 def begin_removal(
-    services: Services, held: Callable[[], Collection[str]], disk_limit: DiskLimit | None
+    services: Services, held: Callable[[], Collection[str]], watchers: Sequence[SpaceWatcher]
 ) -> Intermediates | None:
     """Begin to remove intermediate files that are not needed any more. None: the run removes no files.
 
     :param held: returns the names of the jobs whose input is needed longer
-    :param disk_limit: is told what lies on the disks
+    :param watchers: are told what lies on the disks
     """
     plan = services.plan
     if plan.intermediates.removal is None:
@@ -300,6 +302,6 @@ def begin_removal(
     from streamflow_io.storage.intermediates.intermediates import Intermediates
 
     removal = plan.intermediates.removal
-    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, disk_limit)
+    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, watchers)
     removing.begin(plan.file)
     return removing

@@ -114,6 +114,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or self.config.streaming == "auto"
             or self.config.intermediates == "remove"
             or self.config.disk_limit is not None
+            or self.config.memory is not None
             # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )

@@ -89,8 +89,8 @@ class RemovalOutcome(Struct, frozen=True):
 def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
     """Say what happens to the files of an output."""
     readers = removal.readers[step, port]
-    once = sorted(filter(None, (_reader(each.step) for each in readers.jobs)))
-    ended = sorted(filter(None, (_reader(each) for each in readers.steps)))
+    once = sorted(filter(None, (reader_of(each.step) for each in readers.jobs)))
+    ended = sorted(filter(None, (reader_of(each) for each in readers.steps)))
     if (why := removal.kept.get((step, port))) is not None:
         return RemovalOutcome(step, port, False, why)
     if RESULT in once:
@@ -107,7 +107,7 @@ def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
 RESULT = "result"
 
 
-def _reader(schedule: str) -> str | None:
+def reader_of(schedule: str) -> str | None:
     """The step whose jobs a step of StreamFlow schedules; None: the step schedules no jobs."""
     step, found, _ = schedule.rpartition("/__schedule__")
     return None if not found else RESULT if step.endswith("-collector") else step

@@ -219,6 +219,10 @@ class SchedulerConfig(Model):
         description="the most in the directories of jobs on each location, as in 500GB, with "
         "`intermediates: remove` or `window`",
     )
+    memory: DiskLimitOf | None = Field(
+        None,
+        description="the most in /dev/shm of the driver's node, as in 8GB, with `intermediates: remove` or `window`",
+    )
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
@@ -251,7 +255,7 @@ class SchedulerConfig(Model):
                     raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
 
-    @field_validator("disk_limit", mode="after")
+    @field_validator("disk_limit", "memory", mode="after")
     @classmethod
     def _with_removal(cls, limit: int | None, info: ValidationInfo) -> int | None:
         if limit is not None and info.data.get("intermediates", "remove") == "keep":

@@ -1,4 +1,4 @@
-"""Sizes that users write: of a `window`, the most bytes that a reader may be behind, and of a `diskLimit`."""
+"""Sizes that users write: of a `window`, the most bytes that a reader may be behind; of `diskLimit` and `memory`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from streamflow_io.wording import size_text
+
 from .config import SchedulerConfig
 from .errors import HintError, HintErrors, Level, Loc, Located, Source, field_name
 from .inheritance import Annotations, Scope
@@ -253,6 +255,12 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
         return SchedulerConfig.model_construct()
     config, errors = parse_model(SchedulerConfig, raw, _CONFIG, source)
     errors += _with_null(raw, (), source)
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if config is not None and config.memory is not None and config.memory > there:
+        message = f"{raw['memory']} is more than the memory of this node"
+        errors.append(
+            HintError(source.file, source.line("memory"), f"{_CONFIG}.memory", message, f"up to {size_text(there)}")
+        )
     if config is None or errors:
         raise HintErrors(errors)
     return config

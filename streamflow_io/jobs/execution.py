@@ -46,6 +46,7 @@ from streamflow_io.runtime.node_commands import AttemptLostError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import readable
+from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 
 from .awaited_streams import AwaitedStreams
 from .barrier import OutgrownError, RewrittenError, check_read, settled
@@ -203,7 +204,10 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
-                    if self._learned.blamed(error):
+                    if self._is_in_memory:
+                        # Its files may have found no space there.
+                        logger.info(f"Job {self._job.name} starts again, with its files on the disk: {error}")
+                    elif self._learned.blamed(error):
                         self._give_up(self._learned.given_up)
                     else:
                         await self._wait_for_retry(error)
@@ -335,6 +339,7 @@ class Execution:
             if output.status is not Status.COMPLETED:
                 said = str(output.value or "").strip() or "its command has failed without a message"
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
+            self._check_memory()
             await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
             attempt.end(True)
         finally:
@@ -396,6 +401,7 @@ class Execution:
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
                 streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
+                self._check_memory()
             collected = None
             if has_windows:
                 collected = await self._collect_before(node_job, attempt, split, output)
@@ -447,9 +453,26 @@ class Execution:
             attempt = await job.attempt()
         return attempt
 
+    @property
+    def _is_in_memory(self) -> bool:
+        """Whether the last attempt had its output directory in memory."""
+        memory = self._state.kept(JobInMemory)
+        return memory is not None and memory.directory == self._job.output_directory
+
+    def _check_memory(self) -> None:
+        """Check that the attempt had space for its files.
+
+        :raises JobFailedError: if not. A tool may have failed to write without saying so
+        """
+        memory = self._state.kept(JobInMemory)
+        if memory is not None and self._is_in_memory and memory.is_full:
+            raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
+
     async def _new_directory(self) -> None:
         """Give the job a new output directory: other jobs may still read what the last attempt has committed."""
         context = self._step.workflow.context
+        if (memory := self._state.kept(JobInMemory)) is not None:
+            self._first_directory = memory.on_disk
         number = 2
         while await (path := job_path(context, self._job, f"{self._first_directory}-{number}")).exists():
             number += 1

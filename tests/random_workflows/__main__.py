@@ -79,6 +79,13 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
             blueprint = replace(blueprint, config=tuple({**dict(blueprint.config), "intermediates": "remove"}.items()))
         if options.window:
             blueprint = windowed(blueprint, options.seed, number)
+        if options.memory:
+            asked = dict(blueprint.config)
+            config = {**asked, "memory": "4GB", "observe": False, "rehearse": "never"}
+            config["intermediates"] = (
+                "remove" if asked.get("intermediates", "keep") == "keep" else asked["intermediates"]
+            )
+            blueprint = replace(blueprint, config=tuple(config.items()))
         if options.unhinted:
             is_believed = "believing" in program
             blueprint = unhinted(blueprint, rehearse="never" if is_believed else "wait")
@@ -150,6 +157,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--window", action="store_true", help="windows in all runs, in blocks of 4 KiB, and steps that have them"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="intermediate files in memory, in a second run that knows their sizes"
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

@@ -187,8 +187,8 @@ class Blueprint:
 
     @property
     def runs(self) -> int:
-        """How often it is run, with what was learned before: what is proven by the second run streams in the third."""
-        return 3 if self.is_unhinted else 2 if self.is_declared else 1
+        """How often it is run, with what was learned before: what the second run proves streams in the third."""
+        return 3 if self.is_unhinted else 2 if self.is_declared or "memory" in dict(self.config) else 1
 
     def type_of(self, source: str) -> Type:
         return self.given[source].type if source in self.given else self.types[source]

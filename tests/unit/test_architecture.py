@@ -85,6 +85,7 @@ PURE = (
     "storage.intermediates.disk_sizes",
     "storage.intermediates.disk_space",
     "storage.intermediates.ledger",
+    "storage.intermediates.memory_ledger",
     "storage.sharing",
     "hints",
     "report.analysis",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -17,7 +16,7 @@ from streamflow.core.workflow import Step
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
@@ -30,6 +29,7 @@ from streamflow_io.wording import size_text
 from .disk_ledger import DiskDemand, DiskLedger
 from .disk_space import SpaceGraph
 from .learned_sizes import RememberedSizes
+from .space_watcher import SpaceWatcher
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
 _QUIET = 0.5
@@ -53,7 +53,7 @@ class _SpaceRequest(Struct):
     attempts: int = 0
 
 
-class DiskLimit(Listener):
+class DiskLimit(SpaceWatcher):
     """Lets a job start on a location when its files have space there.
 
     - The size of a job is known from earlier jobs of its step, also in earlier runs. A job of unknown size gets all
@@ -65,8 +65,7 @@ class DiskLimit(Listener):
     :param steps: of the workflow
     :param routes: how outputs reach inputs
     :param gangs: steps that run at the same time because of streams
-    :param learned: the file with learned sizes
-    :param tools: the digest of the tool of each step
+    :param sizes: of earlier jobs
     :param wake: lets StreamFlow ask again for the jobs that wait
     """
 
@@ -76,13 +75,12 @@ class DiskLimit(Listener):
         steps: Mapping[str, Step],
         routes: Collection[Route],
         gangs: Sequence[Gang],
-        learned: Path,
-        tools: Mapping[str, str],
+        sizes: RememberedSizes,
         wake: Callable[[], None],
     ) -> None:
-        self.limit = limit
+        self.limit: int = limit
         self._steps = steps
-        self._remembered = RememberedSizes(learned, tools)
+        self._remembered = sizes
         self._space = SpaceGraph(routes, gangs, self._remembered.sizes)
         self._wake = wake
         self._ledgers: dict[str, DiskLedger] = {}
@@ -106,11 +104,6 @@ class DiskLimit(Listener):
         self._is_kept = True
 
     def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
-        """Set the functions that tell about files.
-
-        :param is_removing: whether files of ended jobs are about to be measured or removed
-        :param holders: returns the largest files and directories on a node, with their bytes
-        """
         self._is_removing, self._holders = is_removing, holders
 
     def may_start(self, job: JobState, location: AvailableLocation) -> bool:
@@ -183,18 +176,11 @@ class DiskLimit(Listener):
     async def run_closed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._remembered.close()
 
     def unmeasured(self) -> list[JobState]:
-        """The jobs that have ended, and whose files are to be measured."""
         return [job for job, _ in self._ended.values()]
 
     def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
-        """Note what lies on the nodes, after all was removed that could be.
-
-        :param held: by node: the bytes of all files of jobs that have ended
-        :param written: by job that has ended: the bytes in its directories; None: some directory could not be read
-        """
         for name, size in written.items():
             if (found := self._ended.pop(name, None)) is None:
                 continue
@@ -242,7 +228,6 @@ class DiskLimit(Listener):
                 self._watch()
 
     def give_up(self) -> None:
-        """Keep no limit any more."""
         self._is_kept = False
         self._is_measured.set()
         self._wake()

@@ -9,7 +9,7 @@ import posixpath
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
@@ -32,10 +32,7 @@ from streamflow_io.runtime.protocol import JobSpec
 from .directories import DirectoryContents, look, remove
 from .disk_forecast import DiskForecast, disk_forecasts, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
-
-if TYPE_CHECKING:
-    # Most runs have no limit.
-    from .disk_limit import DiskLimit
+from .space_watcher import SpaceWatcher
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
 _SETTLING = 0.3
@@ -61,7 +58,7 @@ class Intermediates(Listener):
     :param removal: what is known before the run
     :param held: returns the names of the jobs that may run once more
     :param record: keeps a record for telemetry
-    :param limit: is told what lies on disk; None: jobs need not wait for space
+    :param watchers: are told what lies on disk
     """
 
     def __init__(
@@ -71,11 +68,11 @@ class Intermediates(Listener):
         removal: Removal,
         held: Callable[[], Collection[str]],
         record: Callable[[Record], None],
-        limit: DiskLimit | None = None,
+        watchers: Sequence[SpaceWatcher] = (),
     ) -> None:
-        self._limit = limit
-        if limit is not None:
-            limit.removes(self._is_turning, self._holders)
+        self._watchers = tuple(watchers)
+        for watcher in watchers:
+            watcher.removes(self._is_turning, self._holders)
         self._steps = workflow.steps
         self._context = context
         self._removal = removal
@@ -136,7 +133,7 @@ class Intermediates(Listener):
         self._note_copies(job)
         if job.status is not Status.COMPLETED:
             self._ledger.ended(job.name, None)
-            if self._limit is not None:
+            if self._watchers:
                 self._look_soon()
             return
         self._ledger.ended(job.name, self._outputs(job))
@@ -232,12 +229,12 @@ class Intermediates(Listener):
             # The run goes on: files that stay do no harm.
             self._is_closed = True
             kept = f"Intermediate files are kept from now on: {error!r}"
-            if self._limit is not None:
-                self._limit.give_up()
+            for watcher in self._watchers:
+                watcher.give_up()
             logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
 
     async def _look_and_remove(self, is_over: bool) -> None:
-        ended = self._limit.unmeasured() if self._limit is not None else []
+        ended = [*{job.name: job for watcher in self._watchers for job in watcher.unmeasured()}.values()]
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         failed = [job.name for job in ended if job.status is not Status.COMPLETED]
         await self._see([name for job in failed for name in self._ledger.directories_of(job)], measures_only=True)
@@ -248,8 +245,8 @@ class Intermediates(Listener):
         self._took = time.monotonic() - began
         if decision.whole or decision.parts:
             await self._remove(decision)
-        if self._limit is not None:
-            self._limit.measured(self._held_by_node(), written)
+        for watcher in self._watchers:
+            watcher.measured(self._held_by_node(), written)
 
     def _is_turning(self) -> bool:
         return self._turning is not None and not self._turning.done()
@@ -328,7 +325,7 @@ class Intermediates(Listener):
         removed = self._removed.total()
         if (removed, held) != self._recorded:
             self._recorded = removed, held
-            limit = None if self._limit is None else self._limit.limit
+            limit = next((watcher.limit for watcher in self._watchers if watcher.limit is not None), None)
             self._record(RemovedRecord(time.time(), removed, held, self._peak, limit))
 
     def _record_disks(self) -> None:

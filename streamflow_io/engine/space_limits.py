@@ -1,0 +1,47 @@
+"""Makes the parts of a run that limit the space of files. Only runs with such a limit import this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+
+from streamflow.core.scheduling import Hardware
+
+from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
+from streamflow_io.storage.intermediates.memory import OutputsInMemory
+from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
+
+from .plan import Plan
+
+
+class SpaceLimits:
+    """The limits of a run.
+
+    :param learned: the file with learned sizes
+    :param used: the resources of running jobs as StreamFlow counts them, by location
+    :param wake: lets StreamFlow ask again for the jobs that wait
+
+    :ivar sizes: of earlier jobs
+    :ivar disk: lets jobs wait for disk space; None: no job waits for space
+    :ivar memory: puts files of jobs into memory; None: all files are on disk
+    """
+
+    def __init__(
+        self, plan: Plan, learned: Path, used: MutableMapping[str, Hardware], wake: Callable[[], None]
+    ) -> None:
+        removal = plan.intermediates
+        self.sizes = RememberedSizes(learned, removal.tools)
+        self.disk: DiskLimit | None = None
+        if removal.disk_limit is not None:
+            gangs = plan.graph.gangs if plan.service.streams else ()
+            self.disk = DiskLimit(removal.disk_limit, plan.workflow.steps, plan.graph.routes, gangs, self.sizes, wake)
+        self.memory: OutputsInMemory | None = None
+        # Without a node runtime no job would run again on disk.
+        if removal.memory is not None and removal.memory.steps and plan.service.streams:
+            self.memory = OutputsInMemory(removal.memory, self.sizes, used, wake)
+
+    @property
+    def watchers(self) -> list[SpaceWatcher]:
+        """The limits that have to hear how much space files take."""
+        return [watcher for watcher in (self.disk, self.memory) if watcher is not None]
