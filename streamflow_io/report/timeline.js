@@ -61,7 +61,7 @@ function arrange() {
   if (!words.length) for (const run of data.runs) for (const storage of run.storages) rows.push({ draw: drawStorage, height: STORAGE, run, storage });
   tops = [0];
   for (const row of rows) tops.push(tops[tops.length - 1] + row.height);
-  find("count").textContent = `${jobs.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} jobs` + (byJob ? "" : "; of each ${byLocation ? "location" : "step"} how many wait (grey) and run, each to its own scale; a click shows its jobs");
+  find("count").textContent = `${jobs.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} jobs` + (byJob ? "" : `; of each ${byLocation ? "location" : "step"} how many wait (grey) and run, each to its own scale; a click shows its jobs`);
   render();
 }
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
 from lab.telemetry import BEGIN, job
+from streamflow_io import report
 from streamflow_io.commands.report import Report
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import read_history
@@ -134,3 +139,44 @@ def test_a_job_that_is_repeated_elsewhere_has_left_its_location() -> None:
     lost = [record for record in first if not isinstance(record, EndedRecord)]
     view = live(*lost, *second[:-1])
     assert [(location.name, location.jobs) for location in view.locations] == [("n1", ()), ("n2", ("/a/0",))]
+
+
+TIMELINE = """
+const fs = require("fs"), [page, script, by] = process.argv.slice(1), found = {};
+const part = { value: "", checked: by === "location", clientWidth: 1000, clientHeight: 800, scrollTop: 0 };
+const data = /timeline-data" type="application\\/json">(.*?)<\\/script>/s.exec(fs.readFileSync(page, "utf8"))[1];
+const made = id => ({ ...part, textContent: id === "timeline-data" ? data : "", setAttribute() {}, addEventListener() {} });
+global.document = { getElementById: id => found[id] ??= made(id) };
+global.window = { addEventListener() {} };
+global.ResizeObserver = class { observe() {} };
+eval(fs.readFileSync(script, "utf8"));
+console.log(found.count.textContent);
+for (const [, name] of found.drawing.innerHTML.matchAll(/class="label[^>]*><title>([^<]*)/g)) console.log(name);
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+@pytest.mark.parametrize(
+    ("by", "nodes", "first"),
+    [
+        ("step", 2, ["/a/0.1.0", "/a/0.2.0"]),
+        ("location", 2, ["n1", "/a/0.1.0", "/b/0.1", "n2", "/a/0.2.0"]),
+        ("step", 200, ["/a", "/b"]),
+        ("location", 200, ["n1", "n2", "n3"]),
+    ],
+)
+def test_the_timeline_by_step_and_by_location(tmp_path: Path, by: str, nodes: int, first: list[str]) -> None:
+    """Many jobs are shown as how many run at a time, with a row for each step, or for each location."""
+    jobs = [
+        each
+        for node in range(1, nodes + 1)
+        for name in (f"/a/0.{node}.0", f"/b/0.{node}")
+        for each in at(f"n{node}", name, node / 1000 + (name[1] == "b"), 2)
+    ]
+    (page := tmp_path / "page.html").write_text(render([result(*jobs)], ()))
+    words = ["node", "--eval", TIMELINE, "--", str(page), str(Path(report.__file__).parent / "timeline.js"), by]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    count, *labels = ended.stdout.splitlines()
+    assert count.startswith(f"{2 * nodes} of {2 * nodes} jobs" + ("" if nodes == 2 else f"; of each {by} how many"))
+    assert [label for label in labels if label != "critical path"][: len(first)] == first
