@@ -209,7 +209,9 @@ def shown_locations(view: RunView, most: int) -> list[tuple[str, ...]]:
         busiest = sorted(shown, key=lambda one: -one.held)
         first, rest = busiest[: most - 1], busiest[most - 1 :]
         shown = tuple(one for one in shown if one in first)
-    rows = [(one.name, f"{len(one.jobs):,}", cores_text([one]), _jobs_there(one)) for one in shown]
+    rows: list[tuple[str, ...]] = [
+        (one.name, f"{len(one.jobs):,}", cores_text([one]), _jobs_there(one)) for one in shown
+    ]
     if rest:
         idle = sum(not one.jobs for one in rest)
         told = f"{idle:,} of them idle" if idle else ""

@@ -343,6 +343,12 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     assert found["connection"] in [f"allocation {job} of Slurm: {nodes}; {left} minutes are left" for left in (59, 60)]
     assert {name for name in found if name.startswith("link")} == {"link, n1", "link, n2"}
     assert found["link, n1"].endswith(", reached from n2")
+    rate = r"[\d.,]+ [MG]B/s n1 -> n2, [\d.,]+ [MG]B/s n2 -> n1"
+    assert re.fullmatch(rate, found["rate of links"])
+    workdir = allocation.deployment["workdir"]
+    assert found["work directory"].startswith(f"{workdir}: shared by all 2 locations")
+    assert f"{allocation.laboratory.directory}/local, at least " in found["space of each location"]
+    assert str(allocation.workdir) not in found["space of each location"]
     check_gone(allocation)
 
 

@@ -145,7 +145,8 @@ TIMELINE = """
 const fs = require("fs"), [page, script, by] = process.argv.slice(1), found = {};
 const part = { value: "", checked: by === "location", clientWidth: 1000, clientHeight: 800, scrollTop: 0 };
 const data = /timeline-data" type="application\\/json">(.*?)<\\/script>/s.exec(fs.readFileSync(page, "utf8"))[1];
-const made = id => ({ ...part, textContent: id === "timeline-data" ? data : "", setAttribute() {}, addEventListener() {} });
+const text = id => id === "timeline-data" ? data : "";
+const made = id => ({ ...part, textContent: text(id), setAttribute() {}, addEventListener() {} });
 global.document = { getElementById: id => found[id] ??= made(id) };
 global.window = { addEventListener() {} };
 global.ResizeObserver = class { observe() {} };

@@ -92,7 +92,7 @@ class AllocationConnector(OwnHosts):
         allocation = self._deployed()
         left = allocation.seconds_left
         end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
-        return f"{allocation}: {', '.join(map(str, allocation.nodes.values()))}{end}"
+        return f"{allocation}: {allocation.size}{end}"
 
     @property
     def seconds_left(self) -> float | None:
