@@ -71,7 +71,9 @@ def space_findings(
     else:
         shared = f"{every} have one each ({there[0].kind}), with at least {free} free"
     findings = [LocationFinding("work directory", True, f"{workdir}: {shared}")]
-    own = [directory for directory in set.intersection(*map(set, spaces.values())) if _is_own(directory, seen)]
+    own = [
+        directory for directory in set.intersection(*map(set, spaces.values())) - {workdir} if _is_own(directory, seen)
+    ]
     most = sorted(own, key=lambda directory: -_least(directory, spaces))[:_MOST]
     told = [f"{directory}, at least {size_text(_least(directory, spaces))} free" for directory in most]
     found = "; ".join(told) or "no writable directory of 1 GiB is there once for each location"

@@ -349,6 +349,12 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     assert found["work directory"].startswith(f"{workdir}: shared by all 2 locations")
     assert f"{allocation.laboratory.directory}/local, at least " in found["space of each location"]
     assert str(allocation.workdir) not in found["space of each location"]
+    words = ("doctor", "--json", "--workdir", str(path.parent / "tmp"))
+    here = forked.run(
+        "streamflow-io", *words, cwd=path.parent, environment=environment, namespaces=allocation.namespaces, seconds=90
+    )
+    details = [one["detail"] for one in json.loads(here.stdout)["findings"] if one["name"] == "allocation"]
+    assert [detail.partition(";")[0] for detail in details] == [f"allocation {job} of Slurm: {nodes}"]
     check_gone(allocation)
 
 

@@ -70,6 +70,13 @@ class Allocation(ABC):
         """The allocation, for people."""
 
     @property
+    def description(self) -> str:
+        """The allocation, its nodes, and the time that is left, for people."""
+        left = self.seconds_left
+        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
+        return f"{self}: {self.size}{end}"
+
+    @property
     def size(self) -> str:
         """Its nodes with their cores and memory, for people."""
         nodes = list(self.nodes.values())

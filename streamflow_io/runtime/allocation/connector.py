@@ -89,10 +89,7 @@ class AllocationConnector(OwnHosts):
 
     @property
     def found(self) -> str:
-        allocation = self._deployed()
-        left = allocation.seconds_left
-        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
-        return f"{allocation}: {allocation.size}{end}"
+        return self._deployed().description
 
     @property
     def seconds_left(self) -> float | None:
