@@ -68,12 +68,11 @@ class LinkedRuntime(NodeRuntime):
     def lose(self, reason: str) -> None:
         super().lose(reason)
         if not self._ends and self._clearing is None:
-            self._clearing = asyncio.create_task(self._clear())
+            self._clearing = asyncio.create_task(self.clear())
 
-    async def _clear(self) -> None:
-        if not await self.clear():
-            # Commands of StreamFlow, which have no time limit, would wait as long as the location is silent.
-            self._access.drop()
+    def note_silence(self) -> None:
+        # Commands of StreamFlow, which have no time limit, would wait as long as the location is silent.
+        self._access.drop()
 
     def _listens(self, ready: ReadyEvent) -> None:
         """Take in the address at which `serve` listens."""

@@ -144,19 +144,16 @@ class NodeCommands(ABC):
         words = [self.binary, "identity", "--of", str(file.path), "--is", identity]
         return await self.reaches(words, str(file.path))
 
-    async def clear(self) -> bool:
+    async def clear(self) -> None:
         """End the remaining processes of jobs if `serve` and all of `exec` were killed, which would have done it.
 
         If a container or a machine is gone, nothing is left.
-
-        :return: whether the location has answered
         """
         words = [self.binary, "clear", "--directory", str(self.directory)]
         try:
             said, _ = await self.run(words, _CLEAR_SECONDS)
         except NodeRuntimeError as error:
             logger.debug(f"{self.directory} at {self.location} cannot be cleared: {error}")
-            return False
-        if said.startswith("sfio-node: "):
-            logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
-        return True
+        else:
+            if said.startswith("sfio-node: "):
+                logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
