@@ -36,7 +36,7 @@ from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflo
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0
-# Of many locations, so many are tried at a time, each is reached from so many others, and so many rates are measured.
+# The locations that are tried at a time, the others from which each is reached, and the rates that are measured.
 _AT_ONCE, _REACHED_FROM, _RATES = 8, 8, 4
 _PLAIN = "everything is as with plain StreamFlow there"
 

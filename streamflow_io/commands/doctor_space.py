@@ -20,10 +20,10 @@ _SECONDS = 60.0
 _LEAST = 2**30
 _OF_SYSTEM = re.compile(r"/$|/(boot|dev|etc|proc|run|snap|sys)(/|$)")
 _MOST = 4
+_TYPE_AND_FREE = 'df -PTk "$d" 2>/dev/null | awk -v d="$d" \'NR == 2 {{ print $2, $5, d }}\''
 _LOOK = (
     "for d in {workdir} \"${{TMPDIR:-/tmp}}\" /tmp /dev/shm $(df -PTk 2>/dev/null | awk 'NR > 1 {{ print $7 }}'); "
-    'do test -d "$d" && test -w "$d" && df -PTk "$d" 2>/dev/null '
-    "| awk -v d=\"$d\" 'NR == 2 {{ print $2, $5, d }}'; done; :"
+    f'do test -w "$d"/. && {_TYPE_AND_FREE}; done; :'
 )
 
 

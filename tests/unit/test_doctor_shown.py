@@ -1,4 +1,4 @@
-"""What `doctor` says of space, of many locations, and of many nodes."""
+"""The findings of `doctor` about space, about many locations, and about many nodes."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Allocation(ABC):
 
     @property
     def size(self) -> str:
-        """Its nodes with their cores and memory, for people."""
+        """The nodes with their cores and memory, for people."""
         nodes = list(self.nodes.values())
         if len(nodes) <= _SHOWN:
             return ", ".join(map(str, nodes))
