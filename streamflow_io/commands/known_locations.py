@@ -69,12 +69,12 @@ def meets(gang: Gang, steps: Mapping[str, Step], locations: Mapping[str, KnownLo
 
 
 def meeting_text(gang: Gang, steps: Mapping[str, Step], locations: Mapping[str, KnownLocations]) -> str:
-    """Return whether a gang meets on one location, and else how its streams go."""
+    """Return whether a gang meets on one location, in words."""
     needed = f"{gang_cores([gang], steps)[gang.steps[0]]:g} cores"
     known = meets(gang, steps, locations)
     if known is False:
-        return f"no, with {needed}: some streams go by TCP"
-    return f"if one has {needed} free; else by TCP"
+        return f"no, with {needed}: a reader may run elsewhere, and read by TCP"
+    return f"if one has {needed} free; else a reader may read by TCP"
 
 
 def _known(kind: str, config: Mapping[str, Any], environment: Mapping[str, str]) -> KnownLocations | None:

@@ -18,6 +18,7 @@ from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.known_locations import known_locations
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.streamflow_file import quiet_streamflow
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
@@ -407,7 +408,8 @@ SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_CPUS_PER_NODE": "2(x3),4"}
 def test_the_locations_that_are_known(
     deployment: Document, environment: dict[str, str], count: int | None, cores: int | None, said: str | None
 ) -> None:
-    known = known_locations({"nodes": deployment}, environment).get("nodes")
+    with quiet_streamflow():  # It loads the plugins of StreamFlow.
+        known = known_locations({"nodes": deployment}, environment).get("nodes")
     if said is None:
         assert known is None
     else:
@@ -418,8 +420,8 @@ def test_the_locations_that_are_known(
 @pytest.mark.parametrize(
     ("cores", "meets", "said"),
     [
-        (1, True, "if one has 2 cores free; else by TCP"),
-        (9, False, "no, with 18 cores: some streams go by TCP"),
+        (1, True, "if one has 2 cores free; else a reader may read by TCP"),
+        (9, False, "no, with 18 cores: a reader may run elsewhere, and read by TCP"),
         ("$(inputs.n)", None, "if one has"),
     ],
 )
@@ -433,7 +435,7 @@ def test_whether_steps_meet_on_one_location(bench: Bench, cores: object, meets: 
     path = Path(bound(bench, pair, a="nodes", b="nodes", deployments=DEPLOYMENTS | nodes))
     plans = plan_file(path)
     assert [gang["on_one_location"] for gang in plans.to_json()["workflows"]["main"]["gangs"]] == [meets]
-    plans.show(console := Console(file=io.StringIO(), width=160))
+    plans.show(console := Console(file=io.StringIO(), width=200))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert said in shown
     assert ASKED in shown

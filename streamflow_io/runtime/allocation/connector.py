@@ -186,10 +186,13 @@ class AllocationConnector(OwnHosts):
         raise WorkflowExecutionException(self._lost[name])
 
     def _lose(self, name: str, loss: Loss) -> None:
+        # All nodes are lost with their allocation: one message is enough.
+        is_told = loss.reason == self._deployed().over and loss.reason in self._lost.values()
         self._lost[name] = loss.reason
         if self.on_loss is not None:
             self.on_loss()
-        logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
+        if not is_told:
+            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
 
     def drop(self, location: ExecutionLocation) -> None:
         name = self.own(location).name
