@@ -18,8 +18,10 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
 from streamflow_io._streamflow import found_hosts, running_containers
+from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.described import manifests
@@ -80,7 +82,8 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
             runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
                 shown = found_hosts(context.deployment_manager.get_connector(deployment))
-                found = await _try_locations(context, runtimes, locations)
+                kind = deployment_kind(config["deployments"][deployment]["type"])
+                found = await _try_locations(context, runtimes, locations, kind is SiteKind.HOSTS)
             finally:
                 await runtimes.close()
     except NotDeployedError as error:
@@ -152,7 +155,7 @@ def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any])
 
 
 async def _try_locations(
-    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation]
+    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation], are_hosts: bool
 ) -> list[LocationFinding]:
     started: dict[str, NodeRuntime] = {}
     at_once = asyncio.Semaphore(_AT_ONCE)
@@ -162,6 +165,10 @@ async def _try_locations(
             return await _try_location(context, runtimes, location, len(locations) > 1, started)
 
     findings = [found for some in await asyncio.gather(*map(find, locations)) for found in some]
+    started = {location.name: started[location.name] for location in locations if location.name in started}
+    findings += await _try_links(started)
+    if not are_hosts or not started:
+        return findings
     deployments = Deployments(context)
     there = {
         location.name: DeployedLocation(
@@ -175,12 +182,8 @@ async def _try_locations(
         for location in locations
         if location.name in started
     }
-    findings += await _try_links({name: started[name] for name in there})
-    findings += await _try_rates(there)
-    if there and all(one.runtime.wrapper != "run" for one in there.values()):
-        accesses = {name: one.access for name, one in there.items()}
-        findings += await try_space(deployments.workdir(locations[0]), accesses)
-    return findings
+    space = await try_space(deployments.workdir(locations[0]), {name: one.access for name, one in there.items()})
+    return [*findings, *await _try_rates(there), *space]
 
 
 async def _try_location(
