@@ -314,6 +314,7 @@ def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     assert ours.code == 1
     assert f"allocation {job} of Slurm has ended: CANCELLED" in ours.log
     assert ours.log.count("No more jobs start at") == 1
+    assert "could not be removed" not in ours.log
     check_gone(allocation)
 
 
