@@ -538,7 +538,7 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
-        """End all processes of a host that does not answer."""
+        """Count a host that does not answer as lost, and end all processes here that wait for it."""
 
     async def _create_shell(self, command: MutableSequence[str], location: ExecutionLocation) -> Shell:
         pipe = asyncio.subprocess.PIPE
@@ -754,14 +754,19 @@ def seconds_left(connector: Connector) -> float | None:
     return connector.seconds_left if isinstance(connector, OwnHosts) else None
 
 
+def drop(connector: Connector, location: ExecutionLocation) -> None:
+    """Let a connector of the plugin count a host that does not answer as lost."""
+    if (hosts := _own_hosts(connector)) is not None:
+        hosts.drop(location)
+
+
 def abandon(connector: Connector, location: ExecutionLocation) -> None:
     """Drop the connections to a host that does not answer.
 
     StreamFlow 0.2.0rc3 waits, when it undeploys, until they are closed: a quarter of an hour, until TCP gives up.
     """
+    drop(connector, location)
     connector = _deployed(connector)
-    if isinstance(connector, OwnHosts):
-        connector.drop(location)
     if not isinstance(connector, SSHConnector):
         return
     for factories in (connector.ssh_context_factories, connector.data_transfer_context_factories):

@@ -15,13 +15,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from rich.text import Text
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
 from streamflow_io.engine.database_messages import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
+from streamflow_io.grouping import grouped
 from streamflow_io.records.runs import data_directory
+from streamflow_io.runtime.allocation.find_allocation import AllocationChoice, find_allocation, is_in_allocation
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
@@ -34,6 +37,7 @@ from .console import PlainResult, table
 from .javascript import find_engine
 
 _SECONDS = 15.0
+_MOST_ROWS = 3
 _STREAMFLOW_FILE = "streamflow.yml"
 _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
@@ -43,12 +47,26 @@ def answer(subject: str, findings: Sequence[LocationFinding]) -> PlainResult:
     """Return all findings about a subject. The result is ok unless one of them says no."""
     words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
     rows = []
-    for finding in findings:
+    for finding in shown_findings(findings):
         without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
         rows.append((finding.name, words[finding.works], f"{finding.detail}{without}"))
     made = table(subject, ("", "works", "what was found"), rows)
     ok = all(finding.works is not False for finding in findings)
     return PlainResult({"findings": [asdict(finding) for finding in findings]}, [made], ok)
+
+
+def shown_findings(findings: Sequence[LocationFinding]) -> list[LocationFinding]:
+    """Return the findings that are shown: one for many locations where the same works."""
+    alike = grouped(findings, lambda finding: (finding.name.partition(", ")[0], finding.works))
+    shown: list[LocationFinding] = []
+    for (name, works), some in alike.items():
+        if works is True and len(some) > _MOST_ROWS:
+            shown.append(
+                replace(some[0], name=f"{name}, {len(some):,} locations", detail=f"on the first: {some[0].detail}")
+            )
+        else:
+            shown += some
+    return shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +118,7 @@ def run(arguments: argparse.Namespace) -> PlainResult:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += [*asyncio.run(_try_here(arguments.workdir)), _work_directory(Path(arguments.workdir))]
+    findings += asyncio.run(_allocation())
     return answer(
         "this machine", (*findings, _inotify(), _memory(), _data_directory(), _database(), _locks(), _javascript())
     )
@@ -124,6 +143,18 @@ def _runtime() -> LocationFinding:
     except (NodeRuntimeError, OSError, subprocess.SubprocessError) as error:
         return LocationFinding(name, False, str(error), otherwise)
     return LocationFinding(name, True, f"{version} on {platform.system()} {platform.release()}: {binary}")
+
+
+async def _allocation() -> list[LocationFinding]:
+    """Say which allocation this process runs in, if it runs in one."""
+    if not is_in_allocation():
+        return []
+    try:
+        allocation = await find_allocation("this process", AllocationChoice())
+    except WorkflowExecutionException as error:
+        return [LocationFinding("allocation", False, str(error), "no deployment `sfio.allocation` works here")]
+    tries = "`streamflow-io doctor --location DEPLOYMENT` tries its nodes, for a deployment `sfio.allocation`"
+    return [LocationFinding("allocation", True, f"{allocation.description}. {tries}")]
 
 
 async def _try_here(workdir: str) -> list[LocationFinding]:

@@ -18,8 +18,10 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
 from streamflow_io._streamflow import found_hosts, running_containers
+from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.described import manifests
@@ -27,13 +29,17 @@ from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.self_test import self_test
-from streamflow_io.runtime.tried_location import DeployedLocation, LocationFinding
+from streamflow_io.runtime.self_test import link_rate, self_test
+from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation, LocationFinding
+from streamflow_io.wording import size_text
 
+from .doctor_space import try_space
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0
+# The locations that are tried at a time, the others from which each is reached, and the rates that are measured.
+_AT_ONCE, _REACHED_FROM, _RATES = 8, 8, 4
 _PLAIN = "everything is as with plain StreamFlow there"
 
 
@@ -76,7 +82,8 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
             runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
                 shown = found_hosts(context.deployment_manager.get_connector(deployment))
-                found = await _try_locations(context, runtimes, locations)
+                kind = deployment_kind(config["deployments"][deployment]["type"])
+                found = await _try_locations(context, runtimes, locations, kind is SiteKind.HOSTS)
             finally:
                 await runtimes.close()
     except NotDeployedError as error:
@@ -148,22 +155,58 @@ def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any])
 
 
 async def _try_locations(
-    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation]
+    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation], are_hosts: bool
 ) -> list[LocationFinding]:
-    findings: list[LocationFinding] = []
     started: dict[str, NodeRuntime] = {}
-    for location in locations:
-        suffix = "" if len(locations) == 1 else f", {location.name}"
-        try:
-            runtime = started[location.name] = await runtimes.at(location)
-        except NodeRuntimeError as error:
-            findings.append(LocationFinding(f"delivery{suffix}", False, str(error), _PLAIN))
-            continue
-        findings.append(LocationFinding(f"delivery{suffix}", True, runtime.binary))
-        seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
-        async with tried(context, runtime, location, Deployments(context).workdir(location), seconds) as there:
-            findings += [replace(found, name=f"{found.name}{suffix}") for found in await self_test(there)]
-    return [*findings, *await _try_links(started)]
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(location: ExecutionLocation) -> list[LocationFinding]:
+        async with at_once:
+            return await _try_location(context, runtimes, location, len(locations) > 1, started)
+
+    findings = [found for some in await asyncio.gather(*map(find, locations)) for found in some]
+    started = {location.name: started[location.name] for location in locations if location.name in started}
+    findings += await _try_links(started)
+    if not are_hosts or not started:
+        return findings
+    deployments = Deployments(context)
+    there = {
+        location.name: DeployedLocation(
+            started[location.name],
+            PurePosixPath(str(started[location.name].directory), "doctor"),
+            _HOST_SECONDS,
+            context.deployment_manager.get_connector(location.deployment),
+            location,
+            deployments.access(location),
+        )
+        for location in locations
+        if location.name in started
+    }
+    space = await try_space(deployments.workdir(locations[0]), {name: one.access for name, one in there.items()})
+    return [*findings, *await _try_rates(there), *space]
+
+
+async def _try_location(
+    context: StreamFlowContext,
+    runtimes: NodeRuntimes,
+    location: ExecutionLocation,
+    is_named: bool,
+    started: dict[str, NodeRuntime],
+) -> list[LocationFinding]:
+    """Start a node runtime, and try what works there.
+
+    :param is_named: whether the findings name the location
+    :param started: gets the node runtime
+    """
+    suffix = f", {location.name}" if is_named else ""
+    try:
+        runtime = started[location.name] = await runtimes.at(location)
+    except NodeRuntimeError as error:
+        return [LocationFinding(f"delivery{suffix}", False, str(error), _PLAIN)]
+    seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
+    async with tried(context, runtime, location, Deployments(context).workdir(location), seconds) as there:
+        found = [replace(each, name=f"{each.name}{suffix}") for each in await self_test(there)]
+    return [LocationFinding(f"delivery{suffix}", True, runtime.binary), *found]
 
 
 @contextlib.asynccontextmanager
@@ -185,13 +228,14 @@ async def tried(
 
 
 async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFinding]:
-    """Try whether streams of each location can be read from elsewhere, and whether the other locations reach it."""
+    """Try whether streams of each location can be read from elsewhere, and whether the next locations reach it."""
     findings: list[LocationFinding] = []
     for name, runtime in runtimes.items():
         label, otherwise = "link" if len(runtimes) == 1 else f"link, {name}", "consumers elsewhere start at commit"
         if runtime.address is not None:
-            others = {other_name: other for other_name, other in runtimes.items() if other is not runtime}
-            reasons = [reason for other in others.values() if (reason := await other.obstacle(runtime)) is not None]
+            others = {other: runtimes[other] for other in _after(name, [*runtimes], _REACHED_FROM)}
+            found = await asyncio.gather(*(other.obstacle(runtime) for other in others.values()))
+            reasons = [reason for reason in found if reason is not None]
             address = f"{runtime.address}, inside TLS" if runtime.tls else runtime.address
             reached = f"{address}, reached from {', '.join(others)}" if others else address
             findings.append(LocationFinding(label, not reasons, "; ".join(reasons) or reached, otherwise))
@@ -202,3 +246,25 @@ async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFindin
             detail = reason or "streams are read inside this location only"
             findings.append(LocationFinding(label, False if reason else None, detail, otherwise))
     return findings
+
+
+async def _try_rates(locations: Mapping[str, DeployedLocation]) -> list[LocationFinding]:
+    """Measure byte streams from some locations to the next one, one after the other."""
+    rates: dict[str, float] = {}
+    for name in [*locations][:_RATES]:
+        for other in _after(name, [*locations], 1):
+            sender, reader = locations[name], locations[other]
+            if sender.runtime.address is None or await reader.runtime.no_link(sender.runtime) is not None:
+                continue
+            try:
+                rates[f"{name} -> {other}"] = await link_rate(sender, reader)
+            except BrokenError as error:
+                return [LocationFinding("rate of links", False, f"{name} -> {other}: {error}")]
+    told = ", ".join(f"{size_text(rate)}/s {way}" for way, rate in rates.items())
+    return [LocationFinding("rate of links", True, told)] if told else []
+
+
+def _after(name: str, names: Sequence[str], most: int) -> list[str]:
+    """Return the names that come after a name, in a circle."""
+    at = names.index(name)
+    return [*names[at + 1 :], *names[:at]][:most]

@@ -15,6 +15,7 @@ import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
 from msgspec import Struct, field
+from msgspec.structs import asdict
 from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
@@ -39,6 +40,7 @@ from streamflow_io.storage.sharing.status import SharedStatus, status_of
 
 from .console import say
 from .javascript import missing_engine
+from .known_locations import KnownLocations, known_locations
 from .known_values import KnownValues
 from .plan_view import plan_to_json, show_plan
 from .selected_ranges import wrong_ranges
@@ -54,6 +56,7 @@ class WorkflowPlans(Struct, frozen=True):
     :ivar forecasts: what the runtime that a feature brings would do, by `runtime` and workflow
     :ivar shared: the present users of each wanted storage that other runs use, too, by its name
     :ivar locked: the program that holds StreamFlow's database now. None: no program does
+    :ivar locations: the locations of deployments, as far as they are known
     """
 
     inactive: str | None
@@ -62,6 +65,7 @@ class WorkflowPlans(Struct, frozen=True):
     forecasts: Mapping[str, Mapping[str, RuntimeForecast]] = field(default_factory=dict)
     shared: Mapping[str, SharedStatus] = field(default_factory=dict)
     locked: str | None = None
+    locations: Mapping[str, KnownLocations] = field(default_factory=dict)
 
     ok = True
 
@@ -69,10 +73,11 @@ class WorkflowPlans(Struct, frozen=True):
         return {
             "inactive": self.inactive,
             "locked": self.locked,
+            "locations": {name: asdict(known) for name, known in self.locations.items()},
             "shared": {name: status_to_json(status) for name, status in self.shared.items()},
             "workflows": {
                 name: {
-                    **plan_to_json(plan),
+                    **plan_to_json(plan, self.locations),
                     **{
                         runtime: _forecast_to_json(found[name]) if name in found else None
                         for runtime, found in self.forecasts.items()
@@ -85,7 +90,7 @@ class WorkflowPlans(Struct, frozen=True):
 
     def show(self, console: Console) -> None:
         for name, plan in self.plans.items():
-            show_plan(console, name, plan)
+            show_plan(console, name, plan, self.locations)
             for forecasts in self.forecasts.values():
                 if name in forecasts:
                     _show_forecast(console, forecasts[name])
@@ -135,6 +140,7 @@ def plan_file(path: Path, only: str | None = None) -> WorkflowPlans:
             _forecasts(scheduler, found),
             _shared(scheduler, document, found.values()),
             locked_now(document, path.resolve().parent),
+            known_locations(document.get("deployments", {}), os.environ),
         )
     except InvalidHintsException as error:
         raise error.mistakes from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
@@ -28,12 +28,16 @@ from streamflow_io.storage.intermediates.memory import memory_obstacle
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
+from .known_locations import KnownLocations, meeting_text, meets
 from .plan_proofs import declared, prospects, prospects_table
 from .sites import site_to_json, sites_table
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """The plan of one workflow, for programs."""
+def plan_to_json(plan: Plan, locations: Mapping[str, KnownLocations]) -> dict[str, Any]:
+    """Return the plan of one workflow, for programs.
+
+    :param locations: the locations of deployments, as far as they are known
+    """
     return {
         "steps": {
             path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
@@ -44,7 +48,9 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "proofs": [asdict(one) for one in prospects(plan)],
         "partitions": [asdict(partition) for partition in plan.parts.partitions],
         "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],
-        "gangs": [asdict(gang) for gang in plan.graph.gangs],
+        "gangs": [
+            {**asdict(gang), "on_one_location": meets(gang, plan.graph.steps, locations)} for gang in plan.graph.gangs
+        ],
         "removal": [asdict(each) for each in outcomes(plan)],
         "windows": [asdict(window) for window in plan.intermediates.windows],
         "disk": {name: asdict(each) for name, each in _disks(plan).items()},
@@ -55,12 +61,12 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def show_plan(console: Console, name: str, plan: Plan) -> None:
-    """Print the plan of one workflow."""
+def show_plan(console: Console, name: str, plan: Plan, locations: Mapping[str, KnownLocations]) -> None:
+    """Print the plan of one workflow; see :func:`plan_to_json`."""
     of = f"{counted(len(plan.graph.steps), 'step')}; {_deliveries(plan.graph.edges)}"
     console.print(f"[bold]{escape(name)}[/bold]: {of}")
     if any(step.site.kind is not SiteKind.LOCAL for step in plan.graph.steps.values()):
-        console.print(sites_table(plan.graph.steps))
+        console.print(sites_table(plan.graph.steps, locations))
     if plan.graph.edges:
         console.print(_edges(plan))
         # Below the table: a reason may quote what a tool said, and a column leaves it a few letters of each line.
@@ -95,7 +101,7 @@ def show_plan(console: Console, name: str, plan: Plan) -> None:
         names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
         say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")
     if plan.graph.gangs:
-        console.print(_gangs(plan))
+        console.print(_gangs(plan, locations))
     for step, why in plan.graph.impossible.items():
         say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
     if plan.bandwidth.storages is not None and plan.bandwidth.storages.steps:
@@ -211,7 +217,17 @@ def _delivered(plan: Plan, edge: StreamEdge) -> Text:
     begins = f" once {edge.begins}" if edge.begins else ""
     known = declared(plan, edge) if edge.delivery is Delivery.STREAM else None
     declaration = "" if known is None else f"; declared, {known}"
-    return Text.assemble(_DELIVERY[edge.delivery], by_element, begins, bandwidth, condition, declaration)
+    network = ", by TCP" if edge.delivery is Delivery.STREAM and _is_between_hosts(edge) else ""
+    return Text.assemble(_DELIVERY[edge.delivery], network, by_element, begins, bandwidth, condition, declaration)
+
+
+def _is_between_hosts(edge: StreamEdge) -> bool:
+    """Whether no host can run both jobs, as far as the deployments tell."""
+    if edge.route.consumer is None:
+        return False
+    source, target = edge.route.output.site, edge.route.consumer.site
+    are_hosts = source.kind is target.kind is SiteKind.HOSTS
+    return are_hosts and not {d.name for d in source.deployments} & {d.name for d in target.deployments}
 
 
 def _partitions(partitions: tuple[Partition, ...]) -> Table:
@@ -232,14 +248,20 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
     return table("Read sessions", ("of", "split", "why"), rows)
 
 
-def _gangs(plan: Plan) -> Table:
+def _gangs(plan: Plan, locations: Mapping[str, KnownLocations]) -> Table:
     title = "Gangs: steps that run at the same time"
     columns = ["steps", "needs cores for", "cores"]
     rows = []
+    sites = (plan.graph.steps[step].site for gang in plan.graph.gangs for step in gang.steps)
+    have_hosts = any(site.kind is SiteKind.HOSTS for site in sites)
+    if have_hosts:
+        columns.append("on one location")
     some_are_apart = any(gang.apart is not None for gang in plan.graph.gangs)
     for gang in plan.graph.gangs:
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
         rows.append(["\n".join(gang.steps), "\n".join(gang.heads), cores])
+        if have_hosts:
+            rows[-1].append(meeting_text(gang, plan.graph.steps, locations))
         if some_are_apart:
             rows[-1].append(gang.apart or "yes")
     if some_are_apart:

@@ -22,7 +22,18 @@ from streamflow_io.report.analysis.session_results import SessionResult
 from streamflow_io.report.analysis.verdict import path_text
 from streamflow_io.report.figures import draw
 from streamflow_io.report.multiqc import as_multiqc
-from streamflow_io.report.page import edge_row, notes, number, remarks, render, session_row, waits
+from streamflow_io.report.page import (
+    LOCATION_HEADER,
+    edge_row,
+    flow_text,
+    location_rows,
+    notes,
+    number,
+    remarks,
+    render,
+    session_row,
+    waits,
+)
 from streamflow_io.report.spans import as_spans
 from streamflow_io.report.suggestions.advice import advice
 from streamflow_io.report.table_export import as_csv
@@ -41,6 +52,8 @@ FORMATS = {
     "multiqc": "io-report_mqc.json",
     "otel": "io-report.otlp.json",
 }
+# The most rows of the table of locations.
+_LOCATIONS = 8
 _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 
@@ -101,6 +114,11 @@ class Report(Struct, frozen=True):
             console.print("Read sessions:")
             for session in run.sessions:
                 say(console, _session_text(session))
+        if len(run.locations) > 1:
+            rows = location_rows(run.locations, _LOCATIONS)
+            _show_table(console, LOCATION_HEADER, rows, LOCATION_HEADER[1:])
+        if run.flows:
+            say(console, flow_text(run.flows))
         for remark in remarks(run):
             say(console, remark)
         for note in notes(run):
@@ -108,7 +126,6 @@ class Report(Struct, frozen=True):
 
 
 def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
-    """Print a table that fits 80 columns, without columns that are empty in all steps."""
     rows = [
         (
             f"{step.step} (I/O)" if step.io_task else step.step,
@@ -120,11 +137,15 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
         )
         for step in steps
     ]
-    header = ("step", "storageBW", *_NUMBERS)
+    _show_table(console, ("step", "storageBW", *_NUMBERS), rows, _NUMBERS)
+
+
+def _show_table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
+    """Print a table that fits 80 columns, without columns that are empty in all rows."""
     shown = [index for index in range(len(header)) if index == 0 or any(row[index] for row in rows)]
     columns = [header[index] for index in shown]
     console.print(
-        table(None, columns, ([row[index] for index in shown] for row in rows), numbers=_NUMBERS, unfolded=header[1:])
+        table(None, columns, ([row[index] for index in shown] for row in rows), numbers=numbers, unfolded=header[1:])
     )
 
 

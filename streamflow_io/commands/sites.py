@@ -13,6 +13,7 @@ from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.grouping import grouped
 
 from .console import table
+from .known_locations import KnownLocations
 
 _EARLY = {
     SiteKind.LOCAL: "streams, gate, commits",
@@ -29,12 +30,15 @@ def site_to_json(site: Site) -> dict[str, Any]:
     }
 
 
-def sites_table(steps: Mapping[str, Step]) -> Table:
-    """Return a table with a row for each site. The containers of all DockerRequirements on a host count as one site."""
+def sites_table(steps: Mapping[str, Step], locations: Mapping[str, KnownLocations]) -> Table:
+    """Return a table with a row for each site. The containers of all DockerRequirements on a host count as one site.
+
+    :param locations: the locations of deployments, as far as they are known
+    """
     rows = []
     for paths in grouped(steps, lambda path: _key(steps[path].site)).values():
         sites = tuple(dict.fromkeys(steps[path].site for path in paths))
-        rows.append((_shown(sites), "\n".join(sorted(paths)), _early(sites)))
+        rows.append((_shown(sites) + _located(sites[0], locations), "\n".join(sorted(paths)), _early(sites)))
     return table("Where steps run", ("on", "steps", "early between them"), rows)
 
 
@@ -52,6 +56,12 @@ def _shown(sites: Sequence[Site]) -> str:
     images = sorted({deployment.label for site in sites for deployment in site.deployments})
     host = "" if first.host is None else f", on {first.host}"
     return f"containers of {', '.join(images)} ({first.type}{host})"
+
+
+def _located(site: Site, locations: Mapping[str, KnownLocations]) -> str:
+    hosts = {deployment.name for deployment in site.deployments if deployment.kind is SiteKind.HOSTS}
+    known = [(name, str(locations[name])) for name in sorted(hosts) if name in locations]
+    return "".join(f"\n{text}" if len(hosts) == 1 else f"\n{name}: {text}" for name, text in known)
 
 
 def _early(sites: Sequence[Site]) -> str:

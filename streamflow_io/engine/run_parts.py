@@ -47,8 +47,8 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
-    from streamflow_io.storage.intermediates.intermediates import Intermediates
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+    from streamflow_io.storage.intermediates.intermediates import Intermediates
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
     from .space_limits import SpaceLimits

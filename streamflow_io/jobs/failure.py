@@ -57,6 +57,10 @@ class SafeLog(logging.Filter):
         return True
 
 
+# The kernel, and queue managers, end what gets more memory than it may by SIGKILL, without a word.
+_KILLED = {137: ", that of SIGKILL: perhaps a process wanted more memory than it may have"}
+
+
 class Failure(logging.Filter):
     """Filters the log of a run that has failed, and completes its last message.
 
@@ -189,6 +193,7 @@ class Failure(logging.Filter):
         reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)
         if words is not None and words.code is not None and not self._succeeds(job, words.code):
             named = "" if words.code else ", which the permanentFailCodes of the tool name"
+            named = named or _KILLED.get(words.code, "")
             reason = reason or f"exit code {words.code}{named}"
         return reason[:_LONGEST_REASON] or "no reason is known"
 

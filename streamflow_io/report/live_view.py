@@ -12,28 +12,36 @@ from rich.text import Text
 from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import counted, displayed, size_text
 
-from .analysis.live import RunView, StepView, StorageView, StreamView
+from .analysis.live import LocationView, RunView, StepView, StorageView, StreamView
 
 _STYLES = {"running": "bold", "completed": "bold green", "failed": "bold red", "killed": "bold red"}
 # Lines that are no row of a table: title, headers, lines between.
 _FRAME = 9
 _LEAST_ROWS = 3
+# The locations on a page, and the jobs that are named of each location.
+_WEB_ROWS, _NAMED = 20, 4
 
 
 def screen(view: RunView, height: int) -> RenderableType:
     """Return the state of a run, in at most `height` lines."""
     rows = max(3 * _LEAST_ROWS, height - _FRAME - len(view.storages) - len(view.failures))
     streams = view.streams[: max(_LEAST_ROWS, rows // 3)]
-    return Group(*_parts(view, max(_LEAST_ROWS, rows - len(streams)), streams))
+    locations = shown_locations(view, max(_LEAST_ROWS, rows // 4))
+    taken = len(streams) + len(locations) + bool(locations)
+    return Group(*_parts(view, max(_LEAST_ROWS, rows - taken), streams, locations))
 
 
-def _parts(view: RunView, rows: int, streams: Sequence[StreamView]) -> Iterator[RenderableType]:
+def _parts(
+    view: RunView, rows: int, streams: Sequence[StreamView], locations: Sequence[tuple[str, ...]]
+) -> Iterator[RenderableType]:
     title = _text(view.label, "bold", no_wrap=True, overflow="ellipsis")
     title.append(f" {STATES[view.state]}", _STYLES.get(view.state, "bold yellow"))
     yield title
     yield _text(time_and_jobs(view))
     if view.steps:
         yield _steps(view.steps, rows)
+    if locations:
+        yield _locations(locations)
     if streams:
         yield _streams(streams, len(view.streams) - len(streams) + view.more_streams)
     if view.streamed:
@@ -88,6 +96,14 @@ def _steps(steps: Sequence[StepView], rows: int) -> Table:
         )
     if len(shown) < len(steps):
         made.add_row(_text(f"and {len(steps) - len(shown):,} more", "dim"))
+    return made
+
+
+def _locations(rows: Sequence[tuple[str, ...]]) -> Table:
+    made = _table(("location", False), ("run", True), ("cores", True), ("jobs", False))
+    made.columns[-1].no_wrap, made.columns[-1].overflow = True, "ellipsis"
+    for row in rows:
+        made.add_row(*map(_text, row))
     return made
 
 
@@ -180,6 +196,40 @@ def storage_text(storage: StorageView) -> str:
     return f"{storage.admitted:g}{of} MB/s admitted to {counted(storage.jobs, 'job')}"
 
 
+def shown_locations(view: RunView, most: int) -> list[tuple[str, ...]]:
+    """Return a row for each location: name, number of jobs that run, `3 of 4` cores, jobs. Empty: there is only one.
+
+    :param most: the number of rows. Of more locations, those with the most cores in use have a row each, and the last
+        row has the others
+    """
+    if len(view.locations) < 2:
+        return []
+    shown, rest = view.locations, list[LocationView]()
+    if len(shown) > most:
+        busiest = sorted(shown, key=lambda one: -one.held)
+        first, rest = busiest[: most - 1], busiest[most - 1 :]
+        shown = tuple(one for one in shown if one in first)
+    rows: list[tuple[str, ...]] = [
+        (one.name, f"{len(one.jobs):,}", cores_text([one]), _jobs_there(one)) for one in shown
+    ]
+    if rest:
+        idle = sum(not one.jobs for one in rest)
+        told = f"{idle:,} of them idle" if idle else ""
+        rows.append((f"and {len(rest):,} more", f"{sum(len(one.jobs) for one in rest):,}", cores_text(rest), told))
+    return rows
+
+
+def _jobs_there(location: LocationView) -> str:
+    more = f", and {len(location.jobs) - _NAMED:,} more" if len(location.jobs) > _NAMED else ""
+    return f"{', '.join(location.jobs[:_NAMED])}{more}"
+
+
+def cores_text(locations: Sequence[LocationView]) -> str:
+    """Return the cores that jobs hold: `3 of 4`."""
+    held, cores = sum(one.held for one in locations), [one.cores for one in locations if one.cores is not None]
+    return f"{held:g} of {sum(cores):g}" if len(cores) == len(locations) else f"{held:g}"
+
+
 def time_and_jobs(view: RunView) -> str:
     """Return the time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
     text = f"{time_text(view.seconds)}; {jobs_text(view)}"
@@ -235,6 +285,7 @@ def page_facts(view: RunView) -> dict[str, Any]:
             }
             for stream in view.streams
         ],
+        "locations": shown_locations(view, _WEB_ROWS),
         "moreStreams": view.more_streams,
         "streamed": streamed_text(view),
         "storages": [
@@ -258,6 +309,9 @@ def _line_parts(view: RunView) -> Iterator[str]:
     for step in view.steps:
         if waits := waits_text(step):
             yield f"{step.name} waits for {waits}"
+    if len(view.locations) > 1:
+        busy = sum(bool(location.jobs) for location in view.locations)
+        yield f"{busy:,} of {len(view.locations):,} locations run jobs, with {cores_text(view.locations)} cores"
     moving = [stream for stream in view.streams if stream.stalled is None]
     if moving:
         yield f"{counted(len(moving), 'byte stream')} with {size_text(sum(stream.rate or 0.0 for stream in moving))}/s"

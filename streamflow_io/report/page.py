@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
-from streamflow_io.wording import displayed
+from streamflow_io.wording import counted, displayed, size_text
 
 from .analysis.comparison import RunComparison
 from .analysis.critical_path import PathSpan
 from .analysis.edges import EdgeResult
 from .analysis.lease_results import LeaseResult
+from .analysis.locations import LocationFlow, LocationResult, rest_of
 from .analysis.model import MB, Advice
 from .analysis.results import RunResult, StepResult
 from .analysis.session_results import SessionResult
@@ -31,6 +32,8 @@ _TO_SPEAK_OF = 0.1
 _NUMBER = re.compile(r"[-+0-9.,%e]*")
 # The shortest span of a critical path with a row, in seconds, and the most rows.
 _SHORTEST, _SPANS = 0.01, 25
+# The most rows of a table of locations, and the most pairs that a text names.
+_LOCATIONS, _PAIRS = 20, 3
 _RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
 STEP_HEADER = (
     "step",
@@ -77,6 +80,7 @@ LEASE_HEADER = (
     "begun at it",
     "held (s)",
 )
+LOCATION_HEADER = ("location", "jobs", "failed", "cores", "cores held", "received (MB)", "sent (MB)")
 PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
 _DELIVERY = {
@@ -125,6 +129,8 @@ def render(
         "session_row": session_row,
         "edge_row": edge_row,
         "lease_row": lease_row,
+        "location_rows": location_rows,
+        "flow_text": flow_text,
         "path_row": path_row,
         "path_text": path_text,
         "shown_path": shown_path,
@@ -148,6 +154,7 @@ def render(
         session_header=SESSION_HEADER,
         edge_header=EDGE_HEADER,
         lease_header=LEASE_HEADER,
+        location_header=LOCATION_HEADER,
         path_header=PATH_HEADER,
     )
     return displayed(page)
@@ -269,6 +276,42 @@ def lease_row(lease: LeaseResult) -> tuple[str, ...]:
     at_slot = sum(one.is_at_slot for one in lease.held)
     shown = (f"{len(held):,}", f"{at_slot:,}", number(sum(held))) if held else ("", "", "")
     return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *shown
+
+
+def location_rows(locations: Sequence[LocationResult], most: int = _LOCATIONS) -> list[tuple[str, ...]]:
+    """Return the rows of the table of locations.
+
+    :param most: the number of rows. Of more locations, those with the most jobs and bytes have a row each, and the last
+        row has the others
+    """
+    shown = list(locations)
+    if len(shown) > most:
+        busiest = sorted(shown, key=lambda one: (-one.jobs, -one.received - one.sent))
+        first = busiest[: most - 1]
+        shown = [*(one for one in shown if one in first), rest_of(busiest[most - 1 :])]
+    return [
+        (
+            one.location,
+            f"{one.jobs:,}",
+            f"{one.failed:,}" if one.failed else "",
+            number(one.cores),
+            number(one.held),
+            megabytes(one.received),
+            megabytes(one.sent),
+        )
+        for one in shown
+    ]
+
+
+def flow_text(flows: Sequence[LocationFlow]) -> str:
+    """Return the byte streams between locations in a line. Empty: there were none."""
+    if not flows:
+        return ""
+    pairs = [f"{flow.source} -> {flow.target}: {size_text(flow.bytes)}" for flow in flows[:_PAIRS]]
+    more = f", and {counted(len(flows) - _PAIRS, 'pair')} more" if len(flows) > _PAIRS else ""
+    streams = counted(sum(flow.streams for flow in flows), "byte stream")
+    size = size_text(sum(flow.bytes for flow in flows))
+    return f"Between locations: {streams}, {size} ({', '.join(pairs)}{more})"
 
 
 def session_row(session: SessionResult) -> tuple[str, ...]:

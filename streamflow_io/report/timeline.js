@@ -5,13 +5,15 @@ const find = id => document.getElementById(id);
 const GUTTER = 236, RIGHT = 104, BAR = 13, STREAM = 8, JOB = 20, LANE = 15, DENSITY = 40, STORAGE = 64, PATH = 24, MOST_PRINTED = 8000;
 // More jobs than that are shown step by step, in as few lanes as hold them; a step with few lanes shows them at once.
 const MOST_ROWS = 300, FEW_LANES = 8;
+const NOWHERE = "not started";
 const whole = Math.max(...data.runs.map(run => run.seconds), 0.001);
 const several = data.runs.length > 1;
 const all = [];
-data.runs.forEach((run, number) => run.jobs.forEach(([step, tag, submitted, started, ended, status, onPath, spent, said, streams, commits]) => {
+data.runs.forEach((run, number) => run.jobs.forEach(([step, tag, submitted, started, ended, status, onPath, spent, said, streams, commits, location]) => {
   const [name, io] = run.steps[step];
   all.push({ index: all.length, run: number, step: name, io, name: `${name}/${tag}`, submitted, started, ended: ended ?? run.seconds, status, onPath, spent, said, streams, commits,
-    text: `${run.name} ${name}/${tag} ${status}`.toLowerCase() });
+    location: location === null ? NOWHERE : run.locations[location],
+    text: `${run.name} ${name}/${tag} ${status} ${run.locations[location] ?? ""}`.toLowerCase() });
 }));
 const open = new Map();
 let rows = [], tops = [0], width = 1000, chosen = null, printing = false, waitsForFrame = false;
@@ -38,30 +40,34 @@ function rect(begin, end, y, height, kind, more = "") {
 function arrange() {
   const words = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const jobs = all.filter(job => words.every(word => job.text.includes(word)));
-  const steps = new Map();
+  const byLocation = find("by-location")?.checked ?? false, groups = new Map();
   for (const job of jobs) {
-    if (!steps.has(job.step)) steps.set(job.step, data.runs.map(() => []));
-    steps.get(job.step)[job.run].push(job);
+    const name = byLocation ? job.location : job.step;
+    if (!groups.has(name)) groups.set(name, data.runs.map(() => []));
+    groups.get(name)[job.run].push(job);
   }
-  const first = new Map([...steps].map(([step, runs]) => [step, Math.min(...runs.flatMap(some => some.slice(0, 1)).map(job => job.started ?? job.ended))]));
-  const ordered = [...steps].sort(([one], [other]) => first.get(one) - first.get(other));
+  const first = new Map([...groups].map(([name, runs]) => [name, Math.min(...runs.flatMap(some => some.slice(0, 1)).map(job => job.started ?? job.ended))]));
+  const ordered = [...groups].sort(byLocation
+    ? ([one], [other]) => (one === NOWHERE) - (other === NOWHERE) || one.localeCompare(other, "en", { numeric: true })
+    : ([one], [other]) => first.get(one) - first.get(other));
   rows = data.runs.filter(run => run.path.length).map(run => ({ draw: drawPath, height: PATH, run }));
   const byJob = jobs.length <= MOST_ROWS;
-  for (const [step, runs] of ordered) runs.forEach((some, run) => {
+  for (const [name, runs] of ordered) runs.forEach((some, run) => {
     if (!some.length) return;
-    if (byJob) some.forEach((job, index) => rows.push({ draw: drawJob, height: JOB + STREAM * Math.min(job.streams.length, 8), job, begins: index === 0 }));
-    else arrangeStep(step, run, some);
+    if (byJob && byLocation) rows.push({ draw: drawTitle, height: JOB, run, name });
+    if (byJob) some.forEach((job, index) => rows.push({ draw: drawJob, height: JOB + STREAM * Math.min(job.streams.length, 8), job, begins: index === 0 && !byLocation }));
+    else arrangeGroup(name, run, some, groups.size <= FEW_LANES || !byLocation);
   });
   if (!words.length) for (const run of data.runs) for (const storage of run.storages) rows.push({ draw: drawStorage, height: STORAGE, run, storage });
   tops = [0];
   for (const row of rows) tops.push(tops[tops.length - 1] + row.height);
-  find("count").textContent = `${jobs.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} jobs` + (byJob ? "" : "; of each step how many wait (grey) and run, each to its own scale; a click shows its jobs");
+  find("count").textContent = `${jobs.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} jobs` + (byJob ? "" : `; of each ${byLocation ? "location" : "step"} how many wait (grey) and run, each to its own scale; a click shows its jobs`);
   render();
 }
 
-function arrangeStep(step, run, jobs) {
-  const key = `${run} ${step}`, lanes = lanesOf(jobs), isOpen = open.get(key) ?? lanes.length <= FEW_LANES;
-  rows.push({ draw: drawDensity, height: DENSITY, key, step, run, jobs, mostRun: most(jobs, runs), mostWait: most(jobs, waits), isOpen });
+function arrangeGroup(name, run, jobs, mayOpen) {
+  const key = `${run} ${name}`, lanes = lanesOf(jobs), isOpen = open.get(key) ?? (mayOpen && lanes.length <= FEW_LANES);
+  rows.push({ draw: drawDensity, height: DENSITY, key, name, run, jobs, mostRun: most(jobs, runs), mostWait: most(jobs, waits), isOpen });
   if (isOpen) for (const lane of lanes) rows.push({ draw: drawLane, height: LANE, lane });
 }
 
@@ -113,6 +119,10 @@ function thinBars(job, y, most) {
   return made;
 }
 
+function drawTitle(row, y) {
+  return `<line class="between" x1="0" x2="${width}" y1="${y}" y2="${y}"/>` + labelled(y + 14, row.run, row.name, "strong");
+}
+
 function drawJob(row, y) {
   const job = row.job, end = at(job.ended);
   let made = row.begins ? `<line class="between" x1="0" x2="${width}" y1="${y}" y2="${y}"/>` : "";
@@ -125,13 +135,13 @@ function drawLane(row, y) {
   let made = "", many = null;
   const close = () => {
     if (many && many.count === 1) made += `<g data-job="${many.job.index}">${bars({ ...many.job, submitted: null }, y + 1, LANE - 4)}${thinBars(many.job, y + LANE - 4, 1)}</g>`;
-    else if (many) made += rect(many.begin, many.end, y + 1, LANE - 4, many.bad ? "run bad" : many.io ? "run io many" : "run many", `data-say="${many.count} jobs of ${escaped(many.job.step)}, ${many.begin.toFixed(2)} to ${many.end.toFixed(2)} s"`);
+    else if (many) made += rect(many.begin, many.end, y + 1, LANE - 4, many.bad ? "run bad" : many.io ? "run io many" : "run many", `data-say="${many.count} jobs${many.mixed ? "" : ` of ${escaped(many.job.step)}`}, ${many.begin.toFixed(2)} to ${many.end.toFixed(2)} s"`);
     many = null;
   };
   for (const job of row.lane) {
     // What is narrower than two dots is drawn together with its neighbours.
     const narrow = at(job.ended) - at(job.started) < 2;
-    if (many && narrow && many.narrow && at(job.started) - at(many.end) < 1.5) { many.end = job.ended; many.count += 1; many.bad ||= Boolean(job.status); continue; }
+    if (many && narrow && many.narrow && at(job.started) - at(many.end) < 1.5) { many.end = job.ended; many.count += 1; many.bad ||= Boolean(job.status); many.mixed ||= job.step !== many.job.step; continue; }
     close();
     many = { begin: job.started, end: job.ended, count: 1, job, narrow, bad: Boolean(job.status), io: job.io };
   }
@@ -176,8 +186,8 @@ function drawDensity(row, y) {
   };
   const told = `${row.jobs.length.toLocaleString("en")} job${row.jobs.length === 1 ? "" : "s"}${failed ? `, ${failed.toLocaleString("en")} not completed` : ""}`;
   return `<line class="between" x1="0" x2="${width}" y1="${y}" y2="${y}"/><g class="step" data-key="${escaped(row.key)}"><rect class="touch" x="0" y="${y}" width="${width}" height="${DENSITY}"/>`
-    + labelled(y + 15, row.run, row.step, "strong", row.isOpen ? "▾ " : "▸ ") + `<text class="label" x="14" y="${y + 30}">${told}</text>`
-    + `<path class="waits" d="${outline(wait, Math.max(1, row.mostWait), DENSITY - 8)}"/><path class="runs${row.jobs[0].io ? " io" : ""}" d="${outline(run, Math.max(1, row.mostRun), (DENSITY - 8) * 0.72)}"/></g>`
+    + labelled(y + 15, row.run, row.name, "strong", row.isOpen ? "▾ " : "▸ ") + `<text class="label" x="14" y="${y + 30}">${told}</text>`
+    + `<path class="waits" d="${outline(wait, Math.max(1, row.mostWait), DENSITY - 8)}"/><path class="runs${row.jobs.every(job => job.io) ? " io" : ""}" d="${outline(run, Math.max(1, row.mostRun), (DENSITY - 8) * 0.72)}"/></g>`
     + `<text class="after" x="${width - RIGHT + 4}" y="${y + 15}">${row.mostRun.toLocaleString("en")} run</text><text class="after" x="${width - RIGHT + 4}" y="${y + 30}">${row.mostWait.toLocaleString("en")} wait</text>`;
 }
 
@@ -246,6 +256,7 @@ const scroll = find("scroll");
 scroll.addEventListener("scroll", later);
 new ResizeObserver(later).observe(scroll);
 find("search").addEventListener("input", arrange);
+find("by-location")?.addEventListener("change", arrange);
 scroll.addEventListener("pointermove", event => {
   const told = say(event.target);
   if (told && !chosen) find("said").textContent = told;

@@ -15,32 +15,40 @@ from .analysis.verdict import span_name
 # The most points of a line of a storage.
 _POINTS = 400
 
-#: The items of the list of a job, in order; `report.js` reads them by this order.
-JOB_FIELDS = ("step", "tag", "submitted", "started", "ended", "status", "onPath", "spent", "said", "streams", "commits")
+#: The items of the list of a job, in order; `timeline.js` reads them by this order.
+JOB_FIELDS = (
+    "step", "tag", "submitted", "started", "ended", "status", "onPath", "spent", "said", "streams", "commits",
+    "location",
+)  # fmt: skip
 #: The shares of the time of a job that are drawn at its lower edge, in this order.
 SPENT = ("waits for bytes", "waits at the gate", "waits for a device", "is paused", "computes")
 
 
 def timeline_data(runs: Sequence[RunResult]) -> dict[str, Any]:
-    """Return the data of all runs, for `report.js`."""
+    """Return the data of all runs, for `timeline.js`."""
     return {"spent": SPENT, "runs": [_run(run) for run in runs]}
 
 
 def _run(run: RunResult) -> dict[str, Any]:
     began = {job.step: None for job in run.timeline}
     steps = {step: index for index, step in enumerate(began)}
+    locations = sorted({job.location for job in run.timeline if job.location is not None})
+    places = {location: index for index, location in enumerate(locations)}
     io_tasks = {job.step for job in run.timeline if job.io_task}
     return {
         "name": run.run,
         "seconds": _short(run.seconds),
         "steps": [[step, step in io_tasks] for step in steps],
-        "jobs": [_job(job, steps[job.step]) for job in run.timeline],
+        "locations": locations,
+        "jobs": [
+            _job(job, steps[job.step], None if job.location is None else places[job.location]) for job in run.timeline
+        ],
         "path": [[_short(span.begin), _short(span.end), span_name(span)] for span in run.path],
         "storages": [_storage(run, one) for one in run.admitted],
     }
 
 
-def _job(job: TimelineJob, step: int) -> list[Any]:
+def _job(job: TimelineJob, step: int, location: int | None) -> list[Any]:
     submitted = None if job.waiting is None else job.waiting[0]
     started, ended = job.running or (None, None)
     if ended is None and job.waiting is not None:
@@ -57,6 +65,7 @@ def _job(job: TimelineJob, step: int) -> list[Any]:
         _said(job),
         [_stream(stream) for stream in job.streams],
         [[_short(one.time), f"{one.output}: {one.files:,} committed, {size_text(one.bytes)}"] for one in job.commits],
+        location,
     ]
 
 

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
-from streamflow_io._streamflow import abandon, container_command, own_shell
+from streamflow_io._streamflow import abandon, container_command, drop, own_shell
 
 from .conversation import Conversation, ProcessConversation, ShellConversation
 from .node_commands import NodeRuntimeError
@@ -147,6 +147,13 @@ class Access:
                 await asyncio.wait_for(stack.aclose(), _WRITE_SECONDS)
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+
+    def drop(self) -> None:
+        """Count a location of the plugin's connectors as lost, if it does not answer. Does nothing to other locations.
+
+        Connections to SSH hosts stay: jobs may have taken all sessions, and go on.
+        """
+        drop(self._connector, self._location)
 
     def abandon(self) -> None:
         """Drop the connections to a location that does not answer: nothing waits for them any more."""

@@ -190,6 +190,7 @@ async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, 
                 logger.warning(f"{program}: {line.decode(errors='replace').rstrip()}")
     except asyncio.TimeoutError:
         reason = f"{program} has sent nothing for {silence:.0f} s"
+        runtime.note_silence()
     except ValueError as error:
         reason = f"{program} has sent a line that is too long: {error}"
     except Exception as error:  # each connector raises errors of its own

@@ -70,6 +70,10 @@ class LinkedRuntime(NodeRuntime):
         if not self._ends and self._clearing is None:
             self._clearing = asyncio.create_task(self.clear())
 
+    def note_silence(self) -> None:
+        # Commands of StreamFlow, which have no time limit, would wait as long as the location is silent.
+        self._access.drop()
+
     def _listens(self, ready: ReadyEvent) -> None:
         """Take in the address at which `serve` listens."""
         self.address = ready.address

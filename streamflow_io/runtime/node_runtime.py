@@ -463,6 +463,9 @@ class NodeRuntime(NodeCommands):
             if isinstance(event, ExitEvent):
                 del self._jobs[event.job]
 
+    def note_silence(self) -> None:
+        """Note that `serve` has said nothing for so long that it counts as lost; :meth:`lose` follows."""
+
     def lose(self, reason: str) -> None:
         """Note that no more events come, and no job can be created any more."""
         if self._lost is None:

@@ -19,6 +19,7 @@ from .protocol import (
     JobSpec,
     OutputRule,
     RateLimit,
+    StreamEvent,
     WarningEvent,
     WatchedOutput,
 )
@@ -30,6 +31,7 @@ _AT_COMMIT = "consumers start at commit"
 _NO_GATE = "`start: producer` waits before the command, not inside it"
 _OPENINGS = 5  # each may be seen by chance
 _CALL_SECONDS = 15.0
+_SENT = 1 << 26
 _MB = 10**6
 # A job that is limited to this many bytes per second writes for 2 s.
 _RATE = 20 * _MB
@@ -76,6 +78,20 @@ async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[Loca
         await _try(location, "byte streams between two", jobs.stream, _AT_COMMIT),
         await _try(location, "gate between two", jobs.gate, _AT_COMMIT),
     ]
+
+
+async def link_rate(location: TriedLocation, reader: TriedLocation) -> float:
+    """Return the bytes per second of a byte stream by TCP, from a file in the page cache of a location.
+
+    :param reader: the location of the consumer, which has reached the other location before
+    :raises BrokenError: if the stream fails, or takes too long
+    """
+    try:
+        return await asyncio.wait_for(_SelfTest(location, reader).send(), location.seconds)
+    except asyncio.TimeoutError:
+        raise BrokenError(f"nothing came within {location.seconds:.0f} s") from None
+    except (OSError, NodeRuntimeError) as error:
+        raise BrokenError(str(error)) from None
 
 
 async def _try_calls(runtime: NodeRuntime) -> LocationFinding:
@@ -154,6 +170,35 @@ class _SelfTest:
             _ScriptJob(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
+
+    async def send(self) -> float:
+        """Send a file to the reader by a link; return the bytes per second."""
+        here, there = await self._location.make("sent"), await self._reader.make("received")
+        writer, reader = self._location.runtime, self._reader.runtime
+        producer, consumer = await writer.create_job("producer"), await reader.create_job("consumer")
+        stream = InputStream(
+            name="producer",
+            port="file",
+            path=str(here / "file"),
+            link=writer.link(producer.identifier, reader),
+            target={"fifo": str(there / "fifo")},
+        )
+        sends = _ScriptJob(
+            producer, _writer(here), f"head -c {_SENT} /dev/zero > file; sleep {self._location.seconds:.0f}", here
+        )
+        receives = _ScriptJob(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > /dev/null", there)
+        sending = asyncio.ensure_future(self._run(self._location, sends))
+        try:
+            # From then on, only the network is waited for.
+            await _wait_for_commit(producer)
+            await self._run(self._reader, receives)
+        finally:
+            await asyncio.gather(producer.cancel(), consumer.cancel())
+            await asyncio.gather(sending, return_exceptions=True)
+        async for event in consumer.events():
+            if isinstance(event, StreamEvent) and event.bytes == _SENT:
+                return event.bytes / max(event.last - event.first, 1e-3)
+        raise BrokenError("the reader did not get every byte")
 
     async def limit(self) -> str:
         """Show that a job moves its data no faster than its limit."""

@@ -210,14 +210,25 @@ def kill_launchers(site: Site, node: str) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def kill_serve(site: Site, node: str) -> None:
-    """Kill the node runtime of a node."""
+def processes_on(site: Site, node: str, word: bytes | None = None) -> list[int]:
+    """The processes that Slurm has started on a node.
+
+    :param word: of their command lines; None: any
+    """
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words, variables = ((process / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
             is_ours = f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in variables
-            if is_ours and b"serve" in words and f"SLURMD_NODENAME={node}".encode() in variables:
-                os.kill(int(process.name), signal.SIGKILL)
+            if is_ours and f"SLURMD_NODENAME={node}".encode() in variables and (word is None or word in words):
+                found.append(int(process.name))
+    return found
+
+
+def kill_serve(site: Site, node: str) -> None:
+    """Kill the node runtime of a node."""
+    for pid in processes_on(site, node, b"serve"):
+        os.kill(pid, signal.SIGKILL)
 
 
 def lose_node(site: Site, node: str) -> None:
@@ -263,6 +274,35 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
         check_gone(allocation)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_job_whose_node_is_frozen_runs_again_elsewhere(allocation: Site) -> None:
+    """No process of the node answers, and Slurm does not know. The run does not wait for the node, and ends."""
+    script = f'{NODE}until [ $(wc -l < "$TRACE") = 2 ]; do sleep 0.1; done; echo done > out.txt'
+    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
+    path = allocation.write(document, {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().strip(), "the first attempt", 60)
+    first = trace.read_text().split()[1]
+    frozen = processes_on(allocation, first)
+    assert frozen
+    try:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        ours = allocation.finish(process, path, 200)
+    finally:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert ours.ok, ours.errors
+    assert len(nodes_of(ours)) == 2
+    job = allocation.environment["SLURM_JOB_ID"]
+    assert f"No more jobs start at hpc/{first}: node {first} of allocation {job} of Slurm does not answer" in ours.log
+    wait_for(lambda: not processes_on(allocation, first), "the end of its processes", 60)
+
+
 def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
     process = allocation.start(path)
@@ -273,6 +313,8 @@ def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     ours = allocation.finish(process, path)
     assert ours.code == 1
     assert f"allocation {job} of Slurm has ended: CANCELLED" in ours.log
+    assert ours.log.count("No more jobs start at") == 1
+    assert "could not be removed" not in ours.log
     check_gone(allocation)
 
 
@@ -343,6 +385,18 @@ def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
     assert found["connection"] in [f"allocation {job} of Slurm: {nodes}; {left} minutes are left" for left in (59, 60)]
     assert {name for name in found if name.startswith("link")} == {"link, n1", "link, n2"}
     assert found["link, n1"].endswith(", reached from n2")
+    rate = r"[\d.,]+ [MG]B/s n1 -> n2, [\d.,]+ [MG]B/s n2 -> n1"
+    assert re.fullmatch(rate, found["rate of links"])
+    workdir = allocation.deployment["workdir"]
+    assert found["work directory"].startswith(f"{workdir}: shared by all 2 locations")
+    assert f"{allocation.laboratory.directory}/local, at least " in found["space of each location"]
+    assert str(allocation.workdir) not in found["space of each location"]
+    words = ("doctor", "--json", "--workdir", str(path.parent / "tmp"))
+    here = forked.run(
+        "streamflow-io", *words, cwd=path.parent, environment=environment, namespaces=allocation.namespaces, seconds=90
+    )
+    details = [one["detail"] for one in json.loads(here.stdout)["findings"] if one["name"] == "allocation"]
+    assert [detail.partition(";")[0] for detail in details] == [f"allocation {job} of Slurm: {nodes}"]
     check_gone(allocation)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document
 from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import LINK_MEGABITS
 from lab.sites import Site
 from tests.e2e.test_laboratory import login as log_in
 
@@ -83,16 +85,23 @@ def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any
     return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
 
 
+OF_HOSTS = ("rate of links", "work directory", "space of each location")
+
+
 @pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.long), True])
 def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     found = found_by_doctor(hosts, {"tls": True} if tls else None)
     tried = ("delivery", "commit tokens", "byte streams", "gate", "limits")
     names = [f"{name}, {host}" for host in ADDRESSES for name in tried]
-    assert list(found) == ["connection", *names, *(f"link, {host}" for host in ADDRESSES)]
+    assert list(found) == ["connection", *names, *(f"link, {host}" for host in ADDRESSES), *OF_HOSTS]
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
     details = [found[f"link, {host}"]["detail"] for host in ADDRESSES]
     assert [detail.rpartition(":")[0] for detail in details] == list(ADDRESSES)
     assert [", inside TLS" in detail for detail in details] == [tls, tls]
+    rates = re.findall(r"([\d.]+) MB/s \S+ -> ", found["rate of links"]["detail"])
+    assert len(rates) == len(ADDRESSES)
+    assert all(LINK_MEGABITS / 8 * 0.5 < float(rate) < LINK_MEGABITS / 8 * 1.1 for rate in rates), rates
+    assert found["work directory"]["detail"].startswith("/scratch: all 2 locations have one each (tmpfs)")
 
 
 @pytest.mark.long

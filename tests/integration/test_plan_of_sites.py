@@ -16,7 +16,9 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
 from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
+from streamflow_io.commands.known_locations import known_locations
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.streamflow_file import quiet_streamflow
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
@@ -50,7 +52,7 @@ def document(mode: str = "no_update", **rule: Any) -> Document:
     return workflow({}, steps, {"out": "b/out"})
 
 
-def bound(bench: Bench, document: Document, **targets: Any) -> str:
+def bound(bench: Bench, document: Document, *, deployments: Document = DEPLOYMENTS, **targets: Any) -> str:
     """A StreamFlow file with steps on deployments.
 
     :param targets: by step: the name of a deployment, several, or targets as they are written
@@ -66,7 +68,7 @@ def bound(bench: Bench, document: Document, **targets: Any) -> str:
         "config": {"file": "main.cwl", "settings": "job.json"},
         "bindings": [{"step": f"/{step}", "target": target(value)} for step, value in targets.items()],
     }
-    return str(bench.write(document, {}, True, deployments=DEPLOYMENTS, workflows={"main": main}))
+    return str(bench.write(document, {}, True, deployments=deployments, workflows={"main": main}))
 
 
 def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
@@ -384,3 +386,63 @@ def test_where_parts_are_read(bench: Bench) -> None:
         assert any(f"/split{number}" in row and outcome in row for row in rows), shown.getvalue()
         is_virtual = split != "pods" and (split, count) != ("here", "hpc")
         assert partitions[f"/split{number}"].is_virtual is is_virtual
+
+
+ALLOCATION = {"type": "sfio.allocation", "workdir": "/scratch"}
+SUBMIT = {"nodes": 4, "time": "04:00:00", "cores": 16}
+ASKED = "4 locations, 16 cores each, asked of slurm for 04:00:00"
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_CPUS_PER_NODE": "2(x3),4"}
+
+
+@pytest.mark.parametrize(
+    ("deployment", "environment", "count", "cores", "said"),
+    [
+        ({**ALLOCATION, "config": {"submit": SUBMIT}}, {}, 4, 16, ASKED),
+        ({**ALLOCATION, "config": {"nodes": ["a", "b"]}}, SLURM, 2, None, "2 locations"),
+        ({**ALLOCATION, "config": {}}, SLURM, 4, 4, "4 locations, at most 4 cores each, allocation 7 of Slurm"),
+        ({**ALLOCATION, "config": {}}, {}, None, None, "the nodes of the job that StreamFlow runs in"),
+        (DEPLOYMENTS["other"], {}, 2, None, "2 locations"),
+        ({"type": "slurm", "config": {}}, {}, None, None, None),
+    ],
+)  # fmt: skip
+def test_the_locations_that_are_known(
+    deployment: Document, environment: dict[str, str], count: int | None, cores: int | None, said: str | None
+) -> None:
+    with quiet_streamflow():  # It loads the plugins of StreamFlow.
+        known = known_locations({"nodes": deployment}, environment).get("nodes")
+    if said is None:
+        assert known is None
+    else:
+        assert known is not None
+        assert (known.count, known.cores, str(known)) == (count, cores, said)
+
+
+@pytest.mark.parametrize(
+    ("cores", "meets", "said"),
+    [
+        (1, True, "if one has 2 cores free; else a reader may read by TCP"),
+        (9, False, "no, with 18 cores: a reader may run elsewhere, and read by TCP"),
+        ("$(inputs.n)", None, "if one has"),
+    ],
+)
+def test_whether_steps_meet_on_one_location(bench: Bench, cores: object, meets: bool | None, said: str) -> None:
+    pair = document()
+    for step in pair["steps"].values():
+        step["run"]["requirements"] = [{"class": "ResourceRequirement", "coresMin": cores}]
+        if isinstance(cores, str):
+            step["run"]["inputs"]["n"] = {"type": "int", "default": 2}
+    nodes = {"nodes": {**ALLOCATION, "config": {"submit": SUBMIT}}}
+    path = Path(bound(bench, pair, a="nodes", b="nodes", deployments=DEPLOYMENTS | nodes))
+    plans = plan_file(path)
+    assert [gang["on_one_location"] for gang in plans.to_json()["workflows"]["main"]["gangs"]] == [meets]
+    plans.show(console := Console(file=io.StringIO(), width=200))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said in shown
+    assert ASKED in shown
+
+
+def test_streams_between_deployments_go_by_tcp(bench: Bench) -> None:
+    for targets, is_said in (({"a": "one", "b": "other"}, True), ({"a": "one", "b": ["one", "other"]}, False)):
+        plans = plan_file(Path(bound(bench, document(), **targets)))
+        plans.show(console := Console(file=io.StringIO(), width=160))
+        assert ("streams, by TCP" in console.file.getvalue()) is is_said  # type: ignore[attr-defined]

@@ -88,7 +88,11 @@ def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failur
 @pytest.mark.parametrize(
     ("error", "words", "told"),
     [
-        ("FAILED Job /a/0 with error:\n\t", LastWords(137, [], "stderr"), ["exit code 137", "nothing"]),
+        (
+            "FAILED Job /a/0 with error:\n\t",
+            LastWords(137, [], "stderr"),
+            ["exit code 137, that of SIGKILL: ", "nothing"],
+        ),
         (
             "FAILED Job /a/0 with error:\n\tsaid",
             LastWords(2, ["said"], "both", "said"),

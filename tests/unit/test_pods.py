@@ -209,7 +209,7 @@ def test_pods_that_streamflow_makes(network: bool) -> None:
         assert edge.delivery is Delivery.COMMIT
         where = "/a runs in a container of a:1 (kubernetes), /b in one of b:2 (kubernetes)"
         assert uncoded(edge.fallback) == f"{where}: {NO_VOLUME}"
-    table = sites_table({"/a": Step("/a", site=one), "/b": Step("/b", site=other)})
+    table = sites_table({"/a": Step("/a", site=one), "/b": Step("/b", site=other)}, {})
     assert [[str(cell) for cell in column.cells] for column in table.columns] == [
         ["containers of a:1, b:2 (kubernetes)"],
         ["/a\n/b"],

@@ -271,7 +271,7 @@ def test_the_container_of_docker_and_singularity_is_the_same_as_long_as_the_run_
 
 def shown(**steps: Site) -> str:
     console = Console(width=200, file=StringIO())
-    console.print(sites_table({f"/{name}": Step(f"/{name}", site=site) for name, site in steps.items()}))
+    console.print(sites_table({f"/{name}": Step(f"/{name}", site=site) for name, site in steps.items()}, {}))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

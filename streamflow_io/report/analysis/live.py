@@ -103,6 +103,20 @@ class StorageView(Struct, frozen=True):
     measured: float | None
 
 
+class LocationView(Struct, frozen=True):
+    """The state of a location where a job has started.
+
+    :ivar jobs: the jobs that run there
+    :ivar held: the cores that these jobs hold
+    :ivar cores: None: unknown
+    """
+
+    name: str
+    jobs: tuple[str, ...]
+    held: float
+    cores: float | None
+
+
 class RunView(Struct, frozen=True):
     """The state of a run.
 
@@ -115,6 +129,7 @@ class RunView(Struct, frozen=True):
     :ivar failures: the first jobs that failed
     :ivar fallbacks: deliveries that were not as asked, with the reason
     :ivar disk: the space that the directories of jobs hold. None: nothing is shown
+    :ivar locations: those where a job has started, by name
     """
 
     label: str
@@ -132,6 +147,7 @@ class RunView(Struct, frozen=True):
     failures: tuple[str, ...]
     fallbacks: tuple[str, ...]
     disk: RemovedRecord | None = None
+    locations: tuple[LocationView, ...] = ()
 
     @property
     def jobs(self) -> tuple[int, int, int, int]:
@@ -159,6 +175,14 @@ class _LiveStorage(Struct):
         return StorageView(self.storage.name, bandwidth, sum(self.admitted.values()), len(self.admitted), measured)
 
 
+class _LiveLocation(Struct):
+    cores: float | None = None
+    held: dict[str, float] = field(default_factory=dict)
+
+    def view(self, name: str) -> LocationView:
+        return LocationView(name, tuple(self.held), sum(self.held.values()), self.cores)
+
+
 class LiveRun:
     """A run, as far as its records were read.
 
@@ -179,6 +203,8 @@ class LiveRun:
         self._learning: dict[str, str] = {}
         self._storages: dict[str, _LiveStorage] = {}
         self._storage_of: dict[str, str] = {}
+        self._locations: dict[str, _LiveLocation] = {}
+        self._location_of: dict[str, str] = {}
         self._progress: ProgressRecord | None = None
         self._disk: RemovedRecord | None = None
         self._streamed = self._streamed_bytes = 0
@@ -260,6 +286,7 @@ class LiveRun:
             tuple(self._failures)[:_SHOWN_FAILURES],
             tuple(self._fallbacks),
             self._disk,
+            tuple(location.view(name) for name, location in sorted(self._locations.items())),
         )
 
     def _follow(self, record: JobRecord) -> None:
@@ -269,6 +296,11 @@ class LiveRun:
                 self._to(record, "waiting")
             case StartedRecord():
                 self._to(record, "running")
+                self._leave(record.job)
+                location = self._locations.setdefault(record.location, _LiveLocation())
+                location.cores = record.location_cores or location.cores
+                location.held[record.job] = record.cores or 0.0
+                self._location_of[record.job] = record.location
             case AdmittedRecord(storage=str(name), constraint=constraint) if name in self._storages:
                 storage = self._storages[name]
                 storage.admitted[record.job] = constraint or 0.0
@@ -277,7 +309,12 @@ class LiveRun:
             case EndedRecord():
                 self._end(record)
 
+    def _leave(self, job: str) -> None:
+        if (location := self._location_of.pop(job, None)) is not None:
+            del self._locations[location].held[job]
+
     def _end(self, record: EndedRecord) -> None:
+        self._leave(record.job)
         match record.status:
             case "completed":
                 self._to(record, "done")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import ipaddress
 from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+# The most nodes that have their names in a text, and the most different sizes.
+_SHOWN, _SIZES = 8, 3
 
 
 class Node(Struct, frozen=True):
@@ -63,6 +68,24 @@ class Allocation(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """The allocation, for people."""
+
+    @property
+    def description(self) -> str:
+        """The allocation, its nodes, and the time that is left, for people."""
+        left = self.seconds_left
+        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
+        return f"{self}: {self.size}{end}"
+
+    @property
+    def size(self) -> str:
+        """The nodes with their cores and memory, for people."""
+        nodes = list(self.nodes.values())
+        if len(nodes) <= _SHOWN:
+            return ", ".join(map(str, nodes))
+        sizes = Counter(str(replace(node, name="each")) for node in nodes).most_common(_SIZES)
+        return f"{len(nodes):,} nodes, {nodes[0].name} to {nodes[-1].name}: " + "; ".join(
+            f"{count:,} x {size.removeprefix('each').strip(' ()') or 'unknown'}" for size, count in sizes
+        )
 
     @property
     @abstractmethod

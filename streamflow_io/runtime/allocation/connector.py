@@ -24,7 +24,7 @@ from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
 from streamflow_io._streamflow import OwnHosts
 
-from .allocation import Allocation, Node
+from .allocation import Allocation, Loss, Node
 from .commands import end
 from .find_allocation import AllocationChoice, find_allocation
 from .managers import Wanted
@@ -89,10 +89,7 @@ class AllocationConnector(OwnHosts):
 
     @property
     def found(self) -> str:
-        allocation = self._deployed()
-        left = allocation.seconds_left
-        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
-        return f"{allocation}: {', '.join(map(str, allocation.nodes.values()))}{end}"
+        return self._deployed().description
 
     @property
     def seconds_left(self) -> float | None:
@@ -182,17 +179,26 @@ class AllocationConnector(OwnHosts):
         if name not in self._lost:
             if (loss := await self._deployed().why(name, code)) is None:
                 return
-            self._lost[name] = loss.reason
-            if self.on_loss is not None:
-                self.on_loss()
-            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
+            self._lose(name, loss)
             await self._deployed().clear(name)
             if loss.answers:
                 self._answering.add(name)
         raise WorkflowExecutionException(self._lost[name])
 
+    def _lose(self, name: str, loss: Loss) -> None:
+        # All nodes are lost with their allocation: one message is enough.
+        is_told = loss.reason == self._deployed().over and loss.reason in self._lost.values()
+        self._lost[name] = loss.reason
+        if self.on_loss is not None:
+            self.on_loss()
+        if not is_told:
+            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
+
     def drop(self, location: ExecutionLocation) -> None:
-        for process in self._processes.get(self.own(location).name, ()):
+        name = self.own(location).name
+        if not self._closing and name not in self._lost:
+            self._lose(name, Loss(f"node {name} of {self._deployed()} does not answer"))
+        for process in self._processes.get(name, ()):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
 

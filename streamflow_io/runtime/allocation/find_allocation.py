@@ -29,6 +29,11 @@ class AllocationChoice(Struct, frozen=True):
     nodes: Sequence[str] | None = None
 
 
+def is_in_allocation() -> bool:
+    """Whether this process runs in a job of a known queue manager."""
+    return _SLURM in os.environ or current_manager(MANAGERS) is not None
+
+
 async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocation:
     """Return an allocation that runs.
 

@@ -1,0 +1,106 @@
+"""The use of each location in a run, and the byte streams between locations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from streamflow_io.grouping import grouped
+from streamflow_io.records.history import History, JobAttempt
+
+from .model import AnalysisModel
+
+
+class LocationResult(AnalysisModel):
+    """The use of a location.
+
+    :ivar jobs: the attempts that started there
+    :ivar cores: None: unknown
+    :ivar held: the cores that jobs held there, in the mean over the run. None: unknown
+    :ivar received: the bytes of streams that came from other locations
+    :ivar sent: the bytes of streams that went to other locations
+    """
+
+    location: str
+    jobs: int
+    failed: int
+    cores: float | None
+    held: float | None
+    received: int
+    sent: int
+
+
+class LocationFlow(AnalysisModel):
+    """The byte streams from one location to another."""
+
+    source: str
+    target: str
+    streams: int
+    bytes: int
+
+
+def location_flows(history: History) -> list[LocationFlow]:
+    """Return the byte streams between two locations, the most bytes first. Streams within a location do not count."""
+    attempts = grouped(history.jobs, lambda job: job.name)
+    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for stream in history.streamed:
+        time = history.since_start(stream.time)
+        source = _location(attempts[stream.source or ""], time)
+        target = _location(attempts[stream.job], time)
+        if source is not None and target is not None and source != target:
+            moved[source, target].append(stream.bytes)
+    flows = [
+        LocationFlow(source=source, target=target, streams=len(sizes), bytes=sum(sizes))
+        for (source, target), sizes in moved.items()
+    ]
+    return sorted(flows, key=lambda flow: -flow.bytes)
+
+
+def location_results(history: History, flows: Iterable[LocationFlow]) -> list[LocationResult]:
+    """Return the locations where jobs started, in the order of their names."""
+    received: defaultdict[str, int] = defaultdict(int)
+    sent: defaultdict[str, int] = defaultdict(int)
+    for flow in flows:
+        received[flow.target] += flow.bytes
+        sent[flow.source] += flow.bytes
+    started = grouped((job for job in history.jobs if job.started is not None), lambda job: job.location)
+    return [
+        LocationResult(
+            location=location,
+            jobs=len(jobs),
+            failed=sum(job.status == "failed" for job in jobs),
+            cores=next((job.location_cores for job in jobs if job.location_cores is not None), None),
+            held=_held(history, jobs),
+            received=received[location],
+            sent=sent[location],
+        )
+        for location, jobs in sorted((name, jobs) for name, jobs in started.items() if name is not None)
+    ]
+
+
+def rest_of(locations: Sequence[LocationResult]) -> LocationResult:
+    """Return several locations as one, whose name says how many there are."""
+    cores = [one.cores for one in locations if one.cores is not None]
+    held = [one.held for one in locations if one.held is not None]
+    return LocationResult(
+        location=f"and {len(locations):,} more",
+        jobs=sum(one.jobs for one in locations),
+        failed=sum(one.failed for one in locations),
+        cores=sum(cores) if cores else None,
+        held=sum(held) if held else None,
+        received=sum(one.received for one in locations),
+        sent=sum(one.sent for one in locations),
+    )
+
+
+def _location(attempts: Sequence[JobAttempt], time: float) -> str | None:
+    """Return where the last attempt ran that had started by a time."""
+    started = (one.location for one in attempts if one.started is not None and one.started <= time)
+    return next(reversed(list(started)), None)
+
+
+def _held(history: History, jobs: Iterable[JobAttempt]) -> float | None:
+    known = [(job.cores, history.running(job)) for job in jobs if job.cores is not None]
+    if not known or history.seconds <= 0:
+        return None
+    return sum(cores * (ran[1] - ran[0]) for cores, ran in known if ran is not None) / history.seconds

@@ -1,0 +1,81 @@
+"""The findings of `doctor` about space, about many locations, and about many nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from streamflow_io.commands.doctor import shown_findings
+from streamflow_io.commands.doctor_space import Space, is_place, read_spaces, space_findings
+from streamflow_io.runtime.allocation.allocation import Node
+from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation
+from streamflow_io.runtime.allocation.managers import FoundAllocation, FoundNode
+from streamflow_io.runtime.tried_location import LocationFinding
+
+GB = 10**9
+
+
+def spaces(**free: float) -> dict[str, Space]:
+    return {f"/{name}": Space(f"/{name}", "xfs", round(size * GB)) for name, size in free.items()}
+
+
+def said(*of: dict[str, Space], sees: tuple[str, ...]) -> list[str]:
+    """The details of the findings for a work directory `/work`, if the other locations see some directories."""
+    there = {f"n{number}": each for number, each in enumerate(of)}
+    seen = {name: {directory: directory in sees for directory in of[0]} for name in list(there)[1:]}
+    return [finding.detail for finding in space_findings("/work", there, seen)]
+
+
+def test_the_space_of_each_location_is_the_least() -> None:
+    one, other = spaces(work=9, tmp=3, nvme=800, only=9), spaces(work=9, tmp=2, nvme=900)
+    assert said(one, other, sees=("/work",)) == [
+        "/work: shared by all 2 locations (xfs), 9.0 GB free",
+        "/nvme, at least 800 GB free; /tmp, at least 2.0 GB free",
+    ]
+    assert said(one, other, sees=("/work", "/nvme", "/tmp"))[1].startswith("no writable directory of 1 GiB")
+    assert said(one, other, sees=())[0] == "/work: all 2 locations have one each (xfs), with at least 9.0 GB free"
+    assert said(one, sees=()) == ["/work (xfs): 9.0 GB free"]
+    assert said(one, spaces(tmp=2), sees=()) == []
+
+
+def test_a_directory_that_only_some_share() -> None:
+    there = {"n0": spaces(work=9), "n1": spaces(work=8), "n2": spaces(work=7)}
+    found = space_findings("/work", there, {"n1": {"/work": True}, "n2": {"/work": False}})
+    assert found[0].detail == "/work: shared by some of all 3 locations; the least has 7.0 GB free"
+    # Where nothing could be made, nothing is known.
+    assert "/work" not in space_findings("/work", there, {"n1": {}, "n2": {}})[1].detail
+
+
+def test_lines_that_are_not_understood_are_left_out() -> None:
+    printed = "xfs 4096 /work\n\nxfs - /broken\ntmpfs 2000000 /dev/shm\next4 9999999 /a b\n"
+    found = read_spaces(printed)
+    assert {name: space.free for name, space in found.items()} == {
+        "/work": 4096 * 1024,
+        "/dev/shm": 2_000_000 * 1024,
+        "/a b": 9_999_999 * 1024,
+    }
+    assert [name for name, space in found.items() if is_place(space, "/work")] == ["/work", "/dev/shm", "/a b"]
+    for name in ("/", "/boot", "/run/user/0", "/etc/hosts", "/dev"):
+        assert not is_place(Space(name, "xfs", 9 * GB), "/work")
+
+
+def test_what_works_at_many_locations_is_one_row() -> None:
+    found = [LocationFinding(f"{name}, n{node}", node != 7, "x") for node in range(200) for name in ("gate", "limits")]
+    shown = shown_findings(found)
+    assert Counter((finding.name, finding.works) for finding in shown) == Counter(
+        {
+            ("gate, 199 locations", True): 1,
+            ("limits, 199 locations", True): 1,
+            ("gate, n7", False): 1,
+            ("limits, n7", False): 1,
+        }
+    )
+    assert shown_findings(found[:6]) == found[:6:2] + found[1:6:2]
+
+
+def test_many_nodes_are_counted() -> None:
+    sizes = [(64, 256_000)] * 150 + [(128, 512_000)] * 50
+    nodes = tuple(FoundNode(f"n{rank:03}", rank, *size) for rank, size in enumerate(sizes))
+    allocation = LaunchedAllocation("the list", FoundAllocation(nodes), "ssh {node}")
+    assert allocation.size == "200 nodes, n000 to n199: 150 x 64 cores, 256,000 MiB; 50 x 128 cores, 512,000 MiB"
+    few = LaunchedAllocation("the list", FoundAllocation(nodes[:2]), "ssh {node}")
+    assert few.size == ", ".join(str(Node(f"n00{rank}", "", 64, 256_000)) for rank in range(2))

@@ -1,0 +1,183 @@
+"""Where jobs ran, and what went between locations: in the report, and while a run goes on."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from lab.telemetry import BEGIN, job
+from streamflow_io import report
+from streamflow_io.commands.report import Report
+from streamflow_io.records.files import StreamedRecord
+from streamflow_io.records.history import read_history
+from streamflow_io.records.jobs import EndedRecord, StartedRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.analysis.live import LiveRun, RunView
+from streamflow_io.report.analysis.results import RunResult, run_results
+from streamflow_io.report.live_view import page_facts, plain_line, screen
+from streamflow_io.report.page import flow_text, location_rows, render
+
+RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps={"/a": (), "/b": ("/a",)})
+
+
+def at(location: str, name: str, begin: float, end: float, status: str = "completed", cores: float = 1) -> list[Record]:
+    """The records of a job at a location with four cores."""
+    found = job(name, begin, begin, end, status=status)  # type: ignore[arg-type]
+    place = {"location": location, "cores": cores, "location_cores": 4.0}
+    return [replace(each, **place) if isinstance(each, StartedRecord) else each for each in found]
+
+
+def streamed(source: str, target: str, size: int, time: float) -> StreamedRecord:
+    step = target.rpartition("/")[0]
+    return StreamedRecord(
+        time=BEGIN + time, job=target, step=step, source=source, outputs=("/a/out",), input="/b/in", bytes=size
+    )
+
+
+def result(*records: Record) -> RunResult:
+    ordered = sorted(records, key=lambda record: record.time)
+    return run_results([read_history("run", (RUN, *ordered, EndRecord(time=BEGIN + 10)))])[0]
+
+
+def live(*records: Record) -> RunView:
+    run = LiveRun("run")
+    for record in (RUN, *sorted(records, key=lambda record: record.time)):
+        run.told(record)
+    return run.view(BEGIN + 10)
+
+
+def shown(part: object, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
+    part.show(console) if isinstance(part, Report) else console.print(part)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_streams_count_between_locations_only() -> None:
+    """A job that is repeated elsewhere has its streams where it runs then."""
+    found = result(
+        *at("n1", "/a/0", 0, 5, cores=2),
+        *at("n1", "/b/0", 0, 2, "failed"),
+        *at("n2", "/b/0", 3, 5),
+        *at("n1", "/b/1", 0, 5),
+        streamed("/a/0", "/b/0", 1_000_000, 1.5),
+        streamed("/a/0", "/b/0", 3_000_000, 4.5),
+        streamed("/a/0", "/b/1", 9_000_000, 4.5),
+    )
+    assert [(flow.source, flow.target, flow.streams, flow.bytes) for flow in found.flows] == [
+        ("n1", "n2", 1, 3_000_000)
+    ]
+    assert location_rows(found.locations) == [
+        ("n1", "3", "1", "4", "1.7", "", "3"),
+        ("n2", "1", "", "4", "0.2", "3", ""),
+    ]
+    text = shown(Report([found]))
+    assert "Between locations: 1 byte stream, 3.0 MB (n1 -> n2: 3.0 MB)" in text
+    page = render([found], ())
+    assert "Locations of run" in page
+    assert 'id="by-location"' in page
+    data = json.loads(re.search(r'timeline-data" type="application/json">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    of = {(row[1], row[2]): data["runs"][0]["locations"][row[-1]] for row in data["runs"][0]["jobs"]}
+    assert of == {("0", 0.0): "n1", ("0", 3.0): "n2", ("1", 0.0): "n1"}
+
+
+def test_a_run_on_one_location_says_nothing_of_locations() -> None:
+    found = result(*at("n1", "/a/0", 0, 5))
+    assert "ocation" not in shown(Report([found]))
+    page = render([found], ())
+    assert "Locations of" not in page
+    assert 'id="by-location"' not in page
+    view = live(*at("n1", "/a/0", 0, 11)[:-1])
+    assert "location" not in shown(screen(view, 24))
+    assert "location" not in plain_line(view)
+
+
+def test_two_hundred_locations_are_readable() -> None:
+    """The busiest have rows of their own, and one row has all others. Nothing is lost in the sums."""
+    jobs = [each for node in range(200) for each in at(f"n{node:03}", f"/a/0.{node}", 0, 5)]
+    more = [each for number in range(3) for each in at("n150", f"/b/0.{number}", 6, 8)]
+    streams = [streamed(f"/a/0.{node}", f"/a/0.{node + 1}", 1000 * (node + 1), 4) for node in range(9)]
+    found = result(*jobs, *more, *streams)
+    rows = location_rows(found.locations)
+    assert len(rows) == 20
+    assert rows[-1][0] == "and 181 more"
+    assert ("n150", "4", "", "4", "1.1", "", "") in rows
+    assert sum(int(row[1]) for row in rows) == 203
+    assert len(location_rows(found.locations, 8)) == 8
+    assert flow_text(found.flows) == (
+        "Between locations: 9 byte streams, 45.0 kB (n008 -> n009: 9.0 kB, n007 -> n008: 8.0 kB, "
+        "n006 -> n007: 7.0 kB, and 6 pairs more)"
+    )
+    assert max(map(len, shown(Report([found])).splitlines()[:30])) <= 200
+
+
+def test_the_cores_of_each_location_while_a_run_goes_on() -> None:
+    done = [each for node in range(200) for each in at(f"n{node:03}", f"/a/0.{node}", 0, 5)]
+    running = [each for number in range(3) for each in at("n150", f"/b/0.{number}", 6, 12)[:-1]]
+    view = live(*done, *running, *at("n151", "/b/0.3", 6, 12, cores=2)[:-1])
+    lines = [line.rstrip() for line in shown(screen(view, 24)).splitlines()]
+    start = lines.index("location      run     cores  jobs")
+    assert lines[start + 1 : start + 4] == [
+        "n150            3    3 of 4  /b/0.0, /b/0.1, /b/0.2",
+        "n151            1    2 of 4  /b/0.3",
+        "and 198 more    0  0 of 792  198 of them idle",
+    ]
+    assert "2 of 200 locations run jobs, with 5 of 800 cores" in plain_line(view)
+    assert len(page_facts(view)["locations"]) == 20
+    assert sum(len(location.jobs) for location in view.locations) == 4
+
+
+def test_a_job_that_is_repeated_elsewhere_has_left_its_location() -> None:
+    first, second = at("n1", "/a/0", 0, 2, "failed"), at("n2", "/a/0", 3, 9)
+    lost = [record for record in first if not isinstance(record, EndedRecord)]
+    view = live(*lost, *second[:-1])
+    assert [(location.name, location.jobs) for location in view.locations] == [("n1", ()), ("n2", ("/a/0",))]
+
+
+TIMELINE = """
+const fs = require("fs"), [page, script, by] = process.argv.slice(1), found = {};
+const part = { value: "", checked: by === "location", clientWidth: 1000, clientHeight: 800, scrollTop: 0 };
+const data = /timeline-data" type="application\\/json">(.*?)<\\/script>/s.exec(fs.readFileSync(page, "utf8"))[1];
+const text = id => id === "timeline-data" ? data : "";
+const made = id => ({ ...part, textContent: text(id), setAttribute() {}, addEventListener() {} });
+global.document = { getElementById: id => found[id] ??= made(id) };
+global.window = { addEventListener() {} };
+global.ResizeObserver = class { observe() {} };
+eval(fs.readFileSync(script, "utf8"));
+console.log(found.count.textContent);
+for (const [, name] of found.drawing.innerHTML.matchAll(/class="label[^>]*><title>([^<]*)/g)) console.log(name);
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+@pytest.mark.parametrize(
+    ("by", "nodes", "first"),
+    [
+        ("step", 2, ["/a/0.1.0", "/a/0.2.0"]),
+        ("location", 2, ["n1", "/a/0.1.0", "/b/0.1", "n2", "/a/0.2.0"]),
+        ("step", 200, ["/a", "/b"]),
+        ("location", 200, ["n1", "n2", "n3"]),
+    ],
+)
+def test_the_timeline_by_step_and_by_location(tmp_path: Path, by: str, nodes: int, first: list[str]) -> None:
+    """Many jobs are shown as how many run at a time, with a row for each step, or for each location."""
+    jobs = [
+        each
+        for node in range(1, nodes + 1)
+        for name in (f"/a/0.{node}.0", f"/b/0.{node}")
+        for each in at(f"n{node}", name, node / 1000 + (name[1] == "b"), 2)
+    ]
+    (page := tmp_path / "page.html").write_text(render([result(*jobs)], ()))
+    words = ["node", "--eval", TIMELINE, "--", str(page), str(Path(report.__file__).parent / "timeline.js"), by]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    count, *labels = ended.stdout.splitlines()
+    assert count.startswith(f"{2 * nodes} of {2 * nodes} jobs" + ("" if nodes == 2 else f"; of each {by} how many"))
+    assert [label for label in labels if label != "critical path"][: len(first)] == first
