@@ -161,7 +161,8 @@ def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
 def test_a_source_that_waits_lends_its_core(bench: Bench) -> None:
     """Two jobs run at once on the one core that is left, while the job that they read from holds the others."""
     cores = {"class": "ResourceRequirement", "coresMin": max(1, CORES - 1)}
-    wait = "n=0; until [ -e $TRACE.two ] || [ $n = 12 ]; do sleep 1; n=$((n + 1)); done; note waited"
+    # Without the plugin the source ends before they begin, and does not wait.
+    wait = "until [ -z $SFIO_JOB ] || [ -e $TRACE.two ] || [ $((n += 1)) = 400 ]; do sleep 0.1; done; note waited"
     write = "for i in 1 2 3 4 5 6 7 8; do echo $i > $i.part; done"
     rule = streaming({"port": "parts", "committed": "on_close"})
     source = tool(f"{write}; {wait}", {}, {"parts": found("*.part", "File[]")}, [rule], requirements=[cores])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -300,7 +301,9 @@ def stands_still(job: Job, group: Path, wrapper: list[str]) -> bool:
         status = Path(f"/proc/{job.command_pid()}/status").read_text()
         return "State:\tT" in status
     look = "cd $0 && grep -qs 'frozen 1' cgroup.events || grep -qs FROZEN $0/freezer.state"
-    return group.exists() and not subprocess.run([*wrapper, "sh", "-c", look, group.read_text()], check=False).returncode
+    if not group.exists():
+        return False
+    return subprocess.run([*wrapper, "sh", "-c", look, group.read_text()], check=False).returncode == 0
 
 
 def go_on(job: Job, group: Path, wrapper: list[str]) -> None:
@@ -368,12 +371,12 @@ def test_what_is_told_of_the_entries_of_a_directory(
     script = f"mkdir {out}/d; cd {out}/d; n=0; {write}"
     job = runtime.shell("j", script, outputs=[output(out, "d", kind="directory", **rule)])  # type: ignore[arg-type]
     for number in (1, 2, 3):
-        expected = sum(told[:number], [])
+        expected = [*chain.from_iterable(told[:number])]
         wait_for(lambda: found() == expected, f"{expected}: {found()}")  # noqa: B023
         (job.directory / str(number)).touch()
     assert job.wait() == 0
     wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "the last event")
-    assert found() == sum(told, [])
+    assert found() == [*chain.from_iterable(told)]
     assert [event["event"] for event in job.served()] == [e["event"] for e in job.events() if e["event"] != "entry"]
 
 

@@ -216,7 +216,7 @@ def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
     assert producer.wait() == 0
 
 
-#: Writes argv[2] bytes to argv[1] in small pieces; when argv[4] exists, again the byte at argv[3], and a few more bytes.
+#: Writes argv[2] bytes to argv[1] in small pieces; when argv[4] exists, again the byte at argv[3], and a few more.
 HEADER = """
 import os, sys, time
 path, size, place, read = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
