@@ -115,9 +115,14 @@ def runs(shared: SharedDirectory) -> Iterator[Callable[..., Run]]:
 
 
 def entries(shared: SharedDirectory) -> dict[str, dict[str, Any]]:
-    """The content of the entries, by the names of the runs."""
-    found = [json.loads(path.read_text()) for path in (shared.path / "runs").iterdir()]
-    return {each["run"]: each for each in found}
+    """The content of the entries, by the names of the runs. An entry that is being written is read again."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            found = [json.loads(path.read_text()) for path in (shared.path / "runs").iterdir()]
+            return {each["run"]: each for each in found}
+        except (json.JSONDecodeError, FileNotFoundError):
+            assert time.monotonic() < end
 
 
 Does = Callable[[Connection], None]
@@ -422,9 +427,14 @@ def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
 
 def entries_of(shared: SharedDirectory, name: str) -> dict[str, Any]:
     """The entry of one run, where others may be damaged."""
-    found = [path.read_bytes() for path in (shared.path / "runs").iterdir()]
-    (entry,) = [json.loads(text) for text in found if f'"run":"{name}"'.encode() in text]
-    return dict(entry)
+    end = time.monotonic() + SECONDS
+    while True:
+        found = [path.read_bytes() for path in (shared.path / "runs").iterdir()]
+        try:
+            (entry,) = [json.loads(text) for text in found if f'"run":"{name}"'.encode() in text]
+            return dict(entry)
+        except ValueError:
+            assert time.monotonic() < end
 
 
 def test_odd_things_among_the_entries_are_no_entries(runs: Runs, shared: SharedDirectory, tmp_path: Path) -> None:
