@@ -22,7 +22,7 @@ MEET = """meet() {
   done
 }
 """
-# Waits until so many jobs with the plugin have begun, in all runs of a bench: then as many run at once as may.
+# Waits until a number of jobs with the plugin have begun, in all runs of a bench: then as many run at once as may.
 TOGETHER = """together() {
   i=0; begun="${TRACE%/*}/../begun"
   [ -z "$SFIO_JOB" ] || echo >> "$begun"

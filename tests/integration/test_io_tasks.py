@@ -40,7 +40,7 @@ def writer(
 ) -> Document:
     """A step that takes its time to write a small file, and notes when.
 
-    :param together: so many of its jobs have to begin before one of them ends
+    :param together: the number of its jobs that have to begin before one of them ends
     """
     return tool(
         f"{TOGETHER}note start; together {together}; {script} sleep {seconds}; echo $part > {file}; note end",

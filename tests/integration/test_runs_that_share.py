@@ -39,7 +39,7 @@ def tasks(
 ) -> Document:
     """A scattered step that takes its time, and notes when.
 
-    :param together: so many jobs of all runs have to begin before one of them ends
+    :param together: the number of jobs of all runs that have to begin before one of them ends
     """
     run = tool(
         f"{TOGETHER}note start; together {together}; {script} sleep {seconds}; echo $part > out.txt; note end",
@@ -209,7 +209,7 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
 
 
 def wants(entry: Path) -> object:
-    """What the entry of a run wants; nothing while it is being written."""
+    """Return the wants of the entry of a run; None while the entry is being written."""
     try:
         return json.loads(entry.read_text()).get("wanted")
     except (json.JSONDecodeError, FileNotFoundError):

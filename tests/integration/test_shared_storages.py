@@ -252,7 +252,7 @@ def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypa
 
 
 def test_a_run_is_told_when_others_begin_to_use_the_storage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not have to look for itself."""
+    """A run does not have to look for itself."""
     monkeypatch.setattr(sessions, "_LOCAL", replace(sessions._LOCAL, beat=1_000.0))
     one, two = runs("one"), runs("two")
     one.request(lacks=20)
