@@ -145,12 +145,16 @@ def needs(job: NodeJob) -> list[int]:
 
 def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
     """The job sleeps, then all its processes compute, and so do processes of others that wait for them."""
-    script = "sleep 3.5; (timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait); sleep 5"
-    job = runtime.shell("j", script, observation={"cores": 3})
+    os.mkfifo(fifo := runtime.base / "in" / "go")
+    busy = "timeout 2 sh -c 'while :; do :; done'"
+    script = f"read go < {fifo}; ({busy} & {busy}; wait); sleep 5"
     began = time.monotonic()
+    job = runtime.shell("j", script, observation={"cores": 3})
     wait_for(lambda: needs(job), "a job that sleeps")
     assert needs(job) == [0]
     assert time.monotonic() - began >= 1.5
+    fifo.write_text("go\n")
+    fifo.unlink()
     assert job.wait(60) == 0
     told = needs(job)
     # All three, if a program that starts was seen while it waited for a disk.
