@@ -26,7 +26,7 @@ DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
 #: For what a tool notes: busybox has no other clock that is fine enough. All on a machine have the same.
 UPTIME = "$(cut -d ' ' -f 1 /proc/uptime)"
 #: In which an engine has removed containers that it has said are stopped.
-REMOVED_SECONDS = 5.0
+REMOVED_SECONDS = 30.0
 #: The first of the images, with a user that is not root: see :func:`make_user_image`.
 USER = "sfio-user:latest"
 #: The processes of an idle container: process 1 of the engine, and the shell that StreamFlow has started it with.

@@ -22,6 +22,16 @@ MEET = """meet() {
   done
 }
 """
+# Waits until a number of jobs with the plugin have begun, in all runs of a bench: then as many run at once as may.
+TOGETHER = """together() {
+  i=0; begun="${TRACE%/*}/../begun"
+  [ -z "$SFIO_JOB" ] || echo >> "$begun"
+  while [ -n "$SFIO_JOB" ] && [ $i -lt 300 ] && [ "$(wc -l < "$begun")" -lt "$1" ]; do
+    sleep 0.1
+    i=$((i + 1))
+  done
+}
+"""
 BY_NAME = "note read; for i in 1 2 3; do cat $dir/$i; note got $i; done"
 BY_LIST = "note read; for i in $(ls $dir); do cat $dir/$i; done; note listed"
 FILES = "mkdir out; for i in 1 2 3; do echo file $i > out/$i; sleep 0.1; done"

@@ -18,7 +18,8 @@ from typing import Protocol, TypeVar, cast
 from lab.processes import find_processes, of_processes
 from streamflow_io.runtime.certificate import Certificate
 
-TIMEOUT = 15.0
+#: Seconds after which an event will not come: on a busy machine one may take ten times as long as on an idle one.
+TIMEOUT = 40.0
 
 Event = dict[str, object]
 

@@ -115,7 +115,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Si
     os.kill(process.pid, how)
     process.wait(60)
     check_gone(allocation)
-    wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), "no step", 20)
+    wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), "no step", 60)
 
 
 @pytest.fixture

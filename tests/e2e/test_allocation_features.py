@@ -40,7 +40,9 @@ def test_each_node_has_a_storage_of_its_own(allocation: Site) -> None:
     """Two jobs of 40 MB/s fit a node's 100, and I/O tasks take no core."""
     config = {"storages": [allocation.storage(100, scope="node")]}
     parts = {"parts": list(range(6))}
-    ours = allocation.run(scattered([IO_TASK, bandwidth(40)], "sleep 1;", needed=2), parts, config=config)
+    # Four are at once, and half a second later others would be there, too.
+    four = 'i=0; until [ $(grep -c start "$TRACE") -ge 4 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; sleep 0.5;'
+    ours = allocation.run(scattered([IO_TASK, bandwidth(40)], four, needed=2), parts, config=config)
     assert ours.ok, ours.errors
     assert sorted(ours.files.values()) == [b"%d\n" % part for part in range(6)]
     # Slurm may give any two of the nodes of the laboratory.
@@ -74,7 +76,8 @@ def test_a_core_is_lent(allocation: Site) -> None:
     """All cores are held by jobs that wait for a file, which a job of another step makes."""
     wait = f'{NODE}note waits; i=0; until [ -e "$TRACE.go" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; note went'
     sleeper = tool(f"{wait}; echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")}, requirements=cores(2))
-    begin = tool("sleep 1; echo go > go.txt", {}, {"out": found("go.txt")}, requirements=cores(0))
+    held = 'i=0; until [ $(grep -c waits "$TRACE") -ge 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done'
+    begin = tool(f"{held}; echo go > go.txt", {}, {"out": found("go.txt")}, requirements=cores(0))
     worker = tool(
         'note works; touch "$TRACE.go"; cat "$file" > w.txt', {"file": "File"}, {"out": found("w.txt")},
         requirements=cores(1),

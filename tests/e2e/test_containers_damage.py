@@ -23,7 +23,7 @@ from tests.e2e.test_streaming import until
 #: Names as those of public images, so that one sees whose container it is.
 PRODUCER, CONSUMER = "quay.io/sfio/producer:1.0", "quay.io/sfio/consumer:1.0"
 MINUTE = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done"
-SECONDS = 5
+SECONDS = 20
 
 
 @pytest.fixture
@@ -152,11 +152,11 @@ def test_a_consumer_of_a_killed_container_ends_at_once(docker: Containers) -> No
         kill_container(PRODUCER)(docker)
         moments.append(time.monotonic())
         wait_for(
-            lambda: not any("note $line" in line for line in docker.processes(consumer)), "the end of the consumer", 10
+            lambda: not any("note $line" in line for line in docker.processes(consumer)), "the end of the consumer"
         )
         moments.append(time.monotonic())
 
     run = interrupted(docker, stream(), "first", act)
     check_killed(docker, run, PRODUCER)
     assert run.times("all") == []
-    assert moments[1] - moments[0] < 2
+    assert moments[1] - moments[0] < 5

@@ -200,5 +200,5 @@ def check_driver_killed(bench: Containers) -> None:
     assert any("sfio-node" in command for command in bench.processes(container))
     driver.send_signal(signal.SIGKILL)
     bench.finish(driver, path)
-    wait_for(lambda: bench.left_by_us() == [], "the end of what was ours", 10)
+    wait_for(lambda: bench.left_by_us() == [], "the end of what was ours")
     assert list(bench.containers()) == [container]

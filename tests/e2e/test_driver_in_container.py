@@ -28,7 +28,7 @@ USER = 1234
 TMPDIR = "/scratch"
 #: For `--read-only`; what is made in memory is as docker makes it by default: noexec.
 IN_MEMORY = ("--read-only", "--tmpfs", f"{TMPDIR}:mode=1777")
-SECONDS = 5.0
+SECONDS = 20.0
 #: Of directories that the next start removes.
 AGE = 2 * 3600.0
 REOPENED = "was opened again"
@@ -90,7 +90,7 @@ class Enclosed(Bench):
 
     def docker(self, *words: str) -> None:
         subprocess.run(
-            ["docker", *words], env={**os.environ, **self.environment}, check=True, capture_output=True, timeout=20
+            ["docker", *words], env={**os.environ, **self.environment}, check=True, capture_output=True, timeout=60
         )
 
     def interrupt(self, document: Document, moment: str, number: str) -> Path:
@@ -98,7 +98,7 @@ class Enclosed(Bench):
         path = self.write(document, {}, io=True)
         driver = self.start(path)
         trace = path.parent / "trace"
-        wait_for(lambda: trace.exists() and f" {moment}\n" in trace.read_text(), moment, 20)
+        wait_for(lambda: trace.exists() and f" {moment}\n" in trace.read_text(), moment, 60)
         self.docker("kill", f"--signal={number}", self.name(path))
         assert not self.finish(driver, path).ok
         return path

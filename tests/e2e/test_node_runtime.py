@@ -59,7 +59,7 @@ def test_a_runtime_at_each_location(request: pytest.FixtureRequest, name: str) -
         assert location["cancelled"] == "cancelled"
         # 40 MB, at 1 MB/s until it has told how much it has moved.
         assert location["paused"] > 1
-        assert location["seconds of the limited"] < 15
+        assert location["seconds of the limited"] < 30
         assert location["moved"] > 0
         # Of a job of Slurm that a signal has ended, StreamFlow says that its exit code is 0.
         assert location["result of the cancelled"][1] != 0 or place.name == "hpc"
@@ -72,7 +72,7 @@ def test_the_driver_is_killed(request: pytest.FixtureRequest, name: str) -> None
     place: Site = request.getfixturevalue(name)
     code, used = drive(place, "killed")
     assert code == -signal.SIGKILL
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while remains := left(place, used):
         assert time.monotonic() < end, remains
         time.sleep(0.2)

@@ -131,7 +131,7 @@ def check_nothing_fell_back(log: str) -> None:
 
 def check_gone(site: Site) -> None:
     """No process, run directory, FIFO or socket is left, here or on the hosts."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while left := [*site.leftovers(), *left_on_hosts(site)]:
         assert time.monotonic() < end, left
         time.sleep(0.2)
@@ -399,8 +399,8 @@ def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
 
 
 def until(condition: Callable[[], bool], path: Path) -> None:
-    """Wait until something holds in a run; 40 seconds at most."""
-    limit = time.monotonic() + 40
+    """Wait until something holds in a run; 60 seconds at most."""
+    limit = time.monotonic() + 60
     while True:
         with contextlib.suppress(FileNotFoundError):
             if condition():

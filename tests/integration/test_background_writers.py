@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
 from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
@@ -42,7 +43,10 @@ def every_kind() -> Document:
         "optional": {"run": tool(LATE.format("echo > late"), {}, {"out": found("late", "File?")}, [IO_TASK]), "in": {}},
         "held": {
             "run": tool(
-                LATE.format("echo > late").replace("sleep 1", "sleep 3"), {}, {"out": found("late", "File?")}, [IO_TASK]
+                LATE.format("echo > late").replace("sleep 1", "sleep 10"),
+                {},
+                {"out": found("late", "File?")},
+                [IO_TASK],
             ),
             "in": {},
         },
@@ -69,7 +73,7 @@ def test_a_job_ends_when_what_it_prints_to_is_closed(bench: Bench) -> None:
     for ours in others:
         assert ours.ok, ours.errors
         assert ours.results == plain.results
-    assert bench.leftovers() == []
+    wait_for(lambda: bench.leftovers() == [], "the end of what the jobs left")
     assert plain.outputs["optional"] is not None
     assert plain.outputs["held"] is None
     assert plain.files["bytes.copy.txt"] == b"line 1\nline 2\nline 3\n"

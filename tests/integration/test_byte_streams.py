@@ -11,18 +11,26 @@ from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, 
 from lab.gates import MEET
 from lab.runs import Bench, Run
 
-# Ends when something has been read of it, if it streams; 4 s at most, for not all that may stream does.
+# Ends when something has been read of it.
 SLOW = """note start
 {
   for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done
-  i=0; until [ -z "$SFIO_JOB" ] || [ $i = 35 ] || grep -q "read.* line 1" "$TRACE"; do i=$((i+1)); sleep 0.1; done
+  i=0; until [ -z "$SFIO_JOB" ] || [ $i = $TRIES ] || grep -q "read.* line 1" "$TRACE"; do i=$((i+1)); sleep 0.1; done
 } > $OUT
 note end"""
 
 
-def producer(out: Any = None, name: str = "out.txt", hints: list[Document] | None = None) -> Document:
-    script = SLOW.replace("$OUT", name)
+def producer(out: Any = None, name: str = "out.txt", hints: list[Document] | None = None, tries: int = 300) -> Document:
+    script = slow(name, tries)
     return tool(script, {}, {"out": out or streamable(outputBinding={"glob": name})}, hints)
+
+
+def slow(out: str, tries: int = 300) -> str:
+    """A script that writes a file, or its standard output.
+
+    :param tries: tenths of seconds after which it does not wait for its reader any more: few where none will read
+    """
+    return SLOW.replace("> $OUT", out and f"> {out}").replace("$TRIES", str(tries))
 
 
 def reader(name: str = "read", **fields: Any) -> Document:
@@ -80,7 +88,7 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
 def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     link = tool(f"{read}ln -s $file link.txt", {"file": streamable()}, {"out": found("link.txt")})
     last = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="last.txt")
-    plain, _ = bench.run_both(chain(producer(), link, last))
+    plain, _ = bench.run_both(chain(producer(tries=10), link, last))
     assert plain.files["last.txt"].count(b"line") == 5
 
 
@@ -99,7 +107,7 @@ def test_a_stream_with_a_bandwidth(bench: Bench) -> None:
 
 
 def standard_streams() -> Document:
-    first = tool(SLOW.replace("> $OUT", ""), {}, {"out": streamable("stdout")}, stdout="out.txt")
+    first = tool(slow(""), {}, {"out": streamable("stdout")}, stdout="out.txt")
     second = tool(
         'while read line; do note read $line; echo "$line"; done',
         {"file": streamable()},
@@ -165,13 +173,13 @@ def defaults() -> Document:
 
 def whole_files(**fields: Any) -> Document:
     second = tool("note read; cat $file", {"file": streamable(**fields)}, {"out": "stdout"}, stdout="read.txt")
-    return chain(producer(), second)
+    return chain(producer(tries=10), second)
 
 
 def sized() -> Document:
     second = tool("note read $size", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
     second["requirements"][0]["envDef"].append({"envName": "size", "envValue": "$(inputs.file.size)"})
-    return chain(producer(), second)
+    return chain(producer(tries=10), second)
 
 
 def test_every_kind_of_edge_in_one_workflow(bench: Bench) -> None:
@@ -224,7 +232,7 @@ def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:
 
 def test_oversubscribe_never_starts_late_and_loses_nothing(bench: Bench) -> None:
     cores = {"class": "ResourceRequirement", "coresMin": len(os.sched_getaffinity(0))}
-    first, second = producer(), reader()
+    first, second = producer(tries=10), reader()
     first["requirements"].append(cores)
     second["requirements"].append(cores)
     _, ours = bench.run_both(chain(first, second), config={"oversubscribe": "never"})

@@ -12,12 +12,10 @@ import pytest
 
 from lab.cwl import PRELUDE, Document, found, streamable, streaming, tool, workflow
 from lab.forked import Driver
+from lab.gates import ATTEMPT, MEET, RETRY
 from lab.runs import Bench, Run
 
-RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
-# The number of this attempt, counted by what earlier ones noted.
-ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 
 
 def pipeline(script: str, reader: str = 'note read; cat $file; note "read all"', **fields: Document) -> Document:
@@ -49,7 +47,7 @@ def assert_failed(bench: Bench, run: Run) -> None:
 
 @pytest.mark.parametrize("death", ["exit 3", "kill -9 $$"])
 def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
-    run = bench.run(pipeline(f"{LINES}; {death}"))
+    run = bench.run(pipeline(f"{MEET}{LINES}; meet read; {death}"))
     assert_failed(bench, run)
     assert run.times("read") != []
     assert run.times("read all") == []
@@ -57,14 +55,15 @@ def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: 
 
 
 def test_what_a_reader_made_of_a_failed_producer_is_withheld(bench: Bench) -> None:
-    run = bench.run(pipeline(f"{LINES}; exit 3", "head -n 1 $file; note 'read enough'"))
+    run = bench.run(pipeline(f"{MEET}{LINES}; meet read enough; exit 3", "head -n 1 $file; note 'read enough'"))
     assert_failed(bench, run)
     assert run.times("read enough") != []
     assert run.times("last") == []
 
 
 def test_what_a_reader_made_waits_until_its_producer_has_succeeded(bench: Bench) -> None:
-    _, ours = bench.run_both(pipeline(f"{LINES}; note end", "head -n 1 $file; note 'read enough'"))
+    script = f"{MEET}{LINES}; meet read enough; note end"
+    _, ours = bench.run_both(pipeline(script, "head -n 1 $file; note 'read enough'"))
     assert ours.time("read enough") < ours.time("end") < ours.time("last")
 
 
@@ -79,7 +78,8 @@ def test_a_gang_is_retried_as_one_in_place(bench: Bench) -> None:
 
 
 def test_a_gang_whose_reader_had_finished_is_retried_as_one(bench: Bench) -> None:
-    document = pipeline(f"{ATTEMPT}{LINES}; [ $attempt -ge 2 ] || exit 3", "note read; head -n 1 $file")
+    script = f"{MEET}{ATTEMPT}{LINES}; meet had; [ $attempt -ge 2 ] || exit 3"
+    document = pipeline(script, "note read; head -n 1 $file; note had")
     run = bench.run(document, **RETRY)
     assert run.ok, run.errors
     assert (len(run.times("try")), len(run.times("read")), len(run.times("last"))) == (2, 2, 1)
@@ -121,22 +121,24 @@ def test_a_close_by_death_is_no_commit(bench: Bench, death: str) -> None:
 
 
 def test_a_commit_is_not_repeated_when_its_producer_is_retried(bench: Bench) -> None:
-    run = bench.run(committing(f"{ATTEMPT}echo same > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3"), **RETRY)
+    run = bench.run(committing(f"{MEET}{ATTEMPT}echo same > out.txt; meet read; [ $attempt -ge 2 ] || exit 3"), **RETRY)
     assert run.ok, run.errors
     assert (len(run.times("try")), len(run.times("read"))) == (2, 1)
     assert run.files["b.txt"] == b"same\n"
 
 
 def test_a_retried_producer_that_writes_something_else_fails_the_run(bench: Bench) -> None:
-    run = bench.run(committing(f"{ATTEMPT}echo $attempt > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3"), **RETRY)
+    script = f"{MEET}{ATTEMPT}echo $attempt > out.txt; meet read; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(committing(script), **RETRY)
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
     assert bench.leftovers() == []
 
 
 def test_a_consumer_of_a_commit_is_recovered_by_streamflow_while_its_producer_runs(bench: Bench) -> None:
-    document = committing("note start; echo data > out.txt; sleep 4; note end")
-    document["steps"]["b"]["run"]["baseCommand"][2] = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3"
+    document = committing(f"{MEET}note start; echo data > out.txt; meet again; note end")
+    script = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3; note again"
+    document["steps"]["b"]["run"]["baseCommand"][2] = script
     run = bench.run(document, **RETRY)
     assert run.ok, run.errors
     assert (len(run.times("start")), len(run.times("try"))) == (1, 2)
@@ -167,7 +169,7 @@ def endless() -> Document:
     return pipeline("note start; while true; do echo line; sleep 0.1; done", "note read; sleep 1000 & cat $file")
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it does not happen"

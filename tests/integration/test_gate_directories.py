@@ -62,7 +62,7 @@ def test_files_of_a_directory_are_read_by_name_as_they_are_committed(bench: Benc
 
 
 def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:
-    script = f"meet read; {FILES}; sleep 1; echo more >> out/2; sleep 1"
+    script = f"meet read; {FILES}; meet got 3; echo more >> out/2; sleep 0.5"
     run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_NAME)))
     assert not run.ok
     assert "out/2 of the output `out` was committed by `on_close`, but was written again afterwards" in run.log

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.cwl import Document, found, tool, workflow
+from lab.gates import MEET
 from lab.runs import Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
@@ -21,13 +22,13 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
-from tests.integration.test_byte_streams import SLOW, assert_streamed
+from tests.integration.test_byte_streams import assert_streamed, slow
 
 AUTO = {"streaming": "auto", "rehearse": "never"}
 READ = 'note read; while read line; do note read $line; echo "$line"; done < $file'
 
 
-def producer(script: str = SLOW.replace("$OUT", "out.txt"), glob: str = "out.txt", kind: str = "File") -> Document:
+def producer(script: str = slow("out.txt", 35), glob: str = "out.txt", kind: str = "File") -> Document:
     return tool(script, {}, {"out": found(glob, kind)})
 
 
@@ -109,7 +110,7 @@ def proving(bench: Bench) -> Proving:
 
 @pytest.mark.parametrize("way", ["net", pytest.param("pipe", marks=pytest.mark.long)])
 def test_what_is_proven_is_read_while_it_is_written(proving: Proving, way: Way) -> None:
-    plain, ours = proving.run_both(chain(producer(), reader()), way)
+    plain, ours = proving.run_both(chain(producer(slow("out.txt")), reader()), way)
     assert plain.time("read") > plain.time("end")
     assert_streamed(ours)
     assert proving.known() == [("/b", "file", None, 1)]
@@ -141,7 +142,8 @@ def test_what_first_bytes_have_proven_is_a_pipe_up_to_there(proving: Proving) ->
 
 def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     """The reader gets what was proven while the file is written, and all of it when that is final."""
-    plain, ours = proving.run_both(chain(producer(), reader()), extents=(Extent(7, 10**6),))
+    first = producer(slow("out.txt"))
+    plain, ours = proving.run_both(chain(first, reader()), extents=(Extent(7, 10**6),))
     assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
     assert len(ours.times("read")) > len(plain.times("read"))
     assert "reads the complete file: /b/file is proven up to 1.0 MB, and this file is larger" in ours.log
@@ -260,7 +262,7 @@ def test_a_reader_that_somebody_kills_says_nothing_of_streams(proving: Proving) 
 
 def test_an_output_that_is_written_again(proving: Proving) -> None:
     """The reader gets the final file; the output is not streamed any more."""
-    script = f"{SLOW.replace('$OUT', 'out.txt')}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
+    script = f"{slow('out.txt', 35)}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
     _, ours = proving.run_both(chain(producer(script), reader()))
     assert_streamed(ours)
     known = {(step, port): reason for step, port, reason, _ in proving.known()}
@@ -309,7 +311,7 @@ note end"""
 
 @pytest.mark.long
 def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
-    script = f"{SLOW.replace('$OUT', 'tmp.txt')}\nmv tmp.txt out.txt"
+    script = f"{slow('tmp.txt', 35)}\nmv tmp.txt out.txt"
     _, ours = proving.run_both(chain(producer(script, "*.txt"), reader()), file=written("tmp.txt"))
     assert_streamed(ours)
     assert ("/a", "out", "it was tmp.txt, and is out.txt at the end", 0) in proving.known()
@@ -318,7 +320,7 @@ def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
 
 @pytest.mark.long
 def test_an_output_that_is_not_there_in_the_end(proving: Proving) -> None:
-    script = f"{SLOW.replace('$OUT', 'out.txt')}\nrm out.txt"
+    script = f"{slow('out.txt', 35)}\nrm out.txt"
     last = tool('note read; [ -z "$1" ] || cat "$1"', {}, {"out": "stdout"}, stdout="read.txt")
     last["baseCommand"].append("sh")
     last["inputs"]["file"] = {"type": "File?", "inputBinding": {"position": 1}}
@@ -327,7 +329,8 @@ def test_an_output_that_is_not_there_in_the_end(proving: Proving) -> None:
 
 def test_a_reader_that_reads_as_no_pipe_can(proving: Proving) -> None:
     """Under the net it reads the file when it is there."""
-    _, ours = proving.run_both(chain(producer(), reader("note read; tail -c 9 $file; head -c 3 $file")))
+    read = "note read; note read line 1; tail -c 9 $file; head -c 3 $file"
+    _, ours = proving.run_both(chain(producer(slow("out.txt")), reader(read)))
     assert ours.time("read") < ours.time("end")
 
 
@@ -335,7 +338,7 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
     """The elements need no proof, and go one by one in the first run."""
     no_core = {"class": "ResourceRequirement", "coresMin": 0}
     first = tool(
-        "sleep $number; echo $number > out$number.txt; note wrote $number",
+        f'{MEET}sleep 0.$number; [ $number != 3 ] || meet "read 1"; echo $number > out$number.txt; note wrote $number',
         {"number": "int"},
         {"out": found("out*.txt")},
         requirements=[no_core],

@@ -145,12 +145,16 @@ def needs(job: NodeJob) -> list[int]:
 
 def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
     """The job sleeps, then all its processes compute, and so do processes of others that wait for them."""
-    script = "sleep 3.5; (timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait); sleep 5"
-    job = runtime.shell("j", script, observation={"cores": 3})
+    os.mkfifo(fifo := runtime.base / "in" / "go")
+    busy = "timeout 2 sh -c 'while :; do :; done'"
+    script = f"read go < {fifo}; ({busy} & {busy}; wait); sleep 5"
     began = time.monotonic()
+    job = runtime.shell("j", script, observation={"cores": 3})
     wait_for(lambda: needs(job), "a job that sleeps")
     assert needs(job) == [0]
     assert time.monotonic() - began >= 1.5
+    fifo.write_text("go\n")
+    fifo.unlink()
     assert job.wait(60) == 0
     told = needs(job)
     # All three, if a program that starts was seen while it waited for a disk.
@@ -161,7 +165,8 @@ def test_a_node_says_how_many_cores_a_job_needs(runtime: Node) -> None:
 def test_a_source_that_waits_lends_its_core(bench: Bench) -> None:
     """Two jobs run at once on the one core that is left, while the job that they read from holds the others."""
     cores = {"class": "ResourceRequirement", "coresMin": max(1, CORES - 1)}
-    wait = "n=0; until [ -e $TRACE.two ] || [ $n = 12 ]; do sleep 1; n=$((n + 1)); done; note waited"
+    # Without the plugin the source ends before they begin, and does not wait.
+    wait = "until [ -z $SFIO_JOB ] || [ -e $TRACE.two ] || [ $((n += 1)) = 400 ]; do sleep 0.1; done; note waited"
     write = "for i in 1 2 3 4 5 6 7 8; do echo $i > $i.part; done"
     rule = streaming({"port": "parts", "committed": "on_close"})
     source = tool(f"{write}; {wait}", {}, {"parts": found("*.part", "File[]")}, [rule], requirements=[cores])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.gates import MEET
 from lab.runs import Bench, Run
+from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
 
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
 
 
-def producer(out: Any = None, hints: list[Document] | None = None) -> Document:
-    script = "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.5; done > out.txt; sleep 0.5; note end"
+def producer(out: Any = None, hints: list[Document] | None = None, names: Sequence[str] = ()) -> Document:
+    """:param names: what its readers note while it writes"""
+    lines = "".join(f"meet {name}; " for name in names)
+    script = f"{MEET}{{ echo line 1; {lines}echo line 2; }} > out.txt; sleep 0.5; note end"
     return tool(script, {}, {"out": out or streamable(outputBinding={"glob": "out.txt"})}, hints)
 
 
@@ -51,7 +56,7 @@ def document(made: Document, steps: dict[str, Document]) -> Document:
     return workflow({"label": "string"}, {"a": {"run": made, "in": {}}, **steps}, outputs)
 
 
-def assert_starts_early(run: Run, *names: str) -> None:
+def assert_starts_early(run: Run, names: Sequence[str]) -> None:
     for name in names:
         assert run.time(name) < run.time("end"), (name, run.trace)
 
@@ -66,11 +71,10 @@ def test_a_name_comes_with_the_file(bench: Bench) -> None:
         "inner": step({"valueFrom": "$(inputs.file.nameroot)"}, inner()),
         "guarded": step({"valueFrom": "$(inputs.file.nameroot).guarded"}, when="$(inputs.name != 'x')"),
     }
-    _, ours = bench.run_both(document(producer(), steps), {"label": "label"})
-    assert_starts_early(
-        ours, "out.own line 1", "length-7 line 1", "out.sourced line 1", "label.out line 1", "out.inner line 1"
-    )
-    assert_starts_early(ours, "out.guarded line 1", "only")
+    read = ["out.own", "length-7", "out.sourced", "label.out", "out.inner", "out.guarded"]
+    names = [*(f"{name} line 1" for name in read), "only"]
+    _, ours = bench.run_both(document(producer(names=names), steps), {"label": "label"})
+    assert_starts_early(ours, names)
 
 
 @pytest.mark.long
@@ -80,14 +84,17 @@ def test_a_name_comes_with_the_file_at_the_gate(bench: Bench) -> None:
         "sourced": step({"source": "a/out", "valueFrom": "$(self.nameroot).sourced"}),
         "inner": step({"valueFrom": "$(inputs.file.nameroot)"}, inner()),
     }
-    _, ours = bench.run_both(document(producer(found("out.txt"), [GATE]), steps), {"label": "label"})
-    assert_starts_early(ours, "out.own", "out.sourced", "out.inner", "only")
+    names = ["out.own", "out.sourced", "out.inner", "only"]
+    _, ours = bench.run_both(document(producer(found("out.txt"), [GATE], names), steps), {"label": "label"})
+    assert_starts_early(ours, names)
 
 
 @pytest.mark.long
 def test_names_of_elements(bench: Bench) -> None:
     """Elements that a scatter streams into a scatter bring their names, and those of a list of streams, too."""
-    script = "for i in 1 2 3 4 5 6; do echo $number $i; sleep 0.6; done > $number.txt; sleep 0.6; note end"
+    names = ["1.own 1 1", "2.own 2 1", "1.sourced 1 1", "2.sourced 2 1", "1-of-2"]
+    lines = "".join(f"meet {name}; " for name in names)
+    script = f"{MEET}{{ echo $number 1; {lines}echo $number 2; }} > $number.txt; sleep 0.5; note end"
     merge = {"files": streamable("File[]", inputBinding={}), "name": "string"}
     merged = tool('note $name; cat "$0" "$@" > $name', merge, {"out": found("$(inputs.name)")})
     named = {"valueFrom": "$(inputs.files[0].nameroot)-of-$(inputs.files.length)"}
@@ -104,7 +111,7 @@ def test_names_of_elements(bench: Bench) -> None:
     }
     body = workflow({"numbers": "int[]", "label": "string"}, steps, {"b": "b/out", "c": "c/out", "d": "d/out"})
     _, ours = bench.run_both(body, {"numbers": [1, 2], "label": "label"})
-    assert_starts_early(ours, "1.own 1 1", "2.own 2 1", "1.sourced 1 1", "2.sourced 2 1", "1-of-2")
+    assert_starts_early(ours, names)
 
 
 SIZE = {"class": "InlineJavascriptRequirement", "expressionLib": ["function size() { return inputs.file.size; }"]}
@@ -113,7 +120,8 @@ SIZE = {"class": "InlineJavascriptRequirement", "expressionLib": ["function size
 def test_formats_that_are_inherited(bench: Bench) -> None:
     """An output has the format of an input that streams, and its readers ask for it."""
     text = "http://edamontology.org/format_2330"
-    first = producer(streamable(outputBinding={"glob": "out.txt"}, format=text))
+    names = ["b line 1", "c line 1", "d line 1"]
+    first = producer(streamable(outputBinding={"glob": "out.txt"}, format=text), names=names)
     script = 'note $0; while read line; do note $0 "$line"; echo "$line"; done < $file > $0.txt; echo $1 >> $0.txt'
     inherits = {"format": "$(inputs.file.format)"}
 
@@ -132,7 +140,7 @@ def test_formats_that_are_inherited(bench: Bench) -> None:
         "d": {"run": copy("d"), "in": {"file": "c/out"}, "when": "$(inputs.file.format != 'x')"},
     }
     _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
-    assert_starts_early(ours, "b line 1", "c line 1", "d line 1")
+    assert_starts_early(ours, names)
     assert ours.outputs["c"]["format"] == text
     assert ours.files["c.txt"].endswith(f"{text}\n{text}\n".encode())
 
@@ -153,7 +161,7 @@ def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
     body = document(producer(), steps)
     body["requirements"] = [*(r for r in body["requirements"] if r["class"] != SIZE["class"]), SIZE]
     edges = plan_file(bench.write(body, {"label": "label"}, io=True)).plans["main"].graph.edges
-    told = {edge.route.consumer.step: edge.fallback or "" for edge in edges if edge.route.consumer is not None}
+    told = {edge.route.consumer.step: uncoded(edge.fallback or "") for edge in edges if edge.route.consumer is not None}
     assert told["/size"] == "/size/name is computed from it by valueFrom, which uses more than its name"
     assert "`when` needs the whole file" in told["/guarded"]
     assert "is used in the expression 'inputs.file.size'" in told["/tool"]

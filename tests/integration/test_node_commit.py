@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -283,8 +284,8 @@ def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: 
     outputs = [output(out, "a", "on_close")]
     job = runtime.start("j", [sys.executable, "-ISc", STAND, out / "a", how, place], outputs=outputs, wrapper=wrapper)
     try:
-        wait_for((out / "a").exists, "the file")
-        time.sleep(0.5)
+        wait_for(lambda: stands_still(job, out / "a.frozen", wrapper), "a job that stands still")
+        time.sleep(0.3)
         assert job.committed() == []
     finally:
         go_on(job, out / "a.frozen", wrapper)
@@ -293,6 +294,16 @@ def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: 
     if how != "stopped":
         # Its processes leave it when they have been waited for.
         subprocess.run([*wrapper, "rmdir", (out / "a.frozen").read_text()], check=True)
+
+
+def stands_still(job: Job, group: Path, wrapper: list[str]) -> bool:
+    if not wrapper:
+        status = Path(f"/proc/{job.command_pid()}/status").read_text()
+        return "State:\tT" in status
+    look = "cd $0 && grep -qs 'frozen 1' cgroup.events || grep -qs FROZEN $0/freezer.state"
+    if not group.exists():
+        return False
+    return subprocess.run([*wrapper, "sh", "-c", look, group.read_text()], check=False).returncode == 0
 
 
 def go_on(job: Job, group: Path, wrapper: list[str]) -> None:
@@ -332,33 +343,49 @@ def test_a_removed_file_cannot_close_another_of_its_name(runtime: Node, out: Pat
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"committed": "on_close"}, ["opened a", "entry a", "entry b", "closed a", "complete"]),
+        ({"committed": "on_close"}, [["opened a", "entry a"], ["entry b"], ["closed a"], ["complete"]]),
         (
             {"committed": "on_close", "closes": 2},
-            ["opened a", "closed a", "closed b", "entry a", "entry b", "complete", "closed a"],
+            [["opened a", "closed a"], ["closed b", "entry a", "entry b", "complete"], ["closed a"], []],
         ),
-        ({"committed": "on_n_files", "n_files": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
-        ({"committed": "on_termination"}, ["opened a", "entry a", "entry b", "complete"]),
+        (
+            {"committed": "on_n_files", "n_files": 2},
+            [["opened a", "entry a"], ["entry b", "complete"], ["closed a"], []],
+        ),
+        ({"committed": "on_termination"}, [[], [], [], ["opened a", "entry a", "entry b", "complete"]]),
     ],
 )
 def test_what_is_told_of_the_entries_of_a_directory(
-    runtime: Node, out: Path, rule: dict[str, object], told: list[str]
+    runtime: Node, out: Path, rule: dict[str, object], told: list[list[str]]
 ) -> None:
-    """A close that commits is told as a commit. Serve leaves commits of entries to the readers of the events."""
-    script = f"mkdir {out}/d; cd {out}/d; for f in a b a; do echo x >> $f; sleep 0.15; done; {HOLD}"
+    """A close that commits is told as a commit. Serve leaves commits of entries to the readers of the events.
+
+    :param told: after each of the three writes, and at the end
+    """
+
+    def found() -> list[str]:
+        events = [event for event in job.events() if event["event"] not in ("started", "exit", "changed")]
+        return [" ".join([str(e["event"]), os.path.basename(str(e.get("path", "")))]).strip() for e in events]
+
+    write = 'for f in a b a; do echo x >> $f; n=$((n + 1)); until [ -e "$SFIO_JOB/$n" ]; do sleep 0.01; done; done'
+    script = f"mkdir {out}/d; cd {out}/d; n=0; {write}"
     job = runtime.shell("j", script, outputs=[output(out, "d", kind="directory", **rule)])  # type: ignore[arg-type]
-    time.sleep(0.5)
-    (job.directory / "go").touch()
+    for number in (1, 2, 3):
+        expected = [*chain.from_iterable(told[:number])]
+        wait_for(lambda: found() == expected, f"{expected}: {found()}")  # noqa: B023
+        (job.directory / str(number)).touch()
     assert job.wait() == 0
     wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "the last event")
-    events = [event for event in job.events() if event["event"] not in ("started", "exit", "changed")]
-    assert [" ".join([str(e["event"]), os.path.basename(str(e.get("path", "")))]).strip() for e in events] == told
+    assert found() == [*chain.from_iterable(told)]
     assert [event["event"] for event in job.served()] == [e["event"] for e in job.events() if e["event"] != "entry"]
 
 
 def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Path) -> None:
-    script = f"mkdir {out}/d; cd {out}/d; echo x > a; sleep 0.15; rm a; sleep 0.1; echo x > b; {HOLD}; echo x > c"
+    removed = 'until [ -e "$SFIO_JOB/remove" ]; do sleep 0.01; done; rm a'
+    script = f"mkdir {out}/d; cd {out}/d; echo x > a; {removed}; echo x > b; {HOLD}; echo x > c"
     job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=2)])
+    wait_for(lambda: job.committed() == ["a"], "the first commit")
+    (job.directory / "remove").touch()
     wait_for(lambda: job.committed() == ["a", "b"], "two commits")
     time.sleep(0.08)
     assert not job.named("complete")

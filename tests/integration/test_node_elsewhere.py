@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -271,7 +272,8 @@ def test_a_kill_at_any_time(bytes_elsewhere: Elsewhere, tmp_path: Path) -> None:
             ends.add(committed)
             shutil.rmtree(node.run)
             for pid in producer.processes():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
     assert one.server.poll() is None
 
 

@@ -136,10 +136,11 @@ def test_other_files_are_read_meanwhile(runtime_with_gate: Node) -> None:
     job = consume(runtime, "ls / > other; cp other done; cat in/f > result", gate(runtime, "f"))
     wait_for((runtime.base / "done").exists, "what it does before")
     wait_for(lambda: sleeps_in_call(job), "the call that waits")
+    time.sleep(0.1)  # for the node runtime to see that
     began = time.monotonic()
     time.sleep(0.2)
-    producer.commit("f", "text")
     waited = time.monotonic() - began
+    producer.commit("f", "text")
     assert job.wait() == 0
     assert text(runtime.base / "result") == "text"
     exit_event = job.exit()

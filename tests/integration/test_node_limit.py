@@ -52,8 +52,11 @@ def limit(megabytes: float, path: Path, direction: str = "write") -> dict[str, o
 
 
 def state(pid: int) -> str:
-    """The state of a process, proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    """The state of a process, proc(5); empty when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def is_paused(job: Job) -> bool:
@@ -95,11 +98,21 @@ def test_tools_do_the_same_at_their_rate(runtime: Node, tmp_path: Path) -> None:
 def test_who_has_moved_all_that_was_expected_is_not_held_for_it(runtime: Node, tmp_path: Path) -> None:
     """For 12 MB at 2 MB/s pauses of 5 s or more are due; if they are all, nothing is spared by it."""
     place = tmp_path / "out"
-    write = f"{sys.executable} -ISc \"open('{place}/NAME', 'wb').write(bytes(12 * 10**6))\""
+    script = """
+import os, sys, time
+with open(sys.argv[1], "wb", buffering=0) as file:
+    file.write(bytes(12 * 10**6))
+# What is written in the last moment before the end is not waited for.
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+"""
     jobs = {
-        name: runtime.shell(name, write.replace("NAME", name), limit={**limit(2, place), **expected})
+        name: runtime.python(name, script, place / name, place / "go", limit={**limit(2, place), **expected})
         for name, expected in (("all", {"expected": 12 * MB}), ("more", {"expected": 120 * MB}), ("unknown", {}))
     }
+    wait_for(lambda: is_paused(jobs["more"]) and is_paused(jobs["unknown"]), "two pauses")
+    wait_for(lambda: (place / "all").exists() and (place / "all").stat().st_size == 12 * MB, "all")
+    (place / "go").touch()
     assert all(job.wait(60) == 0 for job in jobs.values())
     paused = {name: json.loads(json.dumps(job.exit()["usage"]))["paused"] for name, job in jobs.items()}
     assert paused["all"] < 2.5
@@ -143,18 +156,18 @@ def test_closes_are_believed_between_pauses(runtime: Node, tmp_path: Path) -> No
     """A job that is paused all the time commits what it has closed long before its end."""
     out = tmp_path / "out"
     script = f"""
-import time
+import os
 def write(name):
     with open("{out}/" + name, "wb") as file:
         file.write(bytes(200_000))
 write("a")
-end = time.monotonic() + 4
-while time.monotonic() < end:
+while not os.path.exists("{out}/seen"):
     write("beside")
 """
     job = runtime.python("j", script, outputs=[output(out, "a", "on_close")], limit=limit(20, out))
     job.wait_for("committed")
     assert job.process.poll() is None
+    (out / "seen").touch()
     assert job.wait() == 0
     committed = [event for event in job.commits() if event["path"] == f"{out}/a"]
     assert [event["at_end"] for event in committed] == [False]
@@ -238,10 +251,10 @@ with open(sys.argv[1], "rb", buffering=0) as stream:
         assert (job.wait(), producer.wait()) == (0, 0)
     assert sum(count for _, count in pieces) == 2 * size
     began, ended = pieces[0][0], pieces[-1][0]
-    assert 2.8 < ended - began < 8
-    # In no half second more than its rate, and what was late.
-    for at, _ in pieces:
-        assert sum(count for other, count in pieces if at <= other < at + 0.5) < 2 * 2.5 * MB + 2e6
+    assert 2.8 < ended - began < 30
+    # In no half second more than its rate, and what was late; in one of them at least nearly its rate.
+    moved = [sum(count for other, count in pieces if at <= other < at + 0.5) for at, _ in pieces]
+    assert 2 * MB < max(moved) < 2 * 2.5 * MB + 2e6
 
 
 def connections(job: Job) -> set[str]:
@@ -351,11 +364,15 @@ def test_who_is_dead_may_not_be_looked_into_and_the_job_is_held_all_the_same(str
 
 
 def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> None:
-    """The program runs as its owner."""
-    program = strangers.binary.with_name("sleep")
-    shutil.copy("/bin/sleep", program)
+    """The program runs as its owner, until the test opens its input."""
+    program = strangers.binary.with_name("cat")
+    shutil.copy("/bin/cat", program)
     program.chmod(0o4755)
-    job = start(strangers, f"{program} 0.5")
+    os.mkfifo(fifo := strangers.base / "fifo")
+    job = start(strangers, f"{program} {fifo}")
+    job.wait_for("warning")
+    fifo.open("w").close()
+    fifo.unlink()
     assert job.wait() == 0
     [warning] = job.named("warning")
     assert "it is not held to its storageBW" in str(warning["message"])

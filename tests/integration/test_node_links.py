@@ -230,9 +230,10 @@ def test_a_limit_holds_the_sender(nodes: Pair) -> None:
     script = f"while [ ! -e {go} ]; do sleep 0.01; done; exec cat > {nodes.two.base}/read"
     consumer = nodes.two.shell("c", script, inputs=[stream])
     wait_for(lambda: proxy.told and len(proxy.told[0]) > 300_000, "data")
+    began = time.monotonic()
     time.sleep(1)
-    # Half a second longer than the content of two pipes takes.
-    assert len(proxy.told[0]) < 4_000_000
+    # The content of two pipes may come at once.
+    assert len(proxy.told[0]) < 3_000_000 + 1_000_000 * (time.monotonic() - began)
     consumer.limit(inputs={"in": None})
     go.touch()
     assert consumer.wait() == 0

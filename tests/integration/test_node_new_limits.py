@@ -56,10 +56,10 @@ def test_a_limit_comes_changes_and_goes(runtime: Node, tmp_path: Path) -> None:
     wait_for(lambda: is_paused(job), "a pause")
     time.sleep(0.2)
     before = size(file)
-    assert not goes_on(file, 6 * MB)
-    wait_for(lambda: size(file) > before, "that it goes on", 10)
+    wait_for(lambda: not goes_on(file, 6 * MB), "the limit")
+    wait_for(lambda: size(file) > before, "that it goes on")
     job.limit(rate=5 * MB)
-    assert not goes_on(file, 15 * MB)
+    wait_for(lambda: not goes_on(file, 15 * MB), "the other limit")
     job.limit(rate=0.001)  # No number that is allowed.
     wait_for(lambda: job.named("warning"), "the warning")
     job.limit(rate=1)
@@ -135,7 +135,7 @@ beside = os.open("{out}/beside", os.O_CREAT | os.O_WRONLY)
 file = open("{out}/a", "w")
 file.write("part")
 while not os.path.exists("{out}/go"):
-    pass
+    os.pwrite(beside, bytes(1_000_000), 0)
 file.close()
 os.write(beside, bytes(30_000_000))
 os._exit(1)
@@ -143,9 +143,9 @@ os._exit(1)
     job = runtime.python("j", script, outputs=[output(out, "a", "on_close")], limit=later(out))
     wait_for((out / "a").exists, "the file")
     job.limit(rate=10 * MB)
-    time.sleep(0.2)
+    wait_for(lambda: is_paused(job), "the limit")
     (out / "go").touch()
-    wait_for(lambda: is_paused(job), "the pause")
+    wait_for(lambda: size(out / "beside") == 30_000_000 and is_paused(job), "the pause")
     job.limit(rate=20 * MB)
     time.sleep(0.2)
     job.limit(rate=None)
@@ -183,7 +183,7 @@ with open(sys.argv[1], "rb", buffering=0) as stream:
 
 @pytest.mark.parametrize("linked", [False, True], ids=["here", "link"])
 def test_the_limit_of_a_stream_comes_changes_and_goes(tmp_path: Path, linked: bool) -> None:
-    """60 MB, which would take 600 s at the limit that is there for 1.5 s."""
+    """60 MB, which would take 600 s at the first limit, and 30 s at the second one."""
     for name in ("out", "in"):
         (tmp_path / name).mkdir()
     source, fifo = tmp_path / "out" / "data", tmp_path / "in" / "data"
@@ -200,18 +200,21 @@ def test_the_limit_of_a_stream_comes_changes_and_goes(tmp_path: Path, linked: bo
             "c", READS, fifo, inputs=[{**stream, "limit": {"rate": MB // 10}}], stdout=subprocess.PIPE
         )
         assert reader.process.stdout is not None
-        pieces = [_piece(reader.process.stdout.readline())]
-        reader.limit(inputs={"in": 10 * MB, "other": 7})
+        begun, read = _piece(reader.process.stdout.readline())
+        reader.limit(inputs={"in": 2 * MB, "other": 7})
+        while read < 5 * MB:
+            changed, count = _piece(reader.process.stdout.readline())
+            read += count
+        reader.limit(inputs={"in": None})
         for line in reader.process.stdout:
-            pieces.append(_piece(line))
-            if pieces[-1][0] > pieces[0][0] + 1 and pieces[-2][0] <= pieces[0][0] + 1:
-                reader.limit(inputs={"in": None})
+            ended, count = _piece(line)
+            read += count
         assert reader.wait() == 0
-    assert sum(count for _, count in pieces) == 60 * MB
-    begun = pieces[0][0]
-    early = sum(count for at, count in pieces if at < begun + 0.9)
-    assert 3 * MB < early < 20 * MB, early
-    assert pieces[-1][0] - begun < 3.5
+    assert read == 60 * MB
+    # 50 s at the first limit; a second of it may be made up for.
+    assert 1 < changed - begun < 25
+    # 27 s at the second limit.
+    assert ended - changed < 20
 
 
 def _piece(line: bytes) -> tuple[float, int]:
@@ -250,7 +253,11 @@ def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
     job.wait()
     shared.place("k", "{}")
     (shared.run / "jobs" / "k" / "limit").write_text(json.dumps({"rate": 30 * MB}))
-    waited = shell(shared, "k", f"cd {out}; head -c {30 * MB} /dev/zero > waited", limit=later(out))
+    # What is written in the last moment before the end is not waited for.
+    script = f"cd {out}; head -c {30 * MB} /dev/zero > waited; until [ -e go ]; do sleep 0.01; done"
+    waited = shell(shared, "k", script, limit=later(out))
+    wait_for(lambda: is_paused(waited), "the pause")
+    (out / "go").touch()
     assert waited.wait() == 0
     usage = waited.exit()["usage"]
     assert isinstance(usage, dict)

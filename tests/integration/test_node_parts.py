@@ -96,7 +96,7 @@ def test_what_was_read_of_another_machine_is_told(nodes: Pair) -> None:
     producer = nodes.produce(lines(nodes.path(), nodes.one.base))
     wait_for((nodes.one.base / "written").exists, "the file")
     job = read_head(nodes, nodes.one.address)
-    assert job.wait(3) == 0
+    assert job.wait(8) == 0
     part = part_of(job)
     assert compare(nodes.path(), part) == 0
     (nodes.one.base / "go").touch()

@@ -27,6 +27,8 @@ from lab.node_remote import (
     shell,
 )
 
+#: In seconds; a `serve` that only looks when it says that it is alive does so every 15 s.
+AT_ONCE = 10
 #: A machine that has no inotify.
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]
 #: A machine whose inotify tells nothing of files, as of those that other machines write.
@@ -50,12 +52,17 @@ def test_what_is_in_a_file_is_all_that_is_known(shared: RemoteNode) -> None:
     directory = shared.run / "jobs" / "t"
     directory.mkdir()
     events = directory / "events.jsonl"
-    for piece in ('{"event":"started","pid":1,"command_pid":2}\n{"event":"op', 'ened","port":"p"}\n'):
+
+    def told() -> list[object]:
+        return [event["event"] for event in shared.printed if event.get("job") == "t"]
+
+    expected = []
+    pieces = {"started": '{"event":"started","pid":1,"command_pid":2}\n{"event":"op', "opened": 'ened","port":"p"}\n'}
+    for event, piece in pieces.items():
         with events.open("a") as file:
             file.write(piece)
-        time.sleep(0.6)
-    mine = [event for event in shared.printed if event.get("job") == "t"]
-    assert [event["event"] for event in mine] == ["started", "opened"]
+        expected.append(event)
+        wait_for(lambda: told() == expected, event)
     with events.open("a") as file:
         file.write('{"event":"exit"}\n')
     wait_for(lambda: shared.printed[-1] == {"job": "t", "event": "exit"}, "exit")
@@ -67,10 +74,11 @@ def test_serve_without_inotify(tmp_path: Path, machine: Sequence[str]) -> None:
     if not works(machine):
         pytest.skip("no user namespaces")
     with remote_node(tmp_path, wrapper=machine) as shared:
-        job = shell(shared, "j", "sleep 0.5")
-        wait_for(lambda: [event["event"] for event in job.served()] == ["started"], "started", 3)
+        job = shell(shared, "j", f"until [ -e {tmp_path}/go ]; do sleep 0.1; done")
+        wait_for(lambda: [event["event"] for event in job.served()] == ["started"], "started", AT_ONCE)
+        (tmp_path / "go").touch()
         assert job.wait() == 0
-        wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "exit", 3)
+        wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "exit", AT_ONCE)
 
 
 def test_the_end(shared: RemoteNode) -> None:

@@ -162,7 +162,8 @@ def test_no_more_is_fed_than_may_be(runtime: Node, most: int) -> None:
 @pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])
 @pytest.mark.parametrize("end", ["code", "kill", "kill exec"])
 def test_a_failed_producer_is_no_end_of_file(runtime: Node, end: str, fifo: bool) -> None:
-    producer = write(runtime, 60, 1000, 0.01, code=1 if end == "code" else 0)
+    # One that is killed does not end before that.
+    producer = write(runtime, 60 if end == "code" else 100_000, 1000, 0.01, code=1)
     consumer = read(runtime, "c", fifo=fifo)
     if end != "code":
         producer.wait_for("opened")
@@ -186,10 +187,12 @@ def test_a_producer_that_makes_no_such_file(runtime: Node) -> None:
 def test_what_was_committed_survives_the_producer(runtime: Node) -> None:
     path = runtime.base / "out" / "p"
     outputs = [output(runtime.base / "out", "p", "on_close")]
-    producer = runtime.shell("p", f"echo x > {path}; sleep 0.3; exit 1", outputs=outputs)
+    script = f"echo x > {path}; until [ -e {runtime.base}/read ]; do sleep 0.01; done; exit 1"
+    producer = runtime.shell("p", script, outputs=outputs)
     consumer = read(runtime, "c")
     assert consumer.wait() == 0
     assert_same(runtime, "c")
+    (runtime.base / "read").touch()
     assert producer.wait() == 1
 
 
@@ -213,13 +216,13 @@ def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
     assert producer.wait() == 0
 
 
-#: Writes argv[2] bytes to argv[1] in small pieces, then again the byte at argv[3], and a few more bytes.
+#: Writes argv[2] bytes to argv[1] in small pieces; when argv[4] exists, again the byte at argv[3], and a few more.
 HEADER = """
 import os, sys, time
-path, size, place = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+path, size, place, read = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 with open(path, "wb", buffering=0) as f:
     for start in range(0, size, 50_000): f.write(b"x" * min(50_000, size - start))
-    time.sleep(0.3)
+    while not os.path.exists(read): time.sleep(0.01)
     os.pwrite(f.fileno(), b"y", place)
     f.write(b"z" * 10)
 """
@@ -227,9 +230,14 @@ with open(path, "wb", buffering=0) as f:
 
 @pytest.mark.parametrize(("size", "place"), [(10, 0), (100, 99), (1_000_000, 777_777), (10_000_000, 7_777_777)])
 def test_bytes_that_are_written_again_before_the_commit_are_noticed(runtime: Node, size: int, place: int) -> None:
-    out = runtime.base / "out"
-    producer = runtime.python("p", HEADER, out / "p", str(size), str(place), outputs=[output(out, "p")])
-    consumer = read(runtime, "c")
+    base, out, fifo = runtime.base, runtime.base / "out", runtime.base / "in" / "f"
+    copy, has_read = base / "copy", base / "read"
+    arguments = [out / "p", str(size), str(place), has_read]
+    producer = runtime.python("p", HEADER, *arguments, outputs=[output(out, "p")])
+    script = f"cat {fifo} > {copy} && touch {base}/c.digest"
+    consumer = runtime.shell("c", script, inputs=[runtime.stream("p", out / "p", fifo)])
+    wait_for(lambda: copy.exists() and copy.stat().st_size == size, "a reader of all that is there")
+    has_read.touch()
     assert producer.wait() == 0
     assert consumer.wait() == 75
     assert consumer.exit()["reason"] == "rewritten"
@@ -242,7 +250,11 @@ def test_bytes_that_are_written_again_before_the_commit_are_noticed(runtime: Nod
 def test_a_file_that_grows_after_its_commit_is_no_shorter_stream(runtime: Node) -> None:
     path = runtime.base / "out" / "p"
     outputs = [output(runtime.base / "out", "p", "on_close")]
-    producer = runtime.shell("p", f"echo x > {path}; sleep 0.2; echo y >> {path}", outputs=outputs)
+    go = runtime.base / "go"
+    script = f"echo x > {path}; until [ -e {go} ]; do sleep 0.01; done; echo y >> {path}"
+    producer = runtime.shell("p", script, outputs=outputs)
+    producer.wait_for("committed")
+    go.touch()
     assert producer.wait() == 0
     assert [event["how"] for event in producer.named("changed")] == ["written"]
     consumer = read(runtime, "c")

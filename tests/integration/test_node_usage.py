@@ -104,9 +104,10 @@ def test_bytes_of_many_short_lived_processes(runtime: Node) -> None:
     """The shell waits for children and grandchildren; only the wrapper waits for the others."""
     out = runtime.base / "out"
     piece = f"head -c 10000 /dev/zero >> {out}"
+    # The last program ends when all of these have closed the pipe that they have, too.
     script = (
         f"for i in $(seq 100); do {piece}/a; ({piece}/b); done; "
-        f"for i in $(seq 20); do (setsid {piece}/c$i &) ; done; sleep 0.5"
+        f"{{ exec 3>&1; for i in $(seq 20); do (setsid {piece}/c$i &) ; done; }} | cat"
     )
     usage = used(runtime.shell("j", script, observation={"io": True}))
     assert [(out / name).stat().st_size for name in ("a", "b", "c1", "c20")] == [1_000_000, 1_000_000, 10_000, 10_000]

@@ -199,9 +199,10 @@ def test_a_reader_that_fails_is_tried_again_alone(bench: Bench, tmp_path: Path) 
 
 def test_the_file_changes_before_its_parts_are_read(bench: Bench, tmp_path: Path) -> None:
     reader = fifo()
-    wait = tool("sleep 1.5; echo 1 >> $path", {"path": "string"}, {"waited": "stdout"}, stdout="waited.txt")
+    cut = 'until [ -e "$TRACE.cut" ]; do sleep 0.1; done; sleep 1'
+    wait = tool(f"{cut}; echo 1 >> $path", {"path": "string"}, {"waited": "stdout"}, stdout="waited.txt")
     reader["inputs"]["waited"] = "File"
-    document = scattered(tmp_path, split(tmp_path), reader)
+    document = scattered(tmp_path, split(tmp_path, after='touch "$TRACE.cut"'), reader)
     document["inputs"]["path"] = "string"
     document["steps"]["wait"] = {"run": wait, "in": {"path": "path", "trace": "trace"}, "out": ["waited"]}
     document["steps"]["count"]["in"]["waited"] = "wait/waited"

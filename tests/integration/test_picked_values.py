@@ -9,11 +9,11 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
 
-# Ends when something has been read of it, if it streams; 4 s at most.
+# Ends when something has been read of it, if it streams.
 SLOW = """
 {
   echo line 1
-  i=0; until [ -z "$SFIO_JOB" ] || [ $i = 35 ] || grep -q "read line 1" "$TRACE"; do i=$((i+1)); sleep 0.1; done
+  i=0; until [ -z "$SFIO_JOB" ] || [ $i = 300 ] || grep -q "read line 1" "$TRACE"; do i=$((i+1)); sleep 0.1; done
   echo line 2
 } > $name.txt
 note $name end"""

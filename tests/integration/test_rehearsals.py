@@ -268,10 +268,11 @@ def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, numbe
 
 
 def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
-    until = f"until {GOES_ON}; do sleep 0.1; done; sleep 1; touch late"
+    until = f'until {GOES_ON}; do sleep 0.1; done; until [ -e "$TRACE.seen" ]; do sleep 0.1; done; touch late'
     waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
     process, path = start(bench, consumers(bench, {"slow": SLOW}, count=0, late=waiting))
     directories = wait_for_rehearsal()
+    path.with_name("trace.seen").touch()
     ended = bench.finish(process, path)
     assert ended.ok, ended.errors
     assert bench.leftovers() == []

@@ -9,13 +9,14 @@ import pwd
 import re
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.cwl import Document, found, tool, workflow
+from lab.gates import TOGETHER
 from lab.runs import Bench, Run, kill_group
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
@@ -33,10 +34,15 @@ def config(**fields: Any) -> Document:
     return {"storages": [{"name": "disk", "path": "/", "write": MOST, "read": MOST, **fields}], "ioExecutors": 8}
 
 
-def tasks(hints: Sequence[Document], seconds: float = 0.3, cores: float = 1) -> Document:
-    """A scattered step that takes its time, and notes when."""
+def tasks(
+    hints: Sequence[Document], seconds: float = 0.3, cores: float = 1, together: int = 1, script: str = ""
+) -> Document:
+    """A scattered step that takes its time, and notes when.
+
+    :param together: the number of jobs of all runs that have to begin before one of them ends
+    """
     run = tool(
-        f"note start; sleep {seconds}; echo $part > out.txt; note end",
+        f"{TOGETHER}note start; together {together}; {script} sleep {seconds}; echo $part > out.txt; note end",
         {"part": "int"},
         {"out": found("out.txt")},
         hints,
@@ -113,7 +119,7 @@ def entries(bench: Bench) -> list[Path]:
     ],
 )
 def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -> None:
-    document = tasks(hints, cores=0.1)
+    document = tasks(hints, cores=0.1, together=2)
     paths = [write(bench, document, 6), write(bench, document, 6), bench.write_plain(document, parts(6))]
     one, other, plain = bench.run_all(paths)
     assert (one.ok, other.ok) == (True, True), one.errors + other.errors
@@ -127,11 +133,16 @@ def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -
 
 def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
     """A job's returned bandwidth goes to the run that is due first, though its own run has more to do with it."""
-    paths = [write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=0.5), jobs) for jobs in (12, 1)]
+    hints = [IO_TASK, bandwidth(MOST)]
+    until = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done;'
+    paths = [write(bench, tasks(hints, script=until), 6), write(bench, tasks(hints, seconds=0.1), 1)]
     large = bench.start(paths[0])
     try:
         wait_for(paths[0], "start")
-        small = bench.finish(bench.start(paths[1]), paths[1])
+        started = bench.start(paths[1])
+        wait_until(lambda: len(wanted := [*map(wants, entries(bench))]) == 2 and all(wanted), paths[1])
+        paths[0].with_name("trace.go").touch()
+        small = bench.finish(started, paths[1])
         run = bench.finish(large, paths[0])
     finally:
         kill_group(large)
@@ -142,7 +153,7 @@ def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
 
 
 def test_a_storage_need_not_be_shared(bench: Bench) -> None:
-    document = tasks([IO_TASK, bandwidth(10)], seconds=1)
+    document = tasks([IO_TASK, bandwidth(10)], seconds=0.5, together=4)
     one, other = bench.run_all([write(bench, document, 4, share="off") for _ in range(2)])
     assert at_once([one, other]) == 4
     assert leases(bench) == [[], []]
@@ -197,9 +208,21 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
     assert bench.finish(two, second).ok
 
 
-def wait_for(path: Path, what: str, seconds: float = 20) -> None:
+def wants(entry: Path) -> object:
+    """Return the wants of the entry of a run; None while the entry is being written."""
+    try:
+        return json.loads(entry.read_text()).get("wanted")
+    except (json.JSONDecodeError, FileNotFoundError):
+        return None
+
+
+def wait_for(path: Path, what: str) -> None:
+    wait_until(lambda: noted(path, what), path)
+
+
+def wait_until(condition: Callable[[], bool], path: Path, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
-    while not noted(path, what):
+    while not condition():
         assert time.monotonic() < deadline, (path.parent / "stderr").read_text()
         time.sleep(0.05)
 
@@ -225,7 +248,7 @@ def test_a_run_ends_beside_another_user_that_holds_all(bench: Bench) -> None:
         json.dumps({"version": 1, "run": "greedy", "host": "h", "pid": 7, "bandwidth": {}, **times, **held})
     )
     os.chown(entry, pwd.getpwnam("daemon").pw_uid, 0)
-    document = tasks([IO_TASK, bandwidth(5)], cores=0.1)
+    document = tasks([IO_TASK, bandwidth(5)], cores=0.1, together=2)
     with entry.open("rb") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         paths = [bench.write_plain(document, parts(4)), write(bench, document, 4, share=str(shared))]

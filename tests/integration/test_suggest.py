@@ -14,15 +14,18 @@ from ruamel.yaml import YAML
 
 from lab import forked
 from lab.cwl import Document, found, streamable, streamflow_file, streaming, tool, workflow
+from lab.gates import MEET
 from lab.genomes import TEMPLATE
 from lab.runs import Bench
 
 OBSERVE = {"observe": True}
 PYTHON = sys.executable
 
-# Closes its first file at once, goes on for 1.5 seconds, and writes to its standard output all the time.
-PREPARE = """note prepare; echo settings > first.txt
-for i in 1 2 3 4 5 6 7 8 9 10; do echo "line $i"; sleep 0.15; done; note prepared"""
+# Closes its first file at once, goes on for 1.5 seconds, and writes to its standard output all the time. Where the test
+# wants so, it goes on until it has readers.
+PREPARE = f"""{MEET}note prepare; echo settings > first.txt
+for i in 1 2 3 4 5 6 7 8 9 10; do echo "line $i"; sleep 0.15; done
+[ ! -e "$TRACE.meets" ] || {{ meet map; meet read; }}; note prepared"""
 MAP = """import mmap, sys, time
 with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
     time.sleep(0.5)
@@ -99,6 +102,7 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
     edges = planned["workflows"]["main"]["edges"]
     deliveries = {edge["input"]: edge["delivery"] for edge in edges}
     assert deliveries == {"/map/first": "commit", "/read/table": "stream", "/save/out": "stream"}
+    (path.parent / "trace.meets").touch()
     applied = bench.finish(bench.start(path), path)
     assert applied.ok, applied.errors
     assert applied.results == plain.results

@@ -80,8 +80,9 @@ def readers(run: Run) -> list[float]:
     return [time for time, what in run.trace if what.startswith("count")]
 
 
-# Nothing depends on it in runs in which no job can have read a part.
-SEEN = 'for i in 1 2 3 4 5 6 7 8 9 10; do test $(grep -c count "$TRACE") -ge 2 && break; sleep 0.3; done; note went on'
+# Nothing depends on it in runs in which no job can have read a part: it goes on soon, unless there is a file `again`.
+SEEN = """test -e "${TRACE%/*}/../again" && n=100 || n=10
+for i in $(seq $n); do test $(grep -c count "$TRACE") -ge 2 && break; sleep 0.3; done; note went on"""
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ SEEN = 'for i in 1 2 3 4 5 6 7 8 9 10; do test $(grep -c count "$TRACE") -ge 2 &
 def test_parts_are_read_while_the_file_is_written(bench: Bench, tmp_path: Path, reader: Document) -> None:
     document, values = document_of(producer(SEEN), reader=reader), job(tmp_path)
     plain = verified(bench, document, values)
+    (bench.directory / "again").touch()
     ours = again(bench, document, values, plain)
     (went_on,) = ours.times("went on")
     assert len([time for time in readers(ours) if time < went_on]) == 2, ours.trace
@@ -111,7 +113,9 @@ def test_the_plan_says_so(bench: Bench, tmp_path: Path, monkeypatch: pytest.Monk
         assert "/split/reads is streamed: other cuts than declared ones of `every` need a complete file" in found.real
 
 
-ONCE = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
+# Fails when a part of it has been read.
+SOME = 'for i in $(seq 300); do grep -q count "$TRACE" && break; sleep 0.1; done'
+ONCE = f'test -e "$TRACE.once" || {{ touch "$TRACE.once"; {SOME}; exit 3; }}'
 
 
 @pytest.mark.long
