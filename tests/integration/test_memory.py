@@ -103,18 +103,18 @@ IN_MEMORY: Final = f"case $PWD in {PLACE}/*)"
 
 
 @pytest.mark.parametrize(
-    "otherwise",
-    ["seq 1 999 | head -c 1000; exit 1", "head -c 30000000 /dev/zero; sleep 60; exit 0"],
+    ("otherwise", "why"),
+    [("seq 1 999; exit 1", "FAILED Job /a/0"), ("head -c 30000000 /dev/zero; sleep 60", "they are larger than")],
     ids=["fails", "outgrows"],
 )
-def test_a_job_that_memory_is_too_small_for_runs_again_on_the_disk(bench: Bench, otherwise: str) -> None:
+def test_a_job_that_memory_is_too_small_for_runs_again_on_the_disk(bench: Bench, otherwise: str, why: str) -> None:
     document = chain(f"{IN_MEMORY} {otherwise};; *) seq 1 99999;; esac")
     (plain,) = bench.run_all([bench.write_plain(document, {})])
     run(bench, document, MEMORY)
     log, results, found = run(bench, document, MEMORY)
     assert results == plain.results
     assert found == [True, False, True, False]
-    assert "Job /a/0 starts again, with its files on the disk" in log
+    assert f"Job /a/0 starts again, with its files on the disk: {why}" in log
     assert bench.leftovers() == []
 
 
