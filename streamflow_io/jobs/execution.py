@@ -205,8 +205,7 @@ class Execution:
                     ) from None
                 except JobFailedError as error:
                     if self._is_in_memory:
-                        # Its files may have found no space there.
-                        logger.info(f"Job {self._job.name} starts again, with its files on the disk: {error}")
+                        self._leave_memory(error)
                     elif self._learned.blamed(error):
                         self._give_up(self._learned.given_up)
                     else:
@@ -458,6 +457,13 @@ class Execution:
         """Whether the last attempt had its output directory in memory."""
         memory = self._state.kept(JobInMemory)
         return memory is not None and memory.directory == self._job.output_directory
+
+    def _leave_memory(self, error: JobFailedError) -> None:
+        """Say that the next attempt writes to the disk: the files may have found no space in memory."""
+        memory = self._state.kept(JobInMemory)
+        has_outgrown = memory is not None and memory.has_outgrown
+        why = "they are larger than those of earlier jobs" if has_outgrown else str(error)
+        logger.info(f"Job {self._job.name} starts again, with its files on the disk: {why}")
 
     def _check_memory(self) -> None:
         """Check that the attempt had space for its files.
