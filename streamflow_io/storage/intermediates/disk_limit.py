@@ -105,6 +105,11 @@ class DiskLimit(Listener):
         self._stuck: str | None = None
         self._is_kept = True
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a job waits for space."""
+        return bool(self._refused)
+
     def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
         """Set the functions that tell about files.
 
