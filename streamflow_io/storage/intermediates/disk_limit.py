@@ -103,6 +103,11 @@ class DiskLimit(SpaceWatcher):
         self._stuck: str | None = None
         self._is_kept = True
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a job waits for space."""
+        return bool(self._refused)
+
     def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
         self._is_removing, self._holders = is_removing, holders
 

@@ -36,6 +36,8 @@ from .space_watcher import SpaceWatcher
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
 _SETTLING = 0.3
+# The same where a job waits for space. What such steps free is removed after the longer time.
+_HURRIED = 0.03
 # The most of its time that the driver spends on decisions.
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
@@ -94,8 +96,8 @@ class Intermediates(Listener):
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
         self._turning: asyncio.Task[None] | None = None
-        self._is_due = self._is_closed = False
-        self._is_over = asyncio.Event()
+        self._is_due = self._is_closed = self._is_over = False
+        self._hurry = asyncio.Event()
         self._took = 0.0
 
     def begin(self, workflow: str) -> None:
@@ -141,7 +143,8 @@ class Intermediates(Listener):
 
     async def finish(self) -> None:
         """Remove all that is left of a run whose steps have all ended, except its results."""
-        self._is_over.set()
+        self._is_over = True
+        self._hurry.set()
         if self._turning is not None:
             await self._turning
         for job in self._collecting.values():
@@ -204,6 +207,8 @@ class Intermediates(Listener):
         if self._is_closed:
             return
         self._is_due = True
+        if self._limit is not None and self._limit.is_short:
+            self._hurry.set()
         if self._turning is None or self._turning.done():
             self._turning = asyncio.create_task(self._turns())
 
@@ -212,11 +217,14 @@ class Intermediates(Listener):
         # Files that a rehearsal has kept are to go when the rehearsal has ended.
         while self._is_due or held:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._is_over.wait(), max(_SETTLING, self._took / _SHARE))
-            if self._is_over.is_set():
+                await asyncio.wait_for(self._hurry.wait(), max(_SETTLING, self._took / _SHARE))
+            if is_hurried := self._hurry.is_set() and not self._is_over:
+                await asyncio.sleep(max(_HURRIED, self._took / _SHARE))
+                self._hurry.clear()
+            if self._is_over:
                 return
             if self._is_due or self._held() != held:
-                self._is_due, held = False, self._held()
+                self._is_due, held = is_hurried, self._held()
                 await self._turn()
 
     async def _turn(self, *, is_over: bool = False) -> None:
