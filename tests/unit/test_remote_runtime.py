@@ -412,7 +412,7 @@ async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pyt
 
 
 async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its host counts as lost before its jobs do: they may be tried again at once."""
+    """The host counts as lost before its jobs do: the jobs may be tried again at once."""
     monkeypatch.setattr(conversing, "SILENCE_SECONDS", 0.1)
     dropped: list[bool] = []
     async with serving(access, workdir) as runtime:
