@@ -155,7 +155,7 @@ class RemoteRuntime(ConversingRuntime):
             said, code = str(error), 1
             self._access.abandon()
         if code != 0:
-            # With an allocation all nodes are lost, and that is told. Their `serve` has removed the directory, or is gone.
+            # With an allocation all nodes are lost, and that is told. Each `serve` has removed its own, or is gone.
             is_told = self._lost is not None and said.removeprefix(f"{self.location}: ") in self._lost
             level = logging.DEBUG if is_told else logging.WARNING
             logger.log(level, f"{self.directory} at {self.location} could not be removed: {said}")

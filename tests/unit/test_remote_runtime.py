@@ -396,7 +396,8 @@ async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_pa
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
+async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "drop", lambda: pytest.fail("its host may be well"))
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
         await job.wrap(JobSpec(name="j"))
@@ -411,11 +412,15 @@ async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
 
 
 async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host counts as lost before its jobs do: the jobs may be tried again at once."""
     monkeypatch.setattr(conversing, "SILENCE_SECONDS", 0.1)
+    dropped: list[bool] = []
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
+        monkeypatch.setattr(access, "drop", lambda: dropped.append(job.exit.done()))
         with pytest.raises(NodeRuntimeError, match="has sent nothing for"):
             await asyncio.wait_for(asyncio.shield(job.exit), 10)
+        assert dropped == [False]
         runtime.stop_seconds = 0.1
 
 
