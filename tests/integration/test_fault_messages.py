@@ -41,8 +41,10 @@ def test_a_death(bench: Bench, death: str, words: str) -> None:
 
 def test_one_failure_is_told_once_with_all_that_follows_from_it(bench: Bench) -> None:
     """With readers that run, steps behind them, and elements that are on their way."""
+    begun = '[ $(grep -c "read s.txt" "$TRACE") -ge 3 ] && [ $(grep -c "read [xy].l" "$TRACE") -ge 2 ]'
+    until = f"for i in $(seq 300); do {begun} && break; sleep 0.1; done"
     made = tool(
-        f"echo x > x.l; echo y > y.l; {LINES}; exit 3",
+        f"echo x > x.l; echo y > y.l; {LINES}; {until}; exit 3",
         {},
         {"s": streamable("stdout"), "l": found("*.l", "File[]")},
         [streaming({"port": "l", "committed": "on_close"})],
@@ -50,6 +52,7 @@ def test_one_failure_is_told_once_with_all_that_follows_from_it(bench: Bench) ->
     )
 
     def read(kind: Any, script: str = "cat $file") -> Document:
+        script = f'note read $(basename "$file"); {script}'
         return tool(script, {"file": kind}, {"out": "stdout"}, stdout="$(inputs.file.basename).read")
 
     steps: dict[str, Document] = {"a": {"run": made, "in": {}}}
@@ -136,7 +139,7 @@ async def test_a_job_that_never_came_to_run_is_not_waited_for(tmp_path: Path) ->
         assert time.monotonic() - begun < 5
         late = await asyncio.create_subprocess_exec(*words, "touch", str(tmp_path / "ran"))
         assert await late.wait() == 75
-        ended = await asyncio.wait_for(job.exit, 5)
+        ended = await asyncio.wait_for(job.exit, 30)
         assert (ended.reason, ended.success) == ("cancelled", False)
         assert not (tmp_path / "ran").exists()
     finally:

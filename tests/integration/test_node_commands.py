@@ -152,7 +152,7 @@ def test_a_reader_who_takes_nothing_is_waited_for(tmp_path: Path) -> None:
             taken += len(event.get("text", ""))
         assert (taken, event["code"]) == (size, 0)
         server.stdin.close()
-        assert server.wait(10) == 0
+        assert server.wait(40) == 0
     finally:
         server.kill()
         server.wait()

@@ -242,13 +242,13 @@ def test_a_reader_who_takes_nothing_stops_the_printing_only(tmp_path: Path) -> N
         wait_for(lambda: events.exists() and "started" in events.read_text(), "started")
         server.stdin.write(b'{"cancel":"%0200d"}\n' % (count - 1))
         server.stdin.flush()
-        assert job.wait(10) == -signal.SIGTERM
+        assert job.wait(40) == -signal.SIGTERM
         lines = [json.loads(server.stdout.readline()) for _ in range(count + 1)]
         assert [line["event"] for line in lines] == ["ready"] * (count + 1)
         server.stdin.close()
         rest = [json.loads(line) for line in server.stdout]
         assert [line["event"] for line in rest if "job" in line] == ["started", "exit"]
-        assert server.wait(10) == 0
+        assert server.wait(40) == 0
         assert not run.exists()
     finally:
         server.kill()
@@ -263,7 +263,7 @@ def test_a_reader_who_is_gone_is_the_end(tmp_path: Path) -> None:
     try:
         server.stdout.readline()
         server.stdout.close()
-        assert server.wait(10) == 0
+        assert server.wait(40) == 0
         assert not run.exists()
     finally:
         server.kill()
@@ -272,7 +272,7 @@ def test_a_reader_who_is_gone_is_the_end(tmp_path: Path) -> None:
 
 def test_patience_is_at_least_a_second(tmp_path: Path) -> None:
     command = [built(), "serve", "--directory", tmp_path / "run", "--patience", "0"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=40, check=False)
     assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 
@@ -369,7 +369,7 @@ def test_without_space(full: tuple[ConversingNode, Path], started: bool) -> None
     answer = node.ask("k")
     assert answer["event"] == "refused"
     assert "No space left" in str(answer["message"])
-    assert job.wait(10) == -signal.SIGTERM
+    assert job.wait(40) == -signal.SIGTERM
     wait_for(lambda: [event for event in node.printed if event["event"] == "exit"], "exit")
     assert [event["reason"] for event in node.printed if event["event"] == "exit"] == ["cancelled"]
     assert sorted(os.listdir(run / "jobs")) == ["j"]

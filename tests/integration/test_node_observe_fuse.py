@@ -59,7 +59,7 @@ def test_a_job_that_serves_files_to_itself(runtime: Node) -> None:
     job = runtime.start(
         "j", words, observation={"reads": [{"name": "f", "path": str(backing)}]}, stdout=subprocess.PIPE
     )
-    assert job.process.communicate(timeout=10)[0] == b"content\n" * 4
+    assert job.process.communicate(timeout=40)[0] == b"content\n" * 4
     assert job.wait() == 0
     [used] = job.named("used")
     assert "read at a position" in str(used["reasons"])
@@ -82,7 +82,7 @@ def test_a_job_that_serves_files_to_itself_at_a_gate(runtime: Node) -> None:
     }  # fmt: skip
     words = ["unshare", "-m", sys.executable, "-ISc", SERVER, backing, place]
     job = runtime.start("j", words, gates=[gate], stdout=subprocess.PIPE)
-    assert job.process.communicate(timeout=10)[0] == b"content\n" * 4
+    assert job.process.communicate(timeout=40)[0] == b"content\n" * 4
     assert job.wait() == 0
     done.touch()
     assert producer.wait() == 0

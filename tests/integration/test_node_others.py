@@ -37,10 +37,10 @@ def reach(run: Path) -> list[str | Path]:
 
 def test_reach(runtime: Node) -> None:
     """Whether a serve lives here, from before its first job to its end."""
-    assert subprocess.run(reach(runtime.run), timeout=10, check=False).returncode == 0
+    assert subprocess.run(reach(runtime.run), timeout=40, check=False).returncode == 0
     job = runtime.shell("j", "sleep 60")
     job.wait_for("started")
-    assert subprocess.run(reach(runtime.run), timeout=10, check=False).returncode == 0
+    assert subprocess.run(reach(runtime.run), timeout=40, check=False).returncode == 0
     runtime.server.kill()
     runtime.server.wait()
     assert job.wait() != 0
@@ -48,7 +48,7 @@ def test_reach(runtime: Node) -> None:
         (runtime.run, "No such file or directory (os error 2)"),
         (runtime.base / "nowhere", "No such file or directory (os error 2)"),
     ]:
-        done = subprocess.run(reach(run), capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(reach(run), capture_output=True, text=True, timeout=40, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == f"sfio-node: serve is gone: {run}/alive: {why}\n"
 
@@ -56,7 +56,7 @@ def test_reach(runtime: Node) -> None:
 def test_reach_of_one_that_was_killed(runtime: Node) -> None:
     runtime.server.kill()
     runtime.server.wait()
-    done = subprocess.run(reach(runtime.run), capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(reach(runtime.run), capture_output=True, text=True, timeout=40, check=False)
     expected = f"sfio-node: serve is gone: {runtime.run}/alive: nobody holds it\n"
     assert (done.returncode, done.stderr) == (1, expected)
     shutil.rmtree(runtime.run)  # No process is left to do it.
@@ -64,7 +64,7 @@ def test_reach_of_one_that_was_killed(runtime: Node) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--certificate", "/c"]])
 def test_reach_is_of_one_or_the_other(words: list[str]) -> None:
-    done = subprocess.run([built(), "reach", *words], capture_output=True, timeout=10, check=False)
+    done = subprocess.run([built(), "reach", *words], capture_output=True, timeout=40, check=False)
     assert done.returncode == 2
 
 
@@ -99,7 +99,7 @@ def test_events_that_others_may_read(place: Path, converses: bool) -> None:
         assert {path.name for path in hidden} >= {"descriptors"}
         assert [path for path in hidden if path.lstat().st_mode & 0o077] == []
         running.server.terminate()
-        assert running.server.wait(10) == 0
+        assert running.server.wait(40) == 0
         assert job.wait() != 0
 
 
@@ -191,7 +191,7 @@ def test_what_was_read_in_the_place_of_a_stream_does_not_count(runtime: Node, re
     assert reader.wait() != 0
     message = f"input in: no program has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
     assert (reader.exit()["success"], reader.exit()["message"]) == (False, message)
-    assert attack.wait(10) == 0
+    assert attack.wait(40) == 0
     for moved in runtime.base.glob("in/**/*"):
         if moved.is_fifo():
             moved.unlink()  # No other process knows where it is.
@@ -206,11 +206,11 @@ def test_a_user_who_is_trusted(place: Path) -> None:
     for trusted, works in [([], False), ([STRANGER - 1], False), ([STRANGER - 1, STRANGER], True)]:
         options = [word for uid in trusted for word in ("--trust", str(uid))]
         command = [built(), "serve", "--directory", theirs / "run", *options]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=40, check=False)
         assert done.returncode == (0 if works else 1), done.stderr
         assert os.listdir(theirs) == []
     theirs.chmod(0o777)
-    done = subprocess.run([*command], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    done = subprocess.run([*command], stdin=subprocess.DEVNULL, capture_output=True, timeout=40, check=False)
     assert b"others may write to" in done.stderr
     theirs.chmod(0o755)
     with conversation(theirs, "--trust", str(STRANGER)) as running:

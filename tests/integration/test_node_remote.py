@@ -122,7 +122,7 @@ def test_requests_for_jobs_elsewhere(shared: RemoteNode) -> None:
     job.wait_for("started")
     shared.server.stdin.write(b'{"limit":"j","spec":{"rate":7}}\n{"cancel":"j"}\n')
     shared.server.stdin.flush()
-    assert job.wait(10) == -signal.SIGTERM
+    assert job.wait(40) == -signal.SIGTERM
     wait_for(lambda: job.served()[-1].get("reason") == "cancelled", "exit printed")
     assert json.loads((job.directory / "limit").read_text()) == {"rate": 7}
 
@@ -151,7 +151,7 @@ def test_a_slow_reader(tmp_path: Path) -> None:
         time.sleep(0.3)
         assert server.stdin is not None
         server.stdin.close()
-        assert server.wait(10) == 0
+        assert server.wait(40) == 0
         assert not run.exists()
     finally:
         server.kill()

@@ -434,5 +434,5 @@ def test_a_command_whose_calls_nobody_can_answer_is_ended(runtime: Node) -> None
     runtime.shell("p", f"echo a > {path}", outputs=[output(runtime.base / "out", "p")])
     limit = ("prlimit", f"--as={(size + 100) * 1024}")
     job = runtime.shell("c", f"cat {target}", inputs=[runtime.stream("p", path, target)], wrapper=limit)
-    assert job.wait(10) != 0
+    assert job.wait(40) != 0
     assert "the calls of the command cannot be answered: " in str(job.exit()["message"])

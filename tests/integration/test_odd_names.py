@@ -25,7 +25,7 @@ def note(what):
     with open(os.environ["TRACE"], "a") as trace:
         subprocess.run(["date", f"+%s.%N {{what}}"], stdout=trace)
 def meet(what):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while "SFIO_JOB" in os.environ and what not in open(os.environ["TRACE"]).read() and time.monotonic() < until:
         time.sleep(0.05)
 """

@@ -106,7 +106,7 @@ def test_serve_makes_no_run_directory_where_others_can_replace_it(place: Path) -
     theirs = place / "theirs"
     as_stranger("mkdir", theirs)
     command: list[str | Path] = [binary, "serve", "--directory", theirs / "run"]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=40, check=False)
     assert result.returncode == 1
     assert f"another user could replace it: {theirs} belongs to user {STRANGER}" in result.stderr
     assert os.listdir(theirs) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.cwl import Document, found, streaming, tool, workflow
+from lab.gates import MEET
 from lab.runs import Bench
 
 BESIDE = [{"pattern": ".bai", "required": True}, {"pattern": "^.dict", "required": True}]
@@ -17,7 +18,7 @@ def indexed(name: str, glob: str, kind: str = "File", patterns: Any = BESIDE, **
 
 def producer(script: str, **outputs: tuple[Document, Document]) -> Document:
     rules = streaming(*(rule for _, rule in outputs.values()))
-    return tool(script, {}, {name: output for name, (output, _) in outputs.items()}, [rules])
+    return tool(MEET + script, {}, {name: output for name, (output, _) in outputs.items()}, [rules])
 
 
 def reader(name: str, patterns: Any = BESIDE) -> Document:
@@ -33,7 +34,8 @@ def test_a_file_comes_when_its_secondary_files_are_committed(bench: Bench) -> No
     script = """
     echo data > data.bam; sleep 0.3; echo index > data.bam.bai; sleep 0.3; note complete; echo dict > data.dict
     echo late > late.bam; echo index > late.bam.bai
-    for i in 1 2; do echo $i > part$i.txt; echo index $i > part$i.txt.idx; sleep 1; done; sleep 1; note end"""
+    for i in 1 2; do echo $i > part$i.txt; echo index $i > part$i.txt.idx; done
+    meet b data.bam; meet d part1.txt; note end"""
     perhaps = [".bai", ".csi?"]
     first = producer(
         script,
@@ -54,9 +56,8 @@ def test_a_file_comes_when_its_secondary_files_are_committed(bench: Bench) -> No
 
 
 def test_a_secondary_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
-    script = (
-        "echo data > data.bam; echo index > data.bam.bai; echo dict > data.dict; sleep 2; echo more >> data.bam.bai"
-    )
+    files = "echo data > data.bam; echo index > data.bam.bai; echo dict > data.dict"
+    script = f"{files}; meet b data.bam; echo more >> data.bam.bai"
     first = producer(script, out=indexed("out", "data.bam"))
     steps = {"a": {"run": first, "in": {}}, "b": {"run": reader("b"), "in": {"file": "a/out"}}}
     run = bench.run(workflow({}, steps, {"b": "b/out"}))
