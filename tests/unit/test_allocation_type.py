@@ -103,6 +103,8 @@ def test_the_schema_describes_each_field() -> None:
             {"submit": {"nodes": 4, "time": "1", "manager": "sge"}},
             "'sge' is not one of ['slurm', 'pbs'",
         ),
+        ({"submit": {"nodes": 4, "time": "1", "max": 3, "idle": 300}}, None),
+        ({"submit": {"nodes": 4, "time": "1", "idle": 300}}, "'max' is a dependency of 'idle'"),
         ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
         ({"submit": {"nodes": 1}}, "'time' is a required property"),
     ],
