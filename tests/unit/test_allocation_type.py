@@ -193,6 +193,19 @@ async def test_a_shell_runs_commands_one_after_the_other(command: list[str], sai
         await connector.undeploy(False)
 
 
+async def test_a_quote_that_is_not_closed_is_an_error() -> None:
+    """StreamFlow does not quote a pattern that has the name of a file."""
+    connector = Here("nodes", "/")
+    location = ExecutionLocation("n1", "nodes")
+    try:
+        said = await asyncio.wait_for(connector.run(location, ["set -- /it's"], capture_output=True), 20)
+        assert said is not None
+        assert said[1] == 2
+        assert await connector.run(location, ["echo", "on"], capture_output=True) == ("on", 0)
+    finally:
+        await connector.undeploy(False)
+
+
 class Losing(Here):
     """A launcher that loses what it has not handed on yet when the program ends, and still has the exit code 0."""
 

@@ -50,7 +50,7 @@ def asks(limits: AskingLimits, situation: Situation) -> bool:
 
 
 def to_give_back(limits: AskingLimits, situation: Situation) -> int | None:
-    """Which allocation to give back now, by its place in the situation; None: none of them.
+    """Return the place of the allocation to give back now; None: all stay.
 
     The run keeps one, or may ask for another one.
     """

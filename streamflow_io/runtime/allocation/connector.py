@@ -34,6 +34,8 @@ from .shared_files import SharedFiles
 
 logger = logging.getLogger("streamflow")
 
+_RELEASE_SECONDS = 10.0
+
 
 class AllocationConnector(OwnHosts):
     """Runs commands on the nodes of an allocation. Each node is a location.
@@ -128,8 +130,18 @@ class AllocationConnector(OwnHosts):
             self._deployed().lost(node)
             self.changed()
 
+    async def release(self, node: str) -> None:
+        """End all programs on a node. A node runtime that sees the end of its input leaves nothing."""
+        running = [process for process in self._processes.get(node, ()) if process.returncode is None]
+        for process in running:
+            if process.stdin is not None:
+                process.stdin.close()
+        if running:
+            await asyncio.wait([asyncio.create_task(process.wait()) for process in running], timeout=_RELEASE_SECONDS)
+        await self.end(node)
+
     async def end(self, node: str) -> None:
-        """End all programs on a node."""
+        """End all programs on a node at once."""
         await asyncio.gather(*map(end, [*self._processes.get(node, ())]))
 
     def changed(self) -> None:

@@ -36,7 +36,7 @@ class Owner(Protocol):
     def lose(self, node: str, reason: str) -> None:
         """Use a node no more."""
 
-    async def end(self, node: str) -> None:
+    async def release(self, node: str) -> None:
         """End all programs on a node."""
 
     def changed(self) -> None:
@@ -225,5 +225,5 @@ class SeveralAllocations(Allocation):
         self._ends.add(asyncio.create_task(self._end(allocation, names)))
 
     async def _end(self, allocation: Allocation, names: Sequence[str]) -> None:
-        await asyncio.gather(*map(self._owner.end, names))
+        await asyncio.gather(*map(self._owner.release, names))
         await allocation.close()
