@@ -29,7 +29,7 @@ from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import cwl_utils.parser.utils
 import streamflow.core.utils
@@ -52,7 +52,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
-from streamflow.core.scheduling import Hardware
+from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
@@ -488,17 +488,53 @@ async def remove_jobs(connector: Connector) -> None:
 CopyByLink = Callable[[ExecutionLocation, str, ExecutionLocation, str], Awaitable[str | None]]
 
 
+# StreamFlow 0.2.0rc3 quotes the paths of all other commands.
+_UNQUOTED = frozenset(("ln", "cp", "/bin/cp", "cat", "head", "mkdir", "rm", "chmod", "tar", "tee"))
+_OPERATORS = frozenset((">", "|", "&&"))
+
+
+def quoted(command: Sequence[str]) -> list[str]:
+    """Quote the arguments of a command that StreamFlow 0.2.0rc3 does not quote."""
+    first, *rest = command
+    if first not in _UNQUOTED:
+        return [*command]
+    return [first, *(word if word in _OPERATORS else shlex.quote(word) for word in rest)]
+
+
+class HostJobs(Struct, frozen=True):
+    """The jobs of a deployment.
+
+    :ivar busy: the names of the locations where jobs run
+    :ivar waits: whether jobs wait for a location
+    :ivar lacks: whether they lack cores, memory or time on all locations
+    """
+
+    busy: frozenset[str]
+    waits: bool
+    lacks: bool
+
+
+class HostScheduler(Protocol):
+    """A scheduler that knows the jobs of hosts."""
+
+    def wake(self) -> None:
+        """Let all waiting jobs look again whether they can start."""
+
+    def host_jobs(self, deployment: str) -> HostJobs:
+        """The jobs of a deployment."""
+
+
 class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     """A connector of the plugin whose locations are hosts, as those of SSH.
 
     All that runs on a host is a local process of :meth:`start`, whose standard input and output are those there.
 
     :ivar copy_by_link: copies between hosts; None: no node runtime runs there yet
-    :ivar on_loss: called when a host is lost
+    :ivar scheduler: places jobs on the hosts; None: another one than the plugin's
     """
 
     copy_by_link: CopyByLink | None = None
-    on_loss: Callable[[], None] | None = None
+    scheduler: HostScheduler | None = None
 
     @abstractmethod
     async def start(
@@ -524,7 +560,15 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     @property
     @abstractmethod
     def seconds_left(self) -> float | None:
-        """The time for which the hosts can be used; None: no limit is known."""
+        """The longest time for which a host can be used, now or later; None: no limit is known."""
+
+    @abstractmethod
+    def seconds_of(self, location: str) -> float | None:
+        """The time for which a host can be used; None: no limit is known."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Wait until there are hosts, or there will be none."""
 
     @property
     @abstractmethod
@@ -549,7 +593,7 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         self, command: MutableSequence[str], location: ExecutionLocation
     ) -> SubprocessStreamReaderWrapperContextManager:
         null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-        text, mark = " ".join(command), random_name()
+        text, mark = " ".join(quoted(command)), random_name()
         words = ["sh", "-c", f"{{ {text}\n}} < /dev/null; printf %s {mark}; exec cat > /dev/null"]
         return _HostOutput(self.start(location, words, pipe, pipe, null), mark.encode(), f"{text!r} on {location}")
 
@@ -557,7 +601,7 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         self, command: MutableSequence[str], location: ExecutionLocation
     ) -> SubprocessStreamWriterWrapperContextManager:
         null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-        words = ["sh", "-c", " ".join(command)]
+        words = ["sh", "-c", " ".join(quoted(command))]
         return _HostInput(self.start(location, words, pipe, null, null), f"{words[2]!r} on {location}")
 
     def own(self, location: ExecutionLocation) -> ExecutionLocation:
@@ -681,7 +725,8 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
         variables = [f"export {name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
         before = [*([f"cd {shlex.quote(workdir)}"] if workdir else []), *variables]
         script = "; ".join([*before, " ".join(command)])
-        line = f"said=$(exec 2>&1; {script}\n); printf '%s\\n%s:%s\\n' \"$said\" {mark} $?\n"
+        # A quote that is not closed is an error. Without `eval`, the shell would wait for its end for ever.
+        line = f"said=$(exec 2>&1; eval {shlex.quote(script)}\n); printf '%s\\n%s:%s\\n' \"$said\" {mark} $?\n"
         async with self._lock:
             if self._closed:
                 raise WorkflowExecutionException("Shell process is terminated")
@@ -733,25 +778,36 @@ def offer_links(connector: Connector, copy: CopyByLink) -> bool:
 
 
 def hosts_left(
-    connector: Connector, on_loss: Callable[[], None]
+    connector: Connector, scheduler: HostScheduler
 ) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
     """The hosts of a connector of the plugin that are left, and the reasons why others are lost.
 
-    :param on_loss: called from now on when a host is lost
-    :return: None: no host is lost, or another connector
+    :param scheduler: serves the connector from now on
+    :return: None: no host is lost, others may come, or another connector
     """
     if (hosts := _own_hosts(connector)) is None:
         return None
-    hosts.on_loss = on_loss
-    return (hosts.left, hosts.losses) if hosts.losses else None
+    hosts.scheduler = scheduler
+    return (hosts.left, losses) if (losses := hosts.losses) else None
 
 
-def seconds_left(connector: Connector) -> float | None:
-    """The time for which the locations of a connector, or of that below it, can be used; None: no limit is known."""
+async def wait_for_hosts(connector: Connector) -> None:
+    """Wait until a connector of the plugin has hosts, or will have none."""
+    if (hosts := _own_hosts(connector)) is not None:
+        await hosts.wait()
+
+
+def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[float | None, float | None]:
+    """The time for which a location can be used, and the longest for which any of the connector can.
+
+    None: no limit is known.
+    """
     connector = _deployed(connector)
     if isinstance(connector, ConnectorWrapper):
-        return seconds_left(connector.connector)
-    return connector.seconds_left if isinstance(connector, OwnHosts) else None
+        return (None, None) if location.wraps is None else seconds_left(connector.connector, location.wraps)
+    if not isinstance(connector, OwnHosts):
+        return None, None
+    return connector.seconds_of(location.name), connector.seconds_left
 
 
 def drop(connector: Connector, location: ExecutionLocation) -> None:

@@ -24,7 +24,7 @@ from streamflow_io.engine.database_messages import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
 from streamflow_io.grouping import grouped
 from streamflow_io.records.runs import data_directory
-from streamflow_io.runtime.allocation.find_allocation import AllocationChoice, find_allocation, is_in_allocation
+from streamflow_io.runtime.allocation.find_allocation import AllocationChoice, current_allocation, is_in_allocation
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
@@ -150,7 +150,7 @@ async def _allocation() -> list[LocationFinding]:
     if not is_in_allocation():
         return []
     try:
-        allocation = await find_allocation("this process", AllocationChoice())
+        allocation = await current_allocation("this process", AllocationChoice())
     except WorkflowExecutionException as error:
         return [LocationFinding("allocation", False, str(error), "no deployment `sfio.allocation` works here")]
     tries = "`streamflow-io doctor --location DEPLOYMENT` tries its nodes, for a deployment `sfio.allocation`"

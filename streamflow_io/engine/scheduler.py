@@ -26,16 +26,19 @@ from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, Job
 from typing_extensions import Self
 
 from streamflow_io._streamflow import (
+    HostJobs,
     end_with_the_last_step,
     hosts_left,
     mend_containers_on_ssh_hosts,
     mend_queued_streams,
     seconds_left,
+    wait_for_hosts,
 )
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
 from .database_messages import explain_database_errors
+from .host_use import HostUse
 from .room_check import DiskWaits, check_room
 
 if TYPE_CHECKING:
@@ -89,6 +92,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # By job and deployment: why no host that is left is large enough.
         self._too_large: dict[str, dict[str, str]] = {}
         self._disk_waits = DiskWaits(self.job_allocations)
+        self._host_use = HostUse()
 
     @cached_property
     def config(self) -> SchedulerConfig:
@@ -154,6 +158,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
         if (run := self.run) is None:
+            await self._wait_for_hosts(binding_config)
             await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
             await super().schedule(job, binding_config, hardware_requirement)
             return
@@ -161,6 +166,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         try:
             await run.submit(state)
             binding_config = run.gangs.ordered(state, binding_config)
+            await self._wait_for_hosts(binding_config)
             await check_room(
                 self.context,
                 self._roomy,
@@ -180,6 +186,21 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             run.jobs.ended(state, Status.CANCELLED, time.time())
             self.wake()
             raise
+
+    async def _wait_for_hosts(self, binding: BindingConfig) -> None:
+        """Wait until a deployment of a job has locations, or none of them will have any."""
+        deployments = {target.deployment.name for target in binding.targets}
+        connectors = map(self.context.deployment_manager.get_connector, deployments)
+        waits = [asyncio.create_task(wait_for_hosts(connector)) for connector in connectors]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in waits:
+                waiting.cancel()
+
+    def host_jobs(self, deployment: str) -> HostJobs:
+        """The jobs of a deployment."""
+        return self._host_use.of(deployment)
 
     async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
         """Wait until the storages have room for a job.
@@ -217,7 +238,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
     ) -> None:
         _target.set(target)
-        await super()._process_target(target, job_context, hardware_requirement)
+        with self._host_use.waiting(target.deployment.name, job_context.job.name):
+            await super()._process_target(target, job_context, hardware_requirement)
 
     def _is_valid(
         self,
@@ -230,6 +252,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         lack = self._lack(connector, location, hardware_requirements, job_name, job)
         if job is not None and self.run is not None:
             self.run.recorder.lacks(job, lack)
+        if lack in ("cores", "memory", "place"):
+            self._host_use.lacks(_target.get().deployment.name, job_name)
         return lack is None
 
     def _lack(
@@ -241,7 +265,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job: JobState | None,
     ) -> WaitCause | None:
         """The resource that a job lacks on a location; None: the job may start there."""
-        if job is not None and self._ends_too_soon(connector, job):
+        if job is not None and self._ends_too_soon(connector, location, job):
             return "place"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         if self._is_too_large_now(connector, asked, job_name, job):
@@ -268,14 +292,16 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return None
         return "storage"
 
-    def _ends_too_soon(self, connector: Connector, job: JobState) -> bool:
-        """Whether the allocation of a deployment ends before the ToolTimeLimit of a job.
+    def _ends_too_soon(self, connector: Connector, location: AvailableLocation, job: JobState) -> bool:
+        """Whether the allocation of a location ends before the ToolTimeLimit of a job.
 
         :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
         """
-        left = seconds_left(connector)
-        if left is None or self.run is None or (limit := self.run.time_limit(job)) is None or limit <= left:
+        here, left = seconds_left(connector, location)
+        if here is None or self.run is None or (limit := self.run.time_limit(job)) is None or limit <= here:
             return False
+        if left is None or limit <= left:
+            return True
         ends = self._ends.setdefault(job.name, {})
         ends[connector.deployment_name] = time.monotonic() + left
         if not ends.keys() >= {target.deployment.name for target in job.targets}:
@@ -289,7 +315,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
         """
-        if (found := hosts_left(connector, self.wake)) is None:
+        if (found := hosts_left(connector, self)) is None:
             return False
         hosts, losses = found
         there = {name: Room(float(has.cores), float(has.memory)) for name, has in hosts.items()}
@@ -395,6 +421,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if state is not None and lent_cores is not None:
             hardware = lent_cores.accounted(state, hardware)
         super()._allocate_job(job, hardware, connector, selected_locations, target)
+        self._host_use.placed(location.location for location in selected_locations)
         if state is not None and self.run is not None:
             cores = 0.0 if state.is_io_task else float(self.get_hardware(job.name).cores)
             self.run.jobs.placed(state, self.job_allocations[job.name], selected_locations, cores)
@@ -402,6 +429,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
         # StreamFlow looks behind the connector of a container for that of its host. The plugin's must not be in front
         # of it.
+        self._host_use.freed(job_allocation.locations)
         await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()

@@ -103,6 +103,8 @@ def test_the_schema_describes_each_field() -> None:
             {"submit": {"nodes": 4, "time": "1", "manager": "sge"}},
             "'sge' is not one of ['slurm', 'pbs'",
         ),
+        ({"submit": {"nodes": 4, "time": "1", "max": 3, "idle": 300}}, None),
+        ({"submit": {"nodes": 4, "time": "1", "idle": 300}}, "'max' is a dependency of 'idle'"),
         ({"submit": {"nodes": 0, "time": "1"}}, "0 is less than the minimum of 1"),
         ({"submit": {"nodes": 1}}, "'time' is a required property"),
     ],
@@ -187,6 +189,19 @@ async def test_a_shell_runs_commands_one_after_the_other(command: list[str], sai
             ran = await connector.run(location, command, {"NAME": "it's"}, "/usr", capture_output=True)
             assert ran == said
         assert await connector.run(location, command) is None
+    finally:
+        await connector.undeploy(False)
+
+
+async def test_a_quote_that_is_not_closed_is_an_error() -> None:
+    """StreamFlow does not quote a pattern that has the name of a file."""
+    connector = Here("nodes", "/")
+    location = ExecutionLocation("n1", "nodes")
+    try:
+        said = await asyncio.wait_for(connector.run(location, ["set -- /it's"], capture_output=True), 20)
+        assert said is not None
+        assert said[1] == 2
+        assert await connector.run(location, ["echo", "on"], capture_output=True) == ("on", 0)
     finally:
         await connector.undeploy(False)
 

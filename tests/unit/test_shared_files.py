@@ -198,3 +198,28 @@ def test_a_command_is_what_a_shell_would_make_of_it(text: str, form: str) -> Non
     elif found is not None:
         assert "/" in text
         assert found == expected
+
+
+async def test_the_driver_looks_at_the_files_of_a_node_that_has_ended(tmp_path: Path) -> None:
+    """Also at a file that takes long, but never through a link that leads out of the directory."""
+    files, node = SharedFiles(), Node()
+    directory = tmp_path / str(uuid.uuid4())
+    assert await files.answer("n1", f"mkdir -m 777 -p {directory}", node.ask) == ("", 0)
+    (directory / "large").write_bytes(bytes(2**20))
+    (tmp_path / "other").touch()
+    (directory / "link").symlink_to(tmp_path / "other")
+    assert files.sees_all_of("n1")
+    checksum = "test -f {0} && sha1sum {0} | awk '{{print $1}}'"
+    said = await files.answer_for_lost("n1", checksum.format(directory / "large"))
+    assert said == ("3b71f43ff30f4b15b5cd85dd9e95ebc7e84eb5a3", 0)
+    assert await files.answer_for_lost("n1", f"test -e {directory / 'link'}") is None
+    assert await files.answer_for_lost("n2", f"test -e {directory / 'large'}") is None
+    assert await files.answer_for_lost("n1", f"mkdir -m 777 -p {directory / 'new'}") is None
+
+
+@pytest.mark.parametrize("text", ["mkdir -m 777 -p {0}/a/b", "test -e '{0}/a b'", "ln -snf '/a b' {0}/c"])
+async def test_a_node_may_have_files_that_the_driver_does_not_see(tmp_path: Path, text: str) -> None:
+    files, node = SharedFiles(), Node()
+    assert await files.answer("n1", text.format(tmp_path), node.ask) is None
+    assert not files.sees_all_of("n1")
+    assert files.sees_all_of("n2")

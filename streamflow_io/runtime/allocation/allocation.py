@@ -90,11 +90,28 @@ class Allocation(ABC):
     @property
     @abstractmethod
     def seconds_left(self) -> float | None:
-        """The time until it ends; None: no limit is known."""
+        """The time until it ends, or the last that may come; None: no limit is known."""
 
     @abstractmethod
     async def close(self) -> None:
         """Give the allocation back, if it was asked for."""
+
+    @property
+    def comes(self) -> bool:
+        """Whether other nodes may come."""
+        return False
+
+    def seconds_of(self, node: str) -> float | None:
+        """The time until a node ends; None: no limit is known."""
+        return self.seconds_left
+
+    def lost(self, node: str) -> None:
+        """Note that a node is used no more."""
+        return
+
+    async def wait(self) -> None:
+        """Wait until there are nodes, or there will be none."""
+        return
 
     @abstractmethod
     async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:

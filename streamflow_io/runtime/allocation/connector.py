@@ -22,9 +22,10 @@ from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
-from streamflow_io._streamflow import OwnHosts
+from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
 
-from .allocation import Allocation, Loss, Node
+from .allocation import Allocation, Node
+from .asking_policy import AskingLimits
 from .commands import end
 from .find_allocation import AllocationChoice, find_allocation
 from .managers import Wanted
@@ -32,6 +33,8 @@ from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 
 logger = logging.getLogger("streamflow")
+
+_RELEASE_SECONDS = 10.0
 
 
 class AllocationConnector(OwnHosts):
@@ -54,7 +57,9 @@ class AllocationConnector(OwnHosts):
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
-        self._choice = AllocationChoice(None if submit is None else _wanted(submit), launcher, nodes)
+        self._choice = AllocationChoice(launcher=launcher, nodes=nodes)
+        if submit is not None:
+            self._choice = AllocationChoice(_wanted(submit), launcher, nodes, _limits(submit))
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
@@ -72,7 +77,7 @@ class AllocationConnector(OwnHosts):
         return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
 
     async def deploy(self, external: bool) -> None:
-        self._allocation = await find_allocation(self.deployment_name, self._choice)
+        self._allocation = await find_allocation(self, self._choice)
         logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:
@@ -82,8 +87,7 @@ class AllocationConnector(OwnHosts):
         try:
             await super().undeploy(external)
         finally:
-            for processes in self._processes.values():
-                await asyncio.gather(*map(end, [*processes]))
+            await asyncio.gather(*map(self.end, [*self._processes]))
             if self._allocation is not None:
                 await self._allocation.close()
 
@@ -93,12 +97,54 @@ class AllocationConnector(OwnHosts):
 
     @property
     def seconds_left(self) -> float | None:
-        """The time until the allocation ends; None: no limit is known."""
         return None if self._allocation is None else self._allocation.seconds_left
+
+    def seconds_of(self, location: str) -> float | None:
+        return None if self._allocation is None else self._allocation.seconds_of(location)
 
     @property
     def losses(self) -> Sequence[str]:
-        return [*self._lost.values()]
+        # A job that is too large for the nodes that are left may start on one that comes.
+        return [] if self._deployed().comes else [*self._lost.values()]
+
+    async def wait(self) -> None:
+        await self._deployed().wait()
+
+    def host_jobs(self) -> HostJobs:
+        """The jobs that run on the nodes, and wait for them. Another scheduler than the plugin's does not tell."""
+        if self.scheduler is None:
+            return HostJobs(frozenset(self._deployed().nodes), waits=False, lacks=False)
+        return self.scheduler.host_jobs(self.deployment_name)
+
+    def sees_all_of(self, node: str) -> bool:
+        """Whether the driver sees all files of the jobs of a node."""
+        return self._files.sees_all_of(node)
+
+    def lose(self, node: str, reason: str) -> None:
+        """Use a node no more."""
+        if node not in self._lost:
+            self._lost[node] = reason
+            self._deployed().lost(node)
+            self.changed()
+
+    async def release(self, node: str) -> None:
+        """End all programs on a node. A node runtime that sees the end of its input leaves nothing."""
+        running = [process for process in self._processes.get(node, ()) if process.returncode is None]
+        for process in running:
+            if process.stdin is not None:
+                process.stdin.close()
+        if running:
+            await asyncio.wait([asyncio.create_task(process.wait()) for process in running], timeout=_RELEASE_SECONDS)
+        await self.end(node)
+
+    async def end(self, node: str) -> None:
+        """End all programs on a node at once."""
+        await asyncio.gather(*map(end, [*self._processes.get(node, ())]))
+
+    def changed(self) -> None:
+        """Let the scheduler look again: there are other nodes now, or there will be none."""
+        if self.scheduler is not None:
+            self.scheduler.wake()
 
     @property
     def left(self) -> MutableMapping[str, Hardware]:
@@ -109,6 +155,8 @@ class AllocationConnector(OwnHosts):
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
         allocation = self._deployed()
+        if self.scheduler is None:
+            await allocation.wait()
         if (over := allocation.over) is not None:
             raise WorkflowExecutionException(over)
         names = [name for name in allocation.nodes if name not in self._lost]
@@ -118,7 +166,7 @@ class AllocationConnector(OwnHosts):
             for name, has in zip(names, found, strict=True)
             if has is not None
         }
-        if not locations:
+        if not locations and not allocation.comes:
             raise WorkflowExecutionException(
                 f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}"
             )
@@ -137,8 +185,14 @@ class AllocationConnector(OwnHosts):
         timeout: int | None = None,
         job_name: str | None = None,
     ) -> tuple[str, int] | None:
-        location = self.own(location)
-        if job_name is None and stdin is None and location.name not in self._lost:
+        location, is_file = self.own(location), job_name is None and stdin is None
+        if is_file:
+            command = quoted(command)
+        if is_file and location.name in self._lost:
+            answer = await self._files.answer_for_lost(location.name, " ".join(command))
+            if answer is not None:
+                return answer if capture_output else None
+        if is_file and location.name not in self._lost:
             if environment is None and workdir is None:
                 answer = await self._files.answer(location.name, " ".join(command), partial(self._said, location))
                 if answer is not None:
@@ -179,25 +233,23 @@ class AllocationConnector(OwnHosts):
         if name not in self._lost:
             if (loss := await self._deployed().why(name, code)) is None:
                 return
-            self._lose(name, loss)
+            self._lose(name, loss.reason)
             await self._deployed().clear(name)
             if loss.answers:
                 self._answering.add(name)
         raise WorkflowExecutionException(self._lost[name])
 
-    def _lose(self, name: str, loss: Loss) -> None:
+    def _lose(self, name: str, reason: str) -> None:
         # All nodes are lost with their allocation: one message is enough.
-        is_told = loss.reason == self._deployed().over and loss.reason in self._lost.values()
-        self._lost[name] = loss.reason
-        if self.on_loss is not None:
-            self.on_loss()
+        is_told = reason == self._deployed().over and reason in self._lost.values()
+        self.lose(name, reason)
         if not is_told:
-            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {loss.reason}")
+            logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {reason}")
 
     def drop(self, location: ExecutionLocation) -> None:
         name = self.own(location).name
         if not self._closing and name not in self._lost:
-            self._lose(name, Loss(f"node {name} of {self._deployed()} does not answer"))
+            self._lose(name, f"node {name} of {self._deployed()} does not answer")
         for process in self._processes.get(name, ()):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -256,8 +308,10 @@ class AllocationConnector(OwnHosts):
 
     async def _is_same(self, path: str, one: str, other: str) -> bool:
         """Whether two nodes see the same file at a path."""
-        if all(node == DRIVER or self._files.sees(node, path) for node in (one, other)):
+        if all(node == DRIVER or self._files.sees(node, path, node in self._lost) for node in (one, other)):
             return True
+        if one in self._lost and self._files.sees(one, path, True):
+            one = DRIVER
         return await self._seen.is_same(path, one, other)
 
     async def _copied_by_link(self, src: str, dst: str, location: ExecutionLocation, source: ExecutionLocation) -> bool:
@@ -304,7 +358,7 @@ class AllocationConnector(OwnHosts):
             return await asyncio.shield(self._hardware[name])
         except WorkflowExecutionException as error:
             if name not in self._lost:
-                self._lost[name] = str(error)
+                self.lose(name, str(error))
                 logger.warning(f"No jobs start at {self.deployment_name}/{name}: {error}")
             return None
 
@@ -346,7 +400,14 @@ class AllocationConnector(OwnHosts):
 def _wanted(submit: Mapping[str, Any]) -> Wanted:
     """The allocation of a `submit` that the schema allows."""
     fields = {("limit" if name == "time" else name): value for name, value in submit.items()}
+    for name in ("max", "idle"):
+        fields.pop(name, None)
     return Wanted(**{**fields, "options": tuple(submit.get("options", ()))})
+
+
+def _limits(submit: Mapping[str, Any]) -> AskingLimits:
+    """The limits of the allocations of a `submit` that the schema allows."""
+    return AskingLimits(submit.get("max", 1), submit.get("idle"))
 
 
 def _storages(printed: str) -> dict[str, Storage]:

@@ -99,6 +99,11 @@ def file_command(text: str) -> FileCommand | None:
     return None
 
 
+def concerns_files(text: str) -> bool:
+    """Whether a command may be one of these, with a path that is not plain."""
+    return text.startswith(("mkdir -m ", "ln -snf ", "test -", "find -L "))
+
+
 def paths_of(command: FileCommand) -> tuple[str, ...]:
     """The files that a command looks at, or makes."""
     return command.paths if isinstance(command, Size) else (command.path,)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from .allocation import Allocation
+from .asking_policy import AskingLimits
 from .launched_allocation import LaunchedAllocation, current_manager
 from .managers import MANAGERS, SSH, Wanted
+from .several_allocations import Owner, SeveralAllocations
 from .slurm_allocation import SlurmAllocation
 
 _SLURM = "SLURM_JOB_ID"
@@ -20,6 +23,7 @@ class AllocationChoice(Struct, frozen=True):
     """The fields of a deployment that say which allocation it has.
 
     :ivar wanted: the allocation to ask for; None: the one that this process runs in is used
+    :ivar limits: of the allocations that are asked for
     :ivar launcher: None: the one of the queue manager
     :ivar nodes: those of no known queue manager; None: the queue manager tells
     """
@@ -27,6 +31,7 @@ class AllocationChoice(Struct, frozen=True):
     wanted: Wanted | None = None
     launcher: str | None = None
     nodes: Sequence[str] | None = None
+    limits: AskingLimits = AskingLimits(1)
 
 
 def is_in_allocation() -> bool:
@@ -34,14 +39,27 @@ def is_in_allocation() -> bool:
     return _SLURM in os.environ or current_manager(MANAGERS) is not None
 
 
-async def find_allocation(deployment: str, choice: AllocationChoice) -> Allocation:
+async def find_allocation(owner: Owner, choice: AllocationChoice) -> Allocation:
     """Return an allocation that runs.
+
+    :raises WorkflowExecutionException: if there is none, with the reason
+    """
+    if choice.wanted is None:
+        return await current_allocation(owner.deployment_name, choice)
+    ask = partial(_asked, owner.deployment_name, choice, choice.wanted)
+    if choice.limits.most == 1:
+        return await ask()
+    several = SeveralAllocations(choice.limits, owner, ask)
+    await several.begin()
+    return several
+
+
+async def current_allocation(deployment: str, choice: AllocationChoice) -> Allocation:
+    """Return the allocation that this process runs in, or that the `nodes` of a deployment make.
 
     :param deployment: its name in messages
     :raises WorkflowExecutionException: if there is none, with the reason
     """
-    if choice.wanted is not None:
-        return await _asked(deployment, choice, choice.wanted)
     if choice.nodes is not None:
         return await LaunchedAllocation.of_nodes(choice.nodes, choice.launcher or SSH)
     if (job := os.environ.get(_SLURM)) is not None:

@@ -19,6 +19,7 @@ from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import begin
 from .file_commands import (
+    Checksum,
     FileCommand,
     FileTest,
     Find,
@@ -26,6 +27,7 @@ from .file_commands import (
     MakeLink,
     Resolve,
     Size,
+    concerns_files,
     file_command,
     paths_of,
 )
@@ -75,6 +77,8 @@ class SharedFiles:
         # By node and directory. The result is None where they do not share the directory.
         self._shared: dict[tuple[str, str], asyncio.Task[_Shared | None]] = {}
         self._made: set[str] = set()
+        # Nodes with files that the driver may not see.
+        self._apart: set[str] = set()
 
     async def answer(self, node: str, text: str, ask: Ask) -> Said | None:
         """Carry out a command.
@@ -83,6 +87,8 @@ class SharedFiles:
         :return: what the node would have said; None: the node is to carry out the command
         """
         if (command := file_command(text)) is None:
+            if concerns_files(text):
+                self._apart.add(node)
             return None
         try:
             if isinstance(command, MakeDirectory) and self._root(command.path) is None:
@@ -91,12 +97,34 @@ class SharedFiles:
                 self._check(node, path, isinstance(command, MakeDirectory) and _is_random(path))
             return _carry_out(command)
         except (OSError, _ElsewhereError):
+            if isinstance(command, MakeDirectory) and not self.sees(node, command.path, is_lost=True):
+                self._apart.add(node)
             return None
 
-    def sees(self, node: str, path: str) -> bool:
-        """Whether a node and the driver see the same file at a path, at any moment."""
+    async def answer_for_lost(self, node: str, text: str) -> Said | None:
+        """Carry out a command that looks at a file of a node that has ended; see :meth:`answer`."""
+        if (command := file_command(text)) is None or not isinstance(
+            command, FileTest | Resolve | Find | Size | Checksum
+        ):
+            return None
+        if not all(self.sees(node, path, is_lost=True) for path in paths_of(command)):
+            return None
         try:
-            self._check(node, path, makes=False)
+            return await asyncio.to_thread(_carry_out, command, True)
+        except (OSError, _ElsewhereError):
+            return None
+
+    def sees_all_of(self, node: str) -> bool:
+        """Whether the driver sees all files of the jobs of a node."""
+        return node not in self._apart
+
+    def sees(self, node: str, path: str, is_lost: bool = False) -> bool:
+        """Whether a node and the driver see the same file at a path, at any moment.
+
+        :param is_lost: whether the node has ended, and changes no file any more
+        """
+        try:
+            self._check(node, path, makes=is_lost)
         except (OSError, _ElsewhereError):
             return False
         return True
@@ -192,9 +220,10 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _carry_out(command: FileCommand) -> Said:
+def _carry_out(command: FileCommand, takes_long: bool = False) -> Said:
     """Carry out a command, and return its output and its exit code.
 
+    :param takes_long: whether it may
     :raises OSError: if the command fails; the node tells why
     :raises _ElsewhereError: if the command takes long
     """
@@ -208,13 +237,13 @@ def _carry_out(command: FileCommand) -> Said:
     if isinstance(command, FileTest):
         return "", 0 if _has_kind(command) else 1
     if isinstance(command, Size):
-        return str(sum(map(_bytes_below, command.paths))), 0
+        return str(sum(_bytes_below(path, takes_long) for path in command.paths)), 0
     exists = os.path.exists(command.path)
     if isinstance(command, Find):
         return command.path if exists else "", 0
     if isinstance(command, Resolve):
         return (os.path.realpath(command.path), 0) if exists else ("", 1)
-    return _checksum(Path(command.path))
+    return _checksum(Path(command.path), takes_long)
 
 
 def _has_kind(command: FileTest) -> bool:
@@ -225,7 +254,7 @@ def _has_kind(command: FileTest) -> bool:
     return command.kind == "e" or _KINDS[command.kind](status.st_mode)
 
 
-def _bytes_below(path: str) -> int:
+def _bytes_below(path: str, takes_long: bool) -> int:
     status = os.stat(path)
     if stat.S_ISREG(status.st_mode):
         return os.lstat(path).st_size  # as `ls` shows it, which follows no link
@@ -237,7 +266,7 @@ def _bytes_below(path: str) -> int:
         with os.scandir(ahead.pop()) as found:
             for entry in found:
                 entries += 1
-                if entries > _MOST_ENTRIES or entry.is_symlink():
+                if (entries > _MOST_ENTRIES and not takes_long) or entry.is_symlink():
                     raise _ElsewhereError
                 if entry.is_dir(follow_symlinks=False):
                     ahead.append(entry.path)
@@ -246,8 +275,12 @@ def _bytes_below(path: str) -> int:
     return total
 
 
-def _checksum(path: Path) -> Said:
+def _checksum(path: Path, takes_long: bool) -> Said:
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+    if not stat.S_ISREG(status.st_mode) or (status.st_size > _MOST_BYTES and not takes_long):
         raise _ElsewhereError
-    return hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest(), 0
+    computed = hashlib.sha1(usedforsecurity=False)
+    with path.open("rb") as file:
+        while part := file.read(_MOST_BYTES):
+            computed.update(part)
+    return computed.hexdigest(), 0

@@ -207,7 +207,7 @@ class Intermediates(Listener):
         if self._is_closed:
             return
         self._is_due = True
-        if self._limit is not None and self._limit.is_short:
+        if any(watcher.is_short for watcher in self._watchers):
             self._hurry.set()
         if self._turning is None or self._turning.done():
             self._turning = asyncio.create_task(self._turns())

@@ -15,6 +15,11 @@ class SpaceWatcher(Listener):
 
     limit: int | None = None
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a job waits for space."""
+        return False
+
     def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
         """Set the functions that tell about files.
 
