@@ -68,6 +68,9 @@ class _RunningRehearsal(Struct):
 class LentSpace(Protocol):
     """Lends the disk space that jobs leave."""
 
+    @property
+    def is_short(self) -> bool: ...
+
     async def lend(self, name: str, location: AvailableLocation, size: int) -> bool: ...
 
     def give_back(self, name: str) -> None: ...
@@ -123,7 +126,13 @@ class Rehearsals(Listener):
             self._findings.warn()
 
     def held(self) -> frozenset[str]:
-        """The names of the jobs whose files a rehearsal reads, or may read."""
+        """The names of the jobs whose files a rehearsal reads, or may read.
+
+        If a job waits for disk space, the rehearsals that wait are given up.
+        """
+        if self._space is not None and self._space.is_short:
+            for rehearsal in self._waiting.remove(lambda _: True):
+                self._findings.tell(rehearsal, unknown("there is too little space"))
         rehearsals = [*self._waiting, *(each.rehearsal for each in self._running.values()), *self._confirming.values()]
         names = {rehearsal.original.job.name for rehearsal in rehearsals}
         return frozenset(names | {adding.get_name() for adding in self._adding})

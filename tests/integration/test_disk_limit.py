@@ -91,7 +91,7 @@ def test_the_work_directory_never_holds_more(bench: Bench) -> None:
     limit = needed[0] // 2 // 10**6
     assert limit >= JOBS * MEGABYTES // 2
     for _ in range(2):
-        config = {"intermediates": "remove", "diskLimit": f"{limit}MB"}
+        config = {"intermediates": "remove", "diskLimit": f"{limit}MB", "streaming": "auto"}
         path = bench.write(document, inputs, io=True, config=config)
         with peak_of(path.parent / "tmp") as peak:
             run = bench.finish(bench.start(path), path)
