@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a s
 
 def as_stranger(*command: str | Path) -> None:
     """Does something as the other user."""
-    subprocess.run(command, user=STRANGER, group=STRANGER, extra_groups=[], check=True, timeout=20)
+    subprocess.run(command, user=STRANGER, group=STRANGER, extra_groups=[], check=True, timeout=60)
 
 
 @pytest.fixture
