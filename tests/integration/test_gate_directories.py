@@ -102,7 +102,9 @@ def test_plan_shows_the_gate(bench: Bench) -> None:
     shown = plans.to_json()["workflows"]["main"]
     ((delivery, fallback),) = [(edge["delivery"], edge["fallback"]) for edge in shown["edges"]]
     assert (delivery, fallback) == ("gate", None)
-    assert shown["gangs"] == [{"steps": ("/a", "/b"), "heads": ("/a",), "cores": 1.0, "apart": None}]
+    assert shown["gangs"] == [
+        {"steps": ("/a", "/b"), "heads": ("/a",), "cores": 1.0, "apart": None, "on_one_location": None}
+    ]
     text = StringIO()
     plans.show(Console(file=text, width=120))
     assert "gate" in text.getvalue()

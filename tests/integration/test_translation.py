@@ -233,7 +233,9 @@ def test_plan(bench: Bench) -> None:
     assert edges["/a/list", "/b/file"]["delivery"] == "commit"
     assert edges["/a/list", "/b/file"]["byElement"]
     assert edges["/a/log", "/c/file"]["delivery"] == "stream"
-    assert shown["gangs"] == [{"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0, "apart": None}]
+    assert shown["gangs"] == [
+        {"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0, "apart": None, "on_one_location": None}
+    ]
     assert plans.inactive is None
 
 

@@ -25,10 +25,7 @@ from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
 
 from .allocation import Allocation, Node
-from .asking_policy import AskingLimits
 from .commands import end
-from .find_allocation import AllocationChoice, find_allocation
-from .managers import Wanted
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 
@@ -57,9 +54,7 @@ class AllocationConnector(OwnHosts):
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
-        self._choice = AllocationChoice(launcher=launcher, nodes=nodes)
-        if submit is not None:
-            self._choice = AllocationChoice(_wanted(submit), launcher, nodes, _limits(submit))
+        self._submit, self._launcher, self._nodes = submit, launcher, nodes
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         self._addresses: dict[str, str] = {}
@@ -77,7 +72,11 @@ class AllocationConnector(OwnHosts):
         return files(__package__).joinpath("allocation.schema.json").read_text("utf-8")
 
     async def deploy(self, external: bool) -> None:
-        self._allocation = await find_allocation(self, self._choice)
+        # Runs without a deployment of this type need none of these modules.
+        from .find_allocation import AllocationChoice, find_allocation
+
+        choice = AllocationChoice.of(self._submit, self._launcher, self._nodes)
+        self._allocation = await find_allocation(self, choice)
         logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:
@@ -395,19 +394,6 @@ class AllocationConnector(OwnHosts):
         if self._allocation is None:
             raise WorkflowExecutionException(f"{self.deployment_name} is not deployed")
         return self._allocation
-
-
-def _wanted(submit: Mapping[str, Any]) -> Wanted:
-    """The allocation of a `submit` that the schema allows."""
-    fields = {("limit" if name == "time" else name): value for name, value in submit.items()}
-    for name in ("max", "idle"):
-        fields.pop(name, None)
-    return Wanted(**{**fields, "options": tuple(submit.get("options", ()))})
-
-
-def _limits(submit: Mapping[str, Any]) -> AskingLimits:
-    """The limits of the allocations of a `submit` that the schema allows."""
-    return AskingLimits(submit.get("max", 1), submit.get("idle"))
 
 
 def _storages(printed: str) -> dict[str, Storage]:

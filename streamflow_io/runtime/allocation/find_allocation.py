@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -32,6 +33,18 @@ class AllocationChoice(Struct, frozen=True):
     launcher: str | None = None
     nodes: Sequence[str] | None = None
     limits: AskingLimits = AskingLimits(1)
+
+    @classmethod
+    def of(
+        cls, submit: Mapping[str, Any] | None, launcher: str | None, nodes: Sequence[str] | None
+    ) -> AllocationChoice:
+        """Return the choice of a deployment whose fields the schema allows."""
+        if submit is None:
+            return cls(launcher=launcher, nodes=nodes)
+        names = {"time": "limit"}
+        fields = {names.get(name, name): value for name, value in submit.items() if name not in ("max", "idle")}
+        wanted = Wanted(**{**fields, "options": tuple(submit.get("options", ()))})
+        return cls(wanted, launcher, nodes, AskingLimits(submit.get("max", 1), submit.get("idle")))
 
 
 def is_in_allocation() -> bool:
