@@ -100,12 +100,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         :raises WorkflowDefinitionException: if it has mistakes
         """
-        from streamflow_io.hints.errors import HintErrors
-        from streamflow_io.hints.yaml_files import parse_scheduler_config, scheduler_config_source
+        from streamflow_io.hints import errors, yaml_files
 
+        source = yaml_files.scheduler_config_source(self._streamflow_config["path"])
         try:
-            return parse_scheduler_config(self._config, scheduler_config_source(self._streamflow_config["path"]))
-        except HintErrors as error:
+            return yaml_files.parse_scheduler_config(self._config, source)
+        except errors.HintErrors as error:
             raise WorkflowDefinitionException(str(error)) from None
 
     @property

@@ -25,7 +25,7 @@ def case(
 #: In the middle of the work of each workload, with the outcomes that are right then.
 CASES = [
     (case("byte-streams", Fault("producer", "KILL")), "failed"),
-    (case("byte-streams", Fault("producer", "size"), retries=True, relief=0.0), "identical"),
+    (case("byte-streams", Fault("producer", "size"), delay=0.2, retries=True, relief=0.0), "identical"),
     (case("byte-streams", Fault("producer", "files")), "failed"),
     (case("commits", Fault("producer", "STOP"), relief=1.0), "identical"),
     (case("mixture", Fault("consumer", "frozen"), relief=1.0), "identical"),
