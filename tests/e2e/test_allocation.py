@@ -144,7 +144,7 @@ def test_an_allocation_is_asked_for_and_given_back(submitting: Site) -> None:
     check_gone(submitting)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 @pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
 def test_an_allocation_is_given_back_when_the_run_is_ended(
     submitting: Site, how: signal.Signals, pending: bool

@@ -65,6 +65,7 @@ def test_a_job_runs_again_on_the_next_allocation(login_node: Site) -> None:
     wait_until_gone(site)
 
 
+@pytest.mark.long
 def test_no_more_are_asked_for_than_allowed(login_node: Site) -> None:
     site = asking(login_node, max=2)
     path = site.write(
@@ -84,6 +85,7 @@ def test_no_more_are_asked_for_than_allowed(login_node: Site) -> None:
     wait_until_gone(site)
 
 
+@pytest.mark.long
 def test_jobs_that_wait_for_cores_get_another_allocation(login_node: Site) -> None:
     """Each of the two jobs takes all cores of a node, and waits for the other."""
     site = asking(login_node, max=2)

@@ -82,6 +82,7 @@ def test_the_second_run_writes_into_memory(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_windows_in_memory(bench: Bench) -> None:
     steps = {
         "a": writer(f"{NOTE}; {awaited(60 * MB)}", streamable("stdout")),
