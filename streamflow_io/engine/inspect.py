@@ -44,6 +44,7 @@ from .known_jobs import known_globs
 from .obstacles import (
     PART_FIELDS,
     SAFE_FIELDS,
+    called_library,
     early_obstacle,
     expressions,
     is_word_of,
@@ -229,8 +230,9 @@ def _inputs(
     def used() -> tuple[tuple[str, bool], ...]:
         words = {} if not isinstance(tool.command, CWLCommand) else words_of(tool.command)
         everything = [tool.command, _schedule_step(tool.get_job_port()).hardware_requirement, tool.output_processors]
-        others = with_library(expressions(everything, set(words)), tool.command)
-        return (*((text, False) for text in others), *((text, True) for text in words.values()))
+        others = [*expressions(everything, set(words))]
+        library = called_library((*others, *words.values()), tool.command)
+        return (*((text, False) for text in (*others, *library)), *((text, True) for text in words.values()))
 
     for name in tool.input_ports:
         if name != "__job__":

@@ -276,13 +276,20 @@ def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
 
 
 def with_library(texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer) -> tuple[str, ...]:
-    """Expressions, with the JavaScript library if they may call a function, which can use other inputs.
+    """Expressions, with the JavaScript library if they may call a function."""
+    texts = tuple(texts)
+    return (*texts, *called_library(texts, user))
+
+
+def called_library(
+    texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer
+) -> tuple[str, ...]:
+    """The JavaScript library if expressions may call a function, which can use other inputs.
 
     A plain reference to a parameter calls no function.
     """
-    texts = tuple(texts)
     calls = user.full_js and any(_EXPRESSION.search(_REFERENCE.sub("", text)) for text in texts)
-    return (*texts, *(user.expression_lib or ())) if calls else texts
+    return tuple(user.expression_lib or ()) if calls else ()
 
 
 def _use_beyond(fields: Container[str], expression: str, name: str) -> str | None:

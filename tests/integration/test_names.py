@@ -145,6 +145,19 @@ def test_formats_that_are_inherited(bench: Bench) -> None:
     assert ours.files["c.txt"].endswith(f"{text}\n{text}\n".encode())
 
 
+@pytest.mark.parametrize("where", ["arguments", "binding"])
+def test_a_function_on_the_command_line_may_need_the_file(bench: Bench, where: str) -> None:
+    made = with_library()
+    if where == "binding":
+        del made["arguments"]
+        made["inputs"]["name"] = {"type": "string", "inputBinding": {"valueFrom": "$(size())"}}
+    body = document(producer(), {"tool": step({"valueFrom": "tool"}, made)})
+    body["requirements"] = [*(r for r in body["requirements"] if r["class"] != SIZE["class"]), SIZE]
+    edges = plan_file(bench.write(body, {"label": "label"}, io=True)).plans["main"].graph.edges
+    (fallback,) = [edge.fallback for edge in edges]
+    assert "is used in the expression 'inputs.file.size'" in (fallback or "")
+
+
 @pytest.mark.long
 def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
     """A `valueFrom` that computes with the size, or with the whole file, is right. The plan says what waits."""
