@@ -23,7 +23,7 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from asyncio.subprocess import STDOUT, Process
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, MutableSequence, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import lru_cache
@@ -791,10 +791,21 @@ def hosts_left(
     return (hosts.left, losses) if (losses := hosts.losses) else None
 
 
-async def wait_for_hosts(connector: Connector) -> None:
-    """Wait until a connector of the plugin has hosts, or will have none."""
-    if (hosts := _own_hosts(connector)) is not None:
-        await hosts.wait()
+async def wait_for_hosts(connectors: Iterable[Connector]) -> None:
+    """Wait until one of some connectors has hosts, or none of them will have any.
+
+    Nothing is waited for where one is no connector of the plugin.
+    """
+    found = [_own_hosts(connector) for connector in connectors]
+    own = [hosts for hosts in found if hosts is not None]
+    if not own or len(own) < len(found):
+        return
+    waits = [asyncio.create_task(hosts.wait()) for hosts in own]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiting in waits:
+            waiting.cancel()
 
 
 def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[float | None, float | None]:

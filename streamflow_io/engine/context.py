@@ -86,8 +86,8 @@ class Run:
         parts = PartsOfRun(services, self.bandwidth.admission)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        watchers = () if self._space is None else self._space.watchers
-        self._intermediates = begin_removal(services, self.proofs.held, watchers)
+        self._watchers = [] if self._space is None else self._space.watchers
+        self._intermediates = begin_removal(services, self.proofs.held, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
@@ -103,9 +103,8 @@ class Run:
         ahead = GangDeployment(self._runtimes.deployments.deploy_ahead, plan.workflow.steps, gangs)
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
-        watchers = () if self._space is None else self._space.watchers
         removal = () if self._intermediates is None else (self._intermediates,)
-        return [*listeners, *watchers, self._job_directories, *removal, *self.proofs.listeners]
+        return [*listeners, *self._watchers, self._job_directories, *removal, *self.proofs.listeners]
 
     async def all_ended(self) -> None:
         """All steps have succeeded, and the results are where the user wants them."""

@@ -190,13 +190,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _wait_for_hosts(self, binding: BindingConfig) -> None:
         """Wait until a deployment of a job has locations, or none of them will have any."""
         deployments = {target.deployment.name for target in binding.targets}
-        connectors = map(self.context.deployment_manager.get_connector, deployments)
-        waits = [asyncio.create_task(wait_for_hosts(connector)) for connector in connectors]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiting in waits:
-                waiting.cancel()
+        await wait_for_hosts(map(self.context.deployment_manager.get_connector, deployments))
 
     def host_jobs(self, deployment: str) -> HostJobs:
         """The jobs of a deployment."""

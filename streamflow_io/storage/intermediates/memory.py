@@ -96,8 +96,10 @@ def free_memory() -> int | None:
 
     The limit of a cgroup counts, too.
     """
-    if memory_obstacle() is not None:
-        return None
+    return _free_bytes() if memory_obstacle() is None else None
+
+
+def _free_bytes() -> int | None:
     try:
         place = os.statvfs(PLACE)
         said = subprocess.run([find_sfio_node(), "memory"], check=True, capture_output=True, timeout=10).stdout
@@ -152,8 +154,7 @@ class OutputsInMemory(SpaceWatcher):
         if expected.certainty == "unknown" or not place.local or job.job.output_directory is not None:
             return
         size = _MARGIN * expected.bytes + self._plan.steps[job.step] + _LEAST
-        free = free_memory()
-        if free is None or (directory := self._home()) is None:
+        if size > self._plan.limit or (directory := self._home()) is None or (free := _free_bytes()) is None:
             return
         used = self._used[place.name]
         there = FreeMemory(free, int(place.hardware.memory) * _MEBIBYTE, int(used.memory * _MEBIBYTE))
@@ -210,6 +211,10 @@ class OutputsInMemory(SpaceWatcher):
         if self._directory is None:
             directory = None
             try:
+                if memory_obstacle() is not None:
+                    # The plan says why.
+                    self._is_measured = False
+                    return None
                 directory = tempfile.mkdtemp(prefix=PREFIX, dir=PLACE)
                 self._guard = subprocess.Popen(
                     ["sh", "-c", _GUARD, "sh", directory],
