@@ -1,15 +1,32 @@
-"""Lets an event loop learn without threads that a process has ended."""
+"""How an event loop learns that a process has ended: without threads, and though others hold its pipes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from asyncio.subprocess import Process
 from collections.abc import Callable
 
 from typing_extensions import TypeVarTuple, Unpack
 
 _Ts = TypeVarTuple("_Ts")
+_PAUSE_SECONDS = 0.02
+
+
+async def exit_code_of(process: Process) -> int:
+    """Wait until a process has ended, and return its exit code.
+
+    Before Python 3.12.4, `Process.wait` waits for all programs that hold the pipes of the process, too. `srun` has a
+    child that goes on for half a minute when `srun` is killed while the queue manager starts its program.
+    """
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        while process.returncode is None:
+            await asyncio.wait({waiting}, timeout=_PAUSE_SECONDS)
+    finally:
+        waiting.cancel()
+    return process.returncode
 
 
 def watch_children_without_threads() -> None:

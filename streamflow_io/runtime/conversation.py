@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import MsgspecError
 from msgspec.json import decode
 
-from .child_watcher import watch_children_without_threads
+from .child_watcher import exit_code_of, watch_children_without_threads
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime
 from .protocol import ReadyEvent
@@ -102,12 +102,12 @@ class ProcessConversation(Conversation):
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), seconds)
+            await asyncio.wait_for(exit_code_of(self._process), seconds)
         except asyncio.TimeoutError:
             logger.warning(f"sfio-node serve (process {self._process.pid}) does not end: killing it")
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            await self._process.wait()
+            await exit_code_of(self._process)
 
 
 class ShellConversation(Conversation):

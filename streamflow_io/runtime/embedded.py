@@ -20,6 +20,7 @@ from streamflow_io.files import stranger
 
 from .binary import DIRECTORY
 from .build import other_build
+from .child_watcher import exit_code_of
 from .conversation import ProcessConversation, follow, ready
 from .node_commands import NodeRuntimeError, unsafe_workdir
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime
@@ -192,7 +193,7 @@ class EmbeddedRuntime(NodeRuntime):
         finally:
             if process.returncode is None:
                 process.kill()
-                await process.wait()
+                await exit_code_of(process)
         assert process.returncode is not None
         return said.decode(errors="replace").strip(), process.returncode
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import threading
 import warnings
@@ -11,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streamflow_io.runtime.child_watcher import watch_children_without_threads
+from streamflow_io.runtime.child_watcher import exit_code_of, watch_children_without_threads
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +44,21 @@ async def test_a_process_that_runs_already_is_not_forgotten() -> None:
         watch_children_without_threads()
     await asyncio.wait_for(process.communicate(b""), 10)
     assert process.returncode == 0
+
+
+async def test_a_process_has_ended_though_its_child_holds_its_pipes() -> None:
+    watch_children_without_threads()
+    pipe = asyncio.subprocess.PIPE
+    words = ["sh", "-c", "sleep 100 & echo $!; wait"]
+    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+    assert process.stdout is not None
+    child = int(await process.stdout.readline())
+    try:
+        process.kill()
+        assert await asyncio.wait_for(exit_code_of(process), 30) == -signal.SIGKILL
+    finally:
+        os.kill(child, signal.SIGKILL)
+    await process.wait()
 
 
 async def test_a_process_of_another_loop_while_this_one_is_blocked() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.runtime.child_watcher import watch_children_without_threads
+from streamflow_io.runtime.child_watcher import exit_code_of, watch_children_without_threads
 
 from .slurm import environment
 
@@ -65,11 +65,11 @@ async def end(process: Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _END_SECONDS)
+            await asyncio.wait_for(exit_code_of(process), _END_SECONDS)
         except asyncio.TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            await exit_code_of(process)
 
 
 async def tell_guard(process: Process) -> None:
@@ -86,5 +86,5 @@ async def tell_guard(process: Process) -> None:
         # A step of Slurm that is killed while Slurm starts it may stay for a while.
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
             process.stdin.write(_DONE)
-            await asyncio.wait_for(process.wait(), _END_SECONDS)
+            await asyncio.wait_for(exit_code_of(process), _END_SECONDS)
         await end(process)

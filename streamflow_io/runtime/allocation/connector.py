@@ -23,6 +23,7 @@ from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
 from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
+from streamflow_io.runtime.child_watcher import exit_code_of
 
 from .allocation import Allocation, Node
 from .commands import end
@@ -133,7 +134,8 @@ class AllocationConnector(OwnHosts):
             if process.stdin is not None:
                 process.stdin.close()
         if running:
-            await asyncio.wait([asyncio.create_task(process.wait()) for process in running], timeout=_RELEASE_SECONDS)
+            ends = [asyncio.create_task(exit_code_of(process)) for process in running]
+            await asyncio.wait(ends, timeout=_RELEASE_SECONDS)
         await self.end(node)
 
     async def end(self, node: str) -> None:
@@ -225,7 +227,7 @@ class AllocationConnector(OwnHosts):
         return process
 
     async def explain(self, location: ExecutionLocation, process: Process) -> None:
-        code = await process.wait()
+        code = await exit_code_of(process)
         name = self.own(location).name
         if self._closing:
             return

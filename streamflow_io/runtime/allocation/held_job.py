@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io.runtime.child_watcher import exit_code_of
+
 from .commands import begin, said, tell_guard
 from .managers import AllocationState, FoundAllocation, Manager, ManagerError, Wanted, filled
 
@@ -184,7 +186,7 @@ async def _give_back(holding: Process) -> None:
     assert holding.stdin is not None
     holding.stdin.close()
     try:
-        await asyncio.wait_for(holding.wait(), _END_SECONDS)
+        await asyncio.wait_for(exit_code_of(holding), _END_SECONDS)
     except asyncio.TimeoutError:
         # The program goes on. If it was ended, the allocation could stay.
         logger.warning("A queue manager takes long to take an allocation back: look at your jobs there")

@@ -10,6 +10,8 @@ from collections import deque
 
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io.runtime.child_watcher import exit_code_of
+
 from . import slurm
 from .commands import begin, end, said, tell_guard
 from .managers import Wanted
@@ -75,7 +77,7 @@ class Submission:
         assert self._holder.stdin is not None
         self._holder.stdin.close()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._holder.wait(), _END_SECONDS)
+            await asyncio.wait_for(exit_code_of(self._holder), _END_SECONDS)
         await _give_up(self._holder, self.job)
         self._reading.cancel()
 
