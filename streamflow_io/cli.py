@@ -122,9 +122,18 @@ codecs.register_error(_ALWAYS_PRINTED, _printed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, also until Ctrl-C; see :func:`_run`."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        print("streamflow-io: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     """Run the command line.
 
-    :return: 0 only if all is well, 1 if not, 2 if the command line is wrong
+    :return: 0 only if all is well, 1 if not, 2 if the command line is wrong, 130 after Ctrl-C
     :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
     for stream in (sys.stdout, sys.stderr):

@@ -87,7 +87,7 @@ class Run:
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
         self._watchers = [] if self._space is None else self._space.watchers
-        self._intermediates = begin_removal(services, self.proofs.held, self._watchers)
+        self._intermediates = begin_removal(services, self.proofs, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)

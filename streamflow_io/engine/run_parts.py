@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
     from .space_limits import SpaceLimits
@@ -259,8 +260,19 @@ class ProofsOfRun:
         self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
 
     def held(self) -> frozenset[str]:
-        """The names of the jobs that a trial may run once more."""
-        return frozenset() if self.rehearsals is None else self.rehearsals.held()
+        """The names of the jobs that a trial runs once more. With `rehearse: wait`, every trial keeps its files."""
+        if self.rehearsals is None:
+            return frozenset()
+        return self.rehearsals.held() | (self.rehearsals.waiting().keys() if self._waits else frozenset())
+
+    def waiting(self) -> Mapping[str, str]:
+        """The jobs that run once more if their files may stay: their names, and the host."""
+        return {} if self.rehearsals is None or self._waits else self.rehearsals.waiting()
+
+    def give_up(self, jobs: Collection[str]) -> None:
+        """Run these jobs only once."""
+        if self.rehearsals is not None:
+            self.rehearsals.give_up(jobs)
 
     async def end(self, is_well: bool) -> None:
         """End all trials. No job of the workflow runs any more. Only the first call has an effect.
@@ -287,12 +299,10 @@ def make_space_limits(services: Services) -> SpaceLimits | None:
     return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake)
 
 
-def begin_removal(
-    services: Services, held: Callable[[], Collection[str]], watchers: Sequence[SpaceWatcher]
-) -> Intermediates | None:
+def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence[SpaceWatcher]) -> Intermediates | None:
     """Begin to remove intermediate files that are not needed any more. None: the run removes no files.
 
-    :param held: returns the names of the jobs whose input is needed longer
+    :param repeated: jobs that may run once more, and need their files longer
     :param watchers: are told what lies on the disks
     """
     plan = services.plan
@@ -302,6 +312,6 @@ def begin_removal(
     from streamflow_io.storage.intermediates.intermediates import Intermediates
 
     removal = plan.intermediates.removal
-    removing = Intermediates(plan.workflow, services.context, removal, held, services.record, watchers)
+    removing = Intermediates(plan.workflow, services.context, removal, repeated, services.record, watchers)
     removing.begin(plan.file)
     return removing

@@ -17,7 +17,7 @@ from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
 
 from .rehearsal import Rehearsal
-from .rehearsal_rules import Finding
+from .rehearsal_rules import Finding, unknown
 
 
 class Findings:
@@ -41,6 +41,8 @@ class Findings:
         self._expected: dict[ProofKey, Extents] = {}
         # The declared inputs that are compared: of each only one job, whatever its options.
         self._compared: set[tuple[str, str]] = set()
+        # By name: the inputs with a rehearsal that was given up.
+        self._given_up: set[str] = set()
         # By name of a declared input that is not read as declared: how it is read.
         self._refuted: dict[str, str] = {}
 
@@ -67,6 +69,14 @@ class Findings:
     def expect_no_more(self, rehearsal: Rehearsal) -> None:
         """Note that a rehearsal proves nothing, because its job has failed. The next attempt is rehearsed anew."""
         self._expected.pop(rehearsal.key, None)
+        self._compared.discard((rehearsal.key.tool, rehearsal.key.port))
+
+    def give_up(self, rehearsal: Rehearsal) -> None:
+        """Note that a rehearsal has not begun because its files go. The user is told once for each input."""
+        self.expect_no_more(rehearsal)
+        if rehearsal.name not in self._given_up:
+            self._given_up.add(rehearsal.name)
+            self.tell(rehearsal, unknown("its files had to go before a core was free"))
 
     def proof_of(self, rehearsal: Rehearsal, finding: Finding) -> Proof | None:
         """Tell the user of a finding, record it, and return its proof; None: the finding proves nothing."""

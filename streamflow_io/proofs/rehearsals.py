@@ -68,9 +68,6 @@ class _RunningRehearsal(Struct):
 class LentSpace(Protocol):
     """Lends the disk space that jobs leave."""
 
-    @property
-    def is_short(self) -> bool: ...
-
     async def lend(self, name: str, location: AvailableLocation, size: int) -> bool: ...
 
     def give_back(self, name: str) -> None: ...
@@ -126,16 +123,19 @@ class Rehearsals(Listener):
             self._findings.warn()
 
     def held(self) -> frozenset[str]:
-        """The names of the jobs whose files a rehearsal reads, or may read.
-
-        If a job waits for disk space, the rehearsals that wait are given up.
-        """
-        if self._space is not None and self._space.is_short:
-            for rehearsal in self._waiting.remove(lambda _: True):
-                self._findings.tell(rehearsal, unknown("there is too little space"))
-        rehearsals = [*self._waiting, *(each.rehearsal for each in self._running.values()), *self._confirming.values()]
+        """The names of the jobs whose files a rehearsal reads, or is about to read."""
+        rehearsals = [*(each.rehearsal for each in self._running.values()), *self._confirming.values()]
         names = {rehearsal.original.job.name for rehearsal in rehearsals}
         return frozenset(names | {adding.get_name() for adding in self._adding})
+
+    def waiting(self) -> dict[str, str]:
+        """The jobs with a rehearsal that waits for a free core: their names, and the host."""
+        return {rehearsal.original.job.name: rehearsal.host for rehearsal in self._waiting}
+
+    def give_up(self, jobs: Collection[str]) -> None:
+        """Give up what waits of these jobs. Later jobs with the same inputs may be rehearsed."""
+        for rehearsal in self._waiting.remove(lambda each: each.original.job.name in jobs):
+            self._findings.give_up(rehearsal)
 
     async def _compare(self) -> None:
         """Begin no more rehearsals, and wait for those whose outputs are compared with jobs that have just ended."""

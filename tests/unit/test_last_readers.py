@@ -22,6 +22,7 @@ from streamflow_io._streamflow import copies_in, forget_data
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
 from streamflow_io.storage.intermediates.directories import _LOOK, DirectoryContents, _look, _partly, _read, _remove_but
 from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
+from streamflow_io.storage.intermediates.repeated_jobs import kept_at_each_host
 
 
 def job(step: str, port: str = "i") -> Passage:
@@ -117,6 +118,26 @@ def test_links_keep_what_they_lead_to() -> None:
     with_job(ledger, 4)
     outputs(ledger, 3, file(3, "d/out.txt"))
     assert removed(ledger) == ({4}, {1: {"o.txt"}, 2: {"in.txt"}, 3: {"d/out.txt"}})
+
+
+def test_the_directories_that_a_job_needs_to_run_once_more() -> None:
+    """With those behind links, and with copies elsewhere."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, links={"in.txt": f"{directory(1)}/o.txt"})
+    with_job(ledger, 3, file(2, "in.txt"))
+    with_job(ledger, 4)
+    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(4)}/o.txt"))
+    with_job(ledger, 5)
+    assert ledger.needs("/j3/0") == {name(1), name(2), name(3), name(4)}
+    assert removed(ledger, "/j3/0")[0] == {5}
+    assert ledger.needs("/unknown/0") == frozenset()
+
+
+def test_one_job_at_each_host_keeps_its_files_until_it_runs_once_more() -> None:
+    waiting = {"large": "one", "small": "one", "other": "two", "keeps nothing": "one"}
+    assert kept_at_each_host(waiting, {"large": 9, "small": 2, "other": 5}) == {"small", "other"}
+    assert kept_at_each_host(waiting, {}) == frozenset()
 
 
 def test_one_file_of_a_directory_behind_a_link() -> None:

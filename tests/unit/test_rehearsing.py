@@ -465,3 +465,19 @@ async def test_inputs_take_turns(stage: Stage) -> None:
     await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text", "/a/text", "/b/text"]
     await stage.rehearsals.close()
+
+
+async def test_what_is_given_up_is_told_once_and_tried_with_a_later_job(stage: Stage) -> None:
+    for number in range(3):
+        await stage.runs("a", option=number, taken=2)
+        assert stage.rehearsals.waiting() == {"/a/0": "host"}
+        assert not stage.rehearsals.held()
+        stage.rehearsals.give_up({"/b/0"})
+        assert stage.rehearsals.waiting()
+        stage.rehearsals.give_up({"/a/0"})
+        assert not stage.rehearsals.waiting()
+    assert stage.told == [("/a/text", None, "its files had to go before a core was free")]
+    await stage.runs("a")
+    assert stage.begun == ["/a/text"]
+    assert stage.rehearsals.held() == {"/a/0"}
+    await stage.rehearsals.close()

@@ -32,6 +32,7 @@ from streamflow_io.runtime.protocol import JobSpec
 from .directories import DirectoryContents, look, remove
 from .disk_forecast import DiskForecast, disk_forecasts, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
+from .repeated_jobs import RepeatedJobs, kept_at_each_host
 from .space_watcher import SpaceWatcher
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
@@ -58,7 +59,7 @@ class Intermediates(Listener):
     - A location that cannot be asked keeps its files.
 
     :param removal: what is known before the run
-    :param held: returns the names of the jobs that may run once more
+    :param repeated: the jobs that may run once more
     :param record: keeps a record for telemetry
     :param watchers: are told what lies on disk
     """
@@ -68,7 +69,7 @@ class Intermediates(Listener):
         workflow: Workflow,
         context: StreamFlowContext,
         removal: Removal,
-        held: Callable[[], Collection[str]],
+        repeated: RepeatedJobs,
         record: Callable[[Record], None],
         watchers: Sequence[SpaceWatcher] = (),
     ) -> None:
@@ -78,7 +79,7 @@ class Intermediates(Listener):
         self._steps = workflow.steps
         self._context = context
         self._removal = removal
-        self._held = held
+        self._repeated = repeated
         self._record = record
         self._ledger = FileLedger()
         # By the name of a directory: where it is, and the bytes in it.
@@ -207,14 +208,19 @@ class Intermediates(Listener):
         if self._is_closed:
             return
         self._is_due = True
-        if any(watcher.is_short for watcher in self._watchers):
+        if self._is_short:
             self._hurry.set()
         if self._turning is None or self._turning.done():
             self._turning = asyncio.create_task(self._turns())
 
+    @property
+    def _is_short(self) -> bool:
+        """Whether a job waits for disk space."""
+        return any(watcher.is_short for watcher in self._watchers)
+
     async def _turns(self) -> None:
         held: Collection[str] = ()
-        # Files that a rehearsal has kept are to go when the rehearsal has ended.
+        # Files that a job keeps that runs once more are to go when that job has ended.
         while self._is_due or held:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), max(_SETTLING, self._took / _SHARE))
@@ -223,8 +229,12 @@ class Intermediates(Listener):
                 self._hurry.clear()
             if self._is_over:
                 return
-            if self._is_due or self._held() != held:
-                self._is_due, held = is_hurried, self._held()
+            waiting = self._repeated.waiting()
+            if waiting and self._is_short:
+                self._repeated.give_up(waiting)
+                self._is_due, waiting = True, {}
+            if self._is_due or {*self._repeated.held(), *waiting} != held:
+                self._is_due, held = is_hurried, {*self._repeated.held(), *waiting}
                 await self._turn()
 
     async def _turn(self, *, is_over: bool = False) -> None:
@@ -249,12 +259,32 @@ class Intermediates(Listener):
         written = {job.name: self._written(job.name) for job in ended}
         self._record_held()
         began = time.monotonic()
-        decision = self._ledger.decide(lambda name: is_over or self._has_ended(name), self._held(), is_over=is_over)
+        decision = self._decide(is_over)
         self._took = time.monotonic() - began
         if decision.whole or decision.parts:
             await self._remove(decision)
         for watcher in self._watchers:
             watcher.measured(self._held_by_node(), written)
+
+    def _decide(self, is_over: bool) -> Decision:
+        """Decide what can be removed. Of the jobs that wait to run once more, those that would keep most are given up.
+
+        Nothing may begin between the decision and the removal.
+        """
+
+        def decide(held: Collection[str]) -> Decision:
+            return self._ledger.decide(lambda name: is_over or self._has_ended(name), held, is_over=is_over)
+
+        held, waiting = self._repeated.held(), self._repeated.waiting()
+        decision = decide(held)
+        going = {*decision.whole, *decision.parts}
+        needs = {job: needed for job in waiting if (needed := self._ledger.needs(job) & going)}
+        if not needs:
+            return decision
+        kept = {job: sum(self._bytes.get(name, 0) for name in needed) for job, needed in needs.items()}
+        chosen = kept_at_each_host(waiting, kept)
+        self._repeated.give_up(kept.keys() - chosen)
+        return decide({*held, *chosen})
 
     def _is_turning(self) -> bool:
         return self._turning is not None and not self._turning.done()

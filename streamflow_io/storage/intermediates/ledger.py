@@ -248,6 +248,14 @@ class FileLedger:
         files = {file.path for output in job.outputs or () for file in output.files if file.directory == directory}
         return " and ".join(posixpath.join(place, path) if path else place for path in sorted(files)) or place
 
+    def needs(self, job: str) -> frozenset[str]:
+        """The names of the directories that a job needs to run once more, and to compare its outputs."""
+        if (state := self._jobs.get(job)) is None:
+            return frozenset()
+        needed = _Needed(self._links, self._copies)
+        needed.mark(self._roots_of(state))
+        return frozenset(needed.paths)
+
     def decide(
         self, has_ended: Callable[[str], bool], held: Collection[str] = (), *, is_over: bool = False
     ) -> Decision:
@@ -289,17 +297,21 @@ class FileLedger:
     def _roots(self, has_ended: Callable[[str], bool], free: Collection[str]) -> Iterator[Ref]:
         for job in (*(past for _, past in self._past), *self._jobs.values()):
             if job.outputs is None or not all(name in free for name in job.directories):
-                yield from job.inputs
-                yield from (Ref(name, "") for name in job.directories)
-                for source in job.sources:
-                    if source in self._jobs:
-                        yield from (Ref(name, "") for name in self._jobs[source].directories)
+                yield from self._roots_of(job)
             for output in job.outputs or ():
                 if output.is_kept:
                     yield from output.files
                 elif not all(map(has_ended, output.readers.names)):
                     # A reader may look for secondary files beside a file.
                     yield from (Ref(file.directory, "") for file in self._open(output, has_ended))
+
+    def _roots_of(self, job: _Job) -> Iterator[Ref]:
+        """The files of a job that runs, or may run once more."""
+        yield from job.inputs
+        yield from (Ref(name, "") for name in job.directories)
+        for source in job.sources:
+            if source in self._jobs:
+                yield from (Ref(name, "") for name in self._jobs[source].directories)
 
     def _open(self, output: JobOutput, has_ended: Callable[[str], bool]) -> Iterator[Ref]:
         """The files of an output that later jobs may read."""

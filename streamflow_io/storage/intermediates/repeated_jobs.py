@@ -1,0 +1,35 @@
+"""Jobs that may run once more, and what such a job may keep on disk before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+
+class RepeatedJobs(Protocol):
+    """The jobs that run once more, for a comparison."""
+
+    def held(self) -> Collection[str]:
+        """The names of the jobs that run once more now, or are about to."""
+
+    def waiting(self) -> Mapping[str, str]:
+        """The jobs that wait for a core: their names, and the host."""
+
+    def give_up(self, jobs: Collection[str]) -> None:
+        """Do not run these jobs once more."""
+
+
+def kept_at_each_host(waiting: Mapping[str, str], kept: Mapping[str, int]) -> frozenset[str]:
+    """Choose the jobs that keep their files until they run once more: at each host the one that keeps the least.
+
+    One is enough for each run to prove something, so that no input has to wait for ever.
+
+    :param waiting: the names of jobs, and the host of each
+    :param kept: the bytes that a job keeps, and that could be removed without the job
+    """
+    smallest: dict[str, str] = {}
+    for job in kept:
+        host = waiting[job]
+        if host not in smallest or kept[job] < kept[smallest[host]]:
+            smallest[host] = job
+    return frozenset(smallest.values())
