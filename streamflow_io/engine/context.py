@@ -51,6 +51,7 @@ class Run:
     :ivar streaming_jobs: the jobs that stream to others
     :ivar reach: where there are node runtimes, and which jobs can read each other's streams
     :ivar runner: gives the commands of jobs to the node runtimes
+    :ivar logs: keeps the output of jobs
     :ivar recorder: records what jobs do
     :ivar gangs: lets the jobs of gangs meet
     :ivar lent_cores: lends cores that running jobs do not use; None: no cores are lent
@@ -90,8 +91,8 @@ class Run:
         self._intermediates = begin_removal(services, self.proofs, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
-        self._logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
-        self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
+        self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
+        self.failure = Failure(plan.workflow, allocations, self.logs.is_success)
         # After the filter that completes messages.
         logger.addFilter(SafeLog())
         if config.observe and config.runtime == "off":
@@ -140,7 +141,7 @@ class Run:
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
         job = self.jobs.find(job_name)
-        return self._logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
+        return self.logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
 
     def needs_no_core(self, job: JobState) -> bool:
         """Whether a job may start where no core is free: an I/O task, or a job that reads from a running job."""
@@ -192,7 +193,7 @@ class Run:
     async def ended(self, job_name: str, status: Status) -> None:
         """Note that a job has ended, however. Its resources are free then."""
         # Before any wait: the last message that StreamFlow has logged is about this job.
-        words = self._logs.ended(job_name)
+        words = self.logs.ended(job_name)
         if status is Status.FAILED:
             status = self.failure.job_failed(job_name, words)
         if (job := self.jobs.find(job_name)) is None:

@@ -10,6 +10,7 @@ from streamflow.core.scheduling import Hardware
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
 from streamflow_io.storage.intermediates.memory import OutputsInMemory
+from streamflow_io.storage.intermediates.size_learner import SizeLearner
 from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
 from .plan import Plan
@@ -32,16 +33,17 @@ class SpaceLimits:
     ) -> None:
         removal = plan.intermediates
         self.sizes = RememberedSizes(learned, removal.tools)
+        self._learner = SizeLearner(plan.workflow.steps, self.sizes)
         self.disk: DiskLimit | None = None
         if removal.disk_limit is not None:
             gangs = plan.graph.gangs if plan.service.streams else ()
-            self.disk = DiskLimit(removal.disk_limit, plan.workflow.steps, plan.graph.routes, gangs, self.sizes, wake)
+            self.disk = DiskLimit(removal.disk_limit, plan.graph.routes, gangs, self.sizes.sizes, wake)
         self.memory: OutputsInMemory | None = None
         # Without a node runtime no job would run again on disk.
         if removal.memory is not None and removal.memory.steps and plan.service.streams:
-            self.memory = OutputsInMemory(removal.memory, self.sizes, used, wake)
+            self.memory = OutputsInMemory(removal.memory, self.sizes.sizes, used, wake)
 
     @property
     def watchers(self) -> list[SpaceWatcher]:
-        """The limits that have to hear how much space files take."""
-        return [watcher for watcher in (self.disk, self.memory) if watcher is not None]
+        """What has to hear how much space files take, in order: the limits ask for what the learner has kept."""
+        return [watcher for watcher in (self._learner, self.disk, self.memory) if watcher is not None]

@@ -53,6 +53,7 @@ from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .early_end import end_when_lost, end_with, give_way
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, WindowLostError, blaming, check_exit, exit_of
+from .job_logs import JobLogs
 from .job_runner import JobRunner
 from .learned_streams import LearnedReads, LearnedStreams
 from .learned_writes import LearnedWrites
@@ -103,6 +104,7 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
+    logs: JobLogs
 
     @property
     def bandwidth(self) -> StreamBandwidth: ...
@@ -206,7 +208,7 @@ class Execution:
                 except JobFailedError as error:
                     if self._is_in_memory:
                         self._leave_memory(error)
-                    elif self._learned.blamed(error):
+                    elif self._learned.blamed(error, self._run.logs.found_full(self._job.name)):
                         self._give_up(self._learned.given_up)
                     else:
                         await self._wait_for_retry(error)

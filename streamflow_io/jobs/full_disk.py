@@ -10,6 +10,7 @@ import shlex
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.log_handler import logger
 
+from streamflow_io.runtime.locations import node_name
 from streamflow_io.wording import size_text
 
 #: Bytes. With less free space, a tool may have failed because of that.
@@ -20,7 +21,7 @@ _COLUMNS = re.compile(r"\s(\d+)\s+\d+\s+(-?\d+)\s+(?:\d+%|-)\s")
 
 
 async def told_if_full(connector: Connector, location: ExecutionLocation, directory: str) -> str:
-    """Return a sentence if nearly no space is left for files in a directory at a location. Raises nothing.
+    """Return what is full and what to do, if nearly no space is left in a directory at a location. Raises nothing.
 
     :return: an empty text if there is space, or if nothing is known
     """
@@ -30,9 +31,11 @@ async def told_if_full(connector: Connector, location: ExecutionLocation, direct
         # A connector may raise anything: the job has ended all the same.
         logger.debug(f"The free space of {directory} is not known: {error}")
         return ""
-    if free < LITTLE:
-        return f"Its file system is full: {size_text(max(free, 0))} are left for {directory}"
-    return f"Its file system can hold no more files: {directory}" if files == 0 else ""
+    if free >= LITTLE and files:
+        return ""
+    where = f"{directory} on {node_name(location)}"
+    full = f"full: {size_text(max(free, 0))} are left for {where}" if free < LITTLE else f"out of inodes: {where}"
+    return f"Its file system is {full}. Remove files, as with `streamflow-io clean`, or set another `workdir`"
 
 
 async def _free(connector: Connector, location: ExecutionLocation, directory: str) -> tuple[int, int]:

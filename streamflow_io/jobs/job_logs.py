@@ -108,6 +108,10 @@ class JobLogs:
         """Return the last words of a job that has ended; None: the job has run no command. To be asked once."""
         return self._last.pop(job_name, None)
 
+    def found_full(self, job_name: str) -> bool:
+        """Whether the last command of a job has failed, and its file system was full."""
+        return (words := self._last.get(job_name)) is not None and bool(words.full)
+
     def is_success(self, job_name: str, code: int | None) -> bool:
         """Whether a command of a job succeeds with an exit code, as far as CWL says."""
         step = self._steps.get(get_job_step_name(job_name))

@@ -341,13 +341,15 @@ class LearnedReads:
         await self._learned.refuse(error.token, f"it {error.how}", was_closed=False)
         return True
 
-    def blamed(self, error: JobFailedError) -> bool:
+    def blamed(self, error: JobFailedError, found_full: bool) -> bool:
         """Whether a stream may be to blame for the failure of the job.
 
         Then the job is tried with files. If the stream was not to blame, the job fails as with plain StreamFlow. A
         failure from outside has nothing to do with streams that hints declare.
+
+        :param found_full: whether the file system of the job was full
         """
-        is_own = not error.is_from_outside and not is_want(str(error))
+        is_own = not (error.is_from_outside or found_full or is_want(str(error)))
         suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))
         self._blamed = suspects if is_own else frozenset()
         if not suspects:

@@ -217,6 +217,7 @@ def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench) -> None:
         run = bench.finish(bench.start(path, TMPDIR=str(disk)), path)
     assert not run.ok
     assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
+    assert " on the driver's node. Remove files, as with `streamflow-io clean`, or set another `workdir`\n" in run.log
     assert left == []
 
 

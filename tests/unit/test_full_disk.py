@@ -52,8 +52,8 @@ def test_what_is_no_answer_of_df(said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (BLOCKS.format("none 9000 8990 10 99% /"), "Its file system is full: 10.2 kB are left for /w"),
-        (BLOCKS.format("none 9000 1 8999 1% /") + FILES.format("none 9 9 0 100% /"), "hold no more files: /w"),
+        (BLOCKS.format("none 9000 8990 10 99% /"), "Its file system is full: 10.2 kB are left for /w on hosts/host"),
+        (BLOCKS.format("none 9000 1 8999 1% /") + FILES.format("none 9 9 0 100% /"), "out of inodes: /w on hosts/host"),
         (BLOCKS.format("none 9000 1 8999 1% /"), None),
         ("no df", None),
     ],
@@ -61,4 +61,5 @@ def test_what_is_no_answer_of_df(said: str) -> None:
 def test_a_host_is_asked(said: str, told: str | None) -> None:
     location = ExecutionLocation("host", "hosts", local=False)
     found = asyncio.run(told_if_full(cast(Any, Host(said)), location, "/w"))
-    assert found == "" if told is None else found.endswith(told)
+    end = ". Remove files, as with `streamflow-io clean`, or set another `workdir`"
+    assert found == "" if told is None else found.endswith(told + end)

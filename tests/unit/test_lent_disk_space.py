@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from streamflow.core.scheduling import AvailableLocation
 
 from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
+from streamflow_io.storage.intermediates.disk_sizes import StepSizes
 
 HERE = AvailableLocation("here", "local", "host", local=True)
 
 
-async def test_lent_space(tmp_path: Path) -> None:
-    limit = DiskLimit(10, {}, (), (), RememberedSizes(tmp_path / "learned.db", {}), lambda: None)
+async def test_lent_space() -> None:
+    limit = DiskLimit(10, (), (), StepSizes(), lambda: None)
     assert not await limit.lend("too much", HERE, 11)
     assert await limit.lend("rehearsal", HERE, 6)
     (ledger,) = limit._ledgers.values()

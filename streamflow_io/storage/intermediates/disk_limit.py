@@ -12,12 +12,9 @@ from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_tag
-from streamflow.core.workflow import Step
 from streamflow.log_handler import logger
-from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
 from streamflow_io.messages import Code, coded
@@ -27,8 +24,9 @@ from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.wording import size_text
 
 from .disk_ledger import DiskDemand, DiskLedger
+from .disk_sizes import StepSizes
 from .disk_space import SpaceGraph
-from .learned_sizes import RememberedSizes
+from .size_learner import JobSize
 from .space_watcher import SpaceWatcher
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
@@ -41,16 +39,12 @@ _EXCEEDS, _ENDS = 10, 40
 class _SpaceRequest(Struct):
     """The request of a job for space.
 
-    :ivar inputs: bytes of its input files, as far as they are known
     :ivar gang: the gang and the tag of the job; None: no other job runs at the same time because of streams
     :ivar demand: the last one; None: the job has not asked yet
-    :ivar attempts: that have begun
     """
 
-    inputs: int
     gang: tuple[int, str] | None
     demand: DiskDemand | None = None
-    attempts: int = 0
 
 
 class DiskLimit(SpaceWatcher):
@@ -62,7 +56,6 @@ class DiskLimit(SpaceWatcher):
     - If nothing can go on, jobs of unknown size exceed the limit, with a warning. If all sizes are known, the run ends.
 
     :param limit: bytes on each location
-    :param steps: of the workflow
     :param routes: how outputs reach inputs
     :param gangs: steps that run at the same time because of streams
     :param sizes: of earlier jobs
@@ -72,16 +65,13 @@ class DiskLimit(SpaceWatcher):
     def __init__(
         self,
         limit: int,
-        steps: Mapping[str, Step],
         routes: Collection[Route],
         gangs: Sequence[Gang],
-        sizes: RememberedSizes,
+        sizes: StepSizes,
         wake: Callable[[], None],
     ) -> None:
         self.limit: int = limit
-        self._steps = steps
-        self._remembered = sizes
-        self._space = SpaceGraph(routes, gangs, self._remembered.sizes)
+        self._space = SpaceGraph(routes, gangs, sizes)
         self._wake = wake
         self._ledgers: dict[str, DiskLedger] = {}
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
@@ -119,7 +109,7 @@ class DiskLimit(SpaceWatcher):
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
         ledger = self._ledger(node_name(location))
-        request.demand = self._demand(job, request)
+        request.demand = self._demand(job)
         if self._leader(job, request) is not None or ledger.may_start(request.demand):
             self._refused.discard(job.name)
             return True
@@ -130,18 +120,18 @@ class DiskLimit(SpaceWatcher):
         return False
 
     def submitted(self, job: JobState) -> None:
-        if isinstance(self._steps.get(job.step), ExecuteStep):
+        if job.kept(JobSize) is not None:
             self._happened()
             self._open[job.name] = job
             gang = self._space.gang(job.step)
             place = None if gang is None else (gang, str(get_job_tag(job.name)))
-            job.keep(_SpaceRequest(self._inputs(job), place))
+            job.keep(_SpaceRequest(place))
 
     def placed(self, job: JobState) -> None:
         if (request := job.kept(_SpaceRequest)) is None:
             return
         self._happened()
-        demand = request.demand or self._demand(job, request)
+        demand = request.demand or self._demand(job)
         node = self._nodes[job.name] = node_name(job.places[0])
         leader = self._leader(job, request)
         for other in self._ledgers.values():
@@ -156,11 +146,10 @@ class DiskLimit(SpaceWatcher):
             self._running.setdefault(request.gang, {})[job.name] = None
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        if (request := job.kept(_SpaceRequest)) is not None and (node := self._nodes.get(job.name)) is not None:
-            request.attempts += 1
-            if request.attempts > 1 and request.demand is not None:
-                # What the attempt before has written stays, because other jobs may read it.
-                self._ledger(node).extend(job.name, request.demand.own)
+        request, node = job.kept(_SpaceRequest), self._nodes.get(job.name)
+        if request is not None and request.demand is not None and node is not None and job.attempts > 1:
+            # What the attempt before has written stays, because other jobs may read it.
+            self._ledger(node).extend(job.name, request.demand.own)
         return spec
 
     def ended(self, job: JobState) -> None:
@@ -191,10 +180,7 @@ class DiskLimit(SpaceWatcher):
                 continue
             job, node = found
             request = job.kept(_SpaceRequest)
-            is_well = job.status is not None and job.status.name == "COMPLETED"
-            if size is not None and request is not None and is_well and request.attempts <= 1:
-                self._remembered.measured(job.step, request.inputs, size)
-            elif size is None and request is not None and request.demand is not None:
+            if size is None and request is not None and request.demand is not None:
                 self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
             self._ledger(node).end(name)
         for node, ledger in self._ledgers.items():
@@ -240,18 +226,9 @@ class DiskLimit(SpaceWatcher):
     def _ledger(self, node: str) -> DiskLedger:
         return self._ledgers.setdefault(node, DiskLedger(self.limit))
 
-    def _inputs(self, job: JobState) -> int:
-        """The bytes of the input files of a job. Those of files that are still written are expected."""
-        streamed = 0
-        for name in job.sources:
-            source = self._open.get(name)
-            request = None if source is None else source.kept(_SpaceRequest)
-            if request is not None and request.demand is not None:
-                streamed += request.demand.own
-        return file_bytes(job.job.inputs) + streamed
-
-    def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand:
-        return self._space.demand(job.name, job.step, request.inputs)
+    def _demand(self, job: JobState) -> DiskDemand:
+        size = job.kept(JobSize)
+        return self._space.demand(job.name, job.step, 0 if size is None else size.inputs)
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> str | None:
         """A running job that a job has to run together with; None: the job may wait."""

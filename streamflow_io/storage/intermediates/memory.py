@@ -15,21 +15,21 @@ import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
-from msgspec import Struct, convert
+from msgspec import convert
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import Memory
 
+from .disk_sizes import StepSizes
 from .job_in_memory import JobInMemory
-from .learned_sizes import RememberedSizes
 from .memory_ledger import FreeMemory, MemoryLedger
+from .size_learner import JobSize
 from .space_watcher import SpaceWatcher
 
 #: The file system in memory that Linux has.
@@ -49,17 +49,6 @@ _PERIOD = 0.5
 # Removes a directory when the driver has ended, however. A job that goes on for a moment may write still.
 _GUARD = """trap '' INT TERM HUP; cat > /dev/null
 for t in 0 1 2 3 4 5 6 7 8 9; do rm -rf "$1"; test -e "$1" || exit 0; sleep 1; done"""
-
-
-class _Sized(Struct):
-    """The expected sizes of a job.
-
-    :ivar inputs: bytes of its input files
-    :ivar own: bytes that the job will write
-    """
-
-    inputs: int
-    own: int
 
 
 def memory_obstacle() -> str | None:
@@ -124,7 +113,7 @@ class OutputsInMemory(SpaceWatcher):
     """
 
     def __init__(
-        self, plan: MemoryPlan, sizes: RememberedSizes, used: MutableMapping[str, Hardware], wake: Callable[[], None]
+        self, plan: MemoryPlan, sizes: StepSizes, used: MutableMapping[str, Hardware], wake: Callable[[], None]
     ) -> None:
         self._plan = plan
         self._sizes = sizes
@@ -133,7 +122,6 @@ class OutputsInMemory(SpaceWatcher):
         self._ledger = MemoryLedger(plan.limit, math.ceil(plan.largest) * _MEBIBYTE)
         self._open: dict[str, JobState] = {}
         self._granted: dict[str, JobInMemory] = {}
-        self._ended: dict[str, JobState] = {}
         self._directory: str | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -142,15 +130,14 @@ class OutputsInMemory(SpaceWatcher):
     def submitted(self, job: JobState) -> None:
         if job.step in self._plan.steps:
             self._open[job.name] = job
-            streamed = [self._open[name].kept(_Sized) for name in job.sources if name in self._open]
-            inputs = file_bytes(job.job.inputs) + sum(source.own for source in streamed if source is not None)
-            job.keep(_Sized(inputs, self._sizes.sizes.expect(job.step, inputs).bytes))
 
     def placed(self, job: JobState) -> None:
-        sized, place = job.kept(_Sized), job.places[0]
-        if sized is None or not self._is_measured or len(job.places) > 1 or place.stacked or place.hardware is None:
+        known, place = job.kept(JobSize), job.places[0]
+        if known is None or job.name not in self._open or not self._is_measured:
             return
-        expected = self._sizes.sizes.expect(job.step, sized.inputs)
+        if len(job.places) > 1 or place.stacked or place.hardware is None:
+            return
+        expected = self._sizes.expect(job.step, known.inputs)
         if expected.certainty == "unknown" or not place.local or job.job.output_directory is not None:
             return
         size = _MARGIN * expected.bytes + self._plan.steps[job.step] + _LEAST
@@ -170,20 +157,13 @@ class OutputsInMemory(SpaceWatcher):
             self._watching = asyncio.create_task(self._watch())
 
     def ended(self, job: JobState) -> None:
-        if self._open.pop(job.name, None) is not None:
-            self._ended[job.name] = job
-
-    def unmeasured(self) -> list[JobState]:
-        return [*self._ended.values()]
+        self._open.pop(job.name, None)
 
     def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
         for name, size in written.items():
-            if (job := self._ended.pop(name, None)) is None or size is None:
-                continue
-            if job.status is not None and job.status.name == "COMPLETED" and (sized := job.kept(_Sized)) is not None:
-                self._sizes.measured(job.step, sized.inputs, size)
-            self._take_back(name, self._ledger.ended(name, size))
-        for name in [name for name in self._granted if name not in self._open and name not in self._ended]:
+            if size is not None and name not in self._open:
+                self._take_back(name, self._ledger.ended(name, size))
+        for name in [name for name in self._granted if name not in self._open]:
             if not os.path.lexists(self._granted[name].directory):
                 self._take_back(name, self._ledger.removed(name))
                 del self._granted[name]

@@ -1,0 +1,56 @@
+"""The sizes that jobs teach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from streamflow.core.workflow import Job, Status
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
+from streamflow_io.storage.intermediates.size_learner import JobSize, SizeLearner
+
+
+def job_of(step: str, tag: int = 0, sources: tuple[str, ...] = ()) -> JobState:
+    job = JobState(Job(f"{step}/{tag}", 0, {}, "/in", "/out", "/tmp"))
+    job.sources = sources
+    return job
+
+
+def learner(directory: Path) -> tuple[SizeLearner, RememberedSizes]:
+    sizes = RememberedSizes(directory / "learned.db", {})
+    steps = {step: object.__new__(ExecuteStep) for step in ("/a", "/b")}
+    return SizeLearner(cast(Any, steps), sizes), sizes
+
+
+@pytest.mark.parametrize(
+    ("attempts", "status", "expected"),
+    [
+        (1, Status.COMPLETED, "known"),
+        # The directories of such a job also have the files of the first attempt.
+        (2, Status.COMPLETED, "unknown"),
+        (1, Status.FAILED, "unknown"),
+    ],
+)
+def test_only_a_job_that_succeeds_at_once_teaches(tmp_path: Path, attempts: int, status: Status, expected: str) -> None:
+    learns, sizes = learner(tmp_path)
+    job = job_of("/a")
+    learns.submitted(job)
+    job.attempts, job.status = attempts, status
+    learns.ended(job)
+    assert learns.unmeasured() == [job]
+    learns.measured({}, {"/a/0": 7})
+    assert sizes.sizes.expect("/a", 0).certainty == expected
+    assert learns.unmeasured() == []
+
+
+def test_what_is_still_written_counts_as_expected(tmp_path: Path) -> None:
+    learns, sizes = learner(tmp_path)
+    sizes.measured("/a", 0, 9)
+    jobs = job_of("/a"), job_of("/b", sources=("/a/0",)), job_of("/transfer")
+    for job in jobs:
+        learns.submitted(job)
+    assert [job.kept(JobSize) for job in jobs] == [JobSize(0, 9), JobSize(9, 9), None]
