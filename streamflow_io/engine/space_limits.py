@@ -45,5 +45,5 @@ class SpaceLimits:
 
     @property
     def watchers(self) -> list[SpaceWatcher]:
-        """What has to hear how much space files take, in order: the limits ask for what the learner has kept."""
+        """All that hears how much space files take, in order: the limits ask for what the learner has kept."""
         return [watcher for watcher in (self._learner, self.disk, self.memory) if watcher is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from pathlib import Path
 from typing import Any, Final
@@ -322,6 +323,36 @@ def test_rehearsals_have_their_files(bench: Bench) -> None:
         assert left(path.parent) == ["c.txt"]
     proven = [record for record in bench.telemetry() if record["event"] == "edge"]
     assert {record["delivery"] for record in proven} == {"stream"}
+
+
+def test_only_the_smallest_rehearsal_that_waits_for_a_core_keeps_its_files(bench: Bench) -> None:
+    """The last job has all cores until the larger file is gone."""
+    cores = [{"class": "ResourceRequirement", "coresMin": len(os.sched_getaffinity(0))}]
+    steps = {
+        "a": make("a", "seq 1 400000"),
+        "b": copy("b", "a/o", "sha1sum < "),
+        "c": make("c", "seq 1 40000"),
+        "d": copy("d", "c/o", "sha1sum < "),
+        "e": {
+            "run": tool(
+                f'{GONE}gone a.txt; ls "$run"/tmp/streamflow/*/c.txt > kept; test -s kept; cat $i $j',
+                {"i": "File", "j": "File"},
+                {"o": "stdout"},
+                stdout="e.txt",
+            ),
+            "in": {"i": "b/o", "j": "d/o"},
+        },
+    }
+    for name in steps:
+        steps[name]["run"]["requirements"] = [*steps[name]["run"].get("requirements", []), *cores]
+    path = bench.write(workflow({}, steps, {"e": "e/o"}), {}, io=True, config={**REMOVE["config"], "streaming": "auto"})
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path, 60)
+    assert run.ok, run.errors
+    assert left(path.parent) == ["e.txt"]
+    told = "Whether /b/i may be read while it is written is not known yet: its files had to go before a core was free"
+    assert run.log.count(told) == 1
+    assert bench.leftovers() == []
 
 
 def test_what_users_are_told(bench: Bench) -> None:
