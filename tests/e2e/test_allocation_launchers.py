@@ -63,7 +63,7 @@ def ssh_words(hosts: Site) -> str:
     return shlex.join([*words, *(word for option in options for word in ("-o", option))])
 
 
-@pytest.fixture(params=SUBMITS)
+@pytest.fixture(params=["pbs", *(pytest.param(name, marks=pytest.mark.long) for name in SUBMITS if name != "pbs")])
 def login_node(hosts: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Site:
     """A login node: the run asks for the hosts."""
     (programs := tmp_path / "programs").mkdir()
@@ -74,7 +74,10 @@ def login_node(hosts: Site, tmp_path: Path, request: pytest.FixtureRequest) -> S
     return replace(hosts, name="hpc", deployment=deployment, environment={"PATH": f"{programs}:{os.environ['PATH']}"})
 
 
-@pytest.fixture(params=[None, *MANAGERS], ids=["list", "pbs", "lsf", "flux"])
+@pytest.fixture(
+    params=[None, *(pytest.param(name, marks=[] if name == "PBS_JOBID" else pytest.mark.long) for name in MANAGERS)],
+    ids=["list", "pbs", "lsf", "flux"],
+)
 def nodes(hosts: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Site:
     """The hosts as an allocation of a queue manager, or of none."""
     ssh = ssh_words(hosts)

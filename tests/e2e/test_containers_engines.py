@@ -191,7 +191,7 @@ def test_nothing_is_left_of_who_is_logged_in_when_the_driver_is_killed(one_user_
 
 
 def check_driver_killed(bench: Containers) -> None:
-    script = WRITE.replace("exec 3>&-", "sleep 60")
+    script = WRITE.replace("exec 3>&-", "sleep 600")
     document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), b=None)
     path = bench.write(document, {}, io=True)
     driver = bench.start(path)

@@ -199,7 +199,7 @@ def test_a_second_opening_is_told(bench: Enclosed, script: str, way: str) -> Non
 def test_what_a_killed_driver_leaves_the_next_one_removes(bench: Enclosed, way: str) -> None:
     """All processes are killed at once, so that none can clean up."""
     bench.options, bench.user = WAYS[way]
-    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
+    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 600"), "on_close", mode="no_update"), stream_reader())
     path = bench.interrupt(document, "first", "KILL")
     temporary = path.parent / "tmp"
     left = [Path(name) for name in bench.leftovers()]
@@ -214,6 +214,6 @@ def test_what_a_killed_driver_leaves_the_next_one_removes(bench: Enclosed, way: 
 
 @LONG
 def test_an_interrupted_driver_leaves_nothing(bench: Enclosed) -> None:
-    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
+    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 600"), "on_close", mode="no_update"), stream_reader())
     bench.interrupt(document, "first", "INT")
     wait_for(lambda: bench.leftovers() == [], "the end of all", SECONDS)

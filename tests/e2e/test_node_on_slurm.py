@@ -68,7 +68,7 @@ def test_scancel_is_no_success(
     shared: RemoteNode, submit: Submit, slurm_laboratory: Laboratory, options: list[str]
 ) -> None:
     ready, configuration = shared.base / "ready", slurm_laboratory.directory / "slurm.conf"
-    job, number = submit("j", f"trap 'exit 0' TERM; setsid sleep 60 & touch {ready}; wait; exit 0")
+    job, number = submit("j", f"trap 'exit 0' TERM; setsid sleep 600 & touch {ready}; wait; exit 0")
     wait_for(ready.exists, "the command")
     job.wait_for("started")
     slurm_laboratory.run("scancel", *options, number, SLURM_CONF=str(configuration))

@@ -105,7 +105,7 @@ IN_MEMORY: Final = f"case $PWD in {PLACE}/*)"
 
 @pytest.mark.parametrize(
     ("otherwise", "why"),
-    [("seq 1 999; exit 1", "FAILED Job /a/0"), ("head -c 30000000 /dev/zero; sleep 60", "they are larger than")],
+    [("seq 1 999; exit 1", "FAILED Job /a/0"), ("head -c 30000000 /dev/zero; sleep 600", "they are larger than")],
     ids=["fails", "outgrows"],
 )
 def test_a_job_that_memory_is_too_small_for_runs_again_on_the_disk(bench: Bench, otherwise: str, why: str) -> None:
@@ -134,7 +134,7 @@ def test_a_job_that_always_fails(bench: Bench) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench, number: signal.Signals) -> None:
     flag = bench.directory / "flag"
-    document = chain(f"seq 1 99999; test ! -e {flag} || {{ {IN_MEMORY} note there; sleep 60;; esac; }}")
+    document = chain(f"seq 1 99999; test ! -e {flag} || {{ {IN_MEMORY} note there; sleep 600;; esac; }}")
     run(bench, document, MEMORY)
     flag.touch()
     path = bench.write(document, {}, io=True, config=MEMORY)

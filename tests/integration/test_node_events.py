@@ -45,7 +45,7 @@ ATTACKS = {
 @pytest.mark.parametrize("watches", [True, False])
 def test_a_job_that_changes_its_events_fails_at_once(runtime: Node, attack: str, watches: bool) -> None:
     outputs = [output(runtime.base, "out")] if watches else []
-    job = runtime.shell("j", f"sleep 0.2; {attack}; sleep 60", outputs=outputs)
+    job = runtime.shell("j", f"sleep 0.2; {attack}; sleep 600", outputs=outputs)
     assert job.wait() == 75
     assert last(job) == (False, "error", FOREIGN)
     assert [event["event"] for event in job.served()].count("exit") == 1

@@ -18,7 +18,7 @@ import pytest
 from lab.node import Node, node_binary, output, wait_for
 
 #: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
-TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
+TREE = "(sleep 600 & sleep 600) & sleep 600 & sh -c 'setsid sleep 600 & wait' & echo up > {}; wait"
 
 
 @pytest.mark.parametrize("code", [0, 1, 75, 126, 255])
@@ -37,7 +37,7 @@ def test_exit_by_signal(runtime: Node, name: str) -> None:
 
 
 def test_what_it_keeps_is_for_its_user_alone(runtime: Node) -> None:
-    job = runtime.shell("j", "umask; sleep 60", stdout=subprocess.PIPE)
+    job = runtime.shell("j", "umask; sleep 600", stdout=subprocess.PIPE)
     job.wait_for("started")
     assert job.process.stdout is not None
     mask = int(job.process.stdout.readline(), 8)
@@ -247,13 +247,13 @@ def test_who_has_closed_it_goes_on(runtime: Node) -> None:
 
 
 def test_what_a_failure_leaves_behind_is_ended(runtime: Node) -> None:
-    job = runtime.shell("j", "setsid sleep 60 & sleep 60 & exit 3", stdout=subprocess.PIPE)
+    job = runtime.shell("j", "setsid sleep 600 & sleep 600 & exit 3", stdout=subprocess.PIPE)
     assert job.wait() == 3
     assert job.processes() == []
 
 
 def test_who_is_waited_for_can_be_cancelled(runtime: Node) -> None:
-    job = runtime.shell("j", "sleep 60 & exit 0", stdout=subprocess.PIPE)
+    job = runtime.shell("j", "sleep 600 & exit 0", stdout=subprocess.PIPE)
     pid = job.command_pid()
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the command")
     job.cancel()
@@ -302,7 +302,7 @@ def test_kill_of_serve(runtime: Node) -> None:
 
 
 def test_term_ends_serve_and_ctrl_c_does_not(runtime: Node) -> None:
-    job = runtime.shell("j", "sleep 60")
+    job = runtime.shell("j", "sleep 600")
     job.wait_for("started")
     for number in (signal.SIGINT, signal.SIGHUP):
         runtime.server.send_signal(number)
@@ -403,7 +403,7 @@ def test_without_inotify_everything_is_only_later(runtime: Node) -> None:
     fifo = base / "in" / "f"
     inputs = [runtime.stream("p", base / "out" / "p", fifo)]
     consumer = runtime.shell("c", f"cat {fifo} > {base}/copy", inputs=inputs, wrapper=NO_INOTIFY)
-    cancelled = runtime.shell("x", "sleep 60", outputs=outputs, wrapper=NO_INOTIFY)
+    cancelled = runtime.shell("x", "sleep 600", outputs=outputs, wrapper=NO_INOTIFY)
     cancelled.wait_for("started")
     cancelled.cancel()
     assert (producer.wait(), consumer.wait(), cancelled.wait()) == (0, 0, -signal.SIGTERM)

@@ -176,7 +176,7 @@ while not os.path.exists("{out}/seen"):
 def test_who_is_paused_hears_that_it_is_cancelled(runtime: Node, tmp_path: Path) -> None:
     out = tmp_path / "out"
     job = runtime.shell(
-        "j", f"cd {out}; trap 'echo heard > heard; exit 7' TERM; {BURST}; sleep 60", limit=limit(0.2, out)
+        "j", f"cd {out}; trap 'echo heard > heard; exit 7' TERM; {BURST}; sleep 600", limit=limit(0.2, out)
     )
     tree(job)
     job.cancel()
@@ -189,7 +189,7 @@ def test_who_was_stopped_by_somebody_else_stays_stopped(runtime: Node, tmp_path:
     out = tmp_path / "out"
     stop = "kill -STOP $!; until grep -q '^State:.T' /proc/$!/status; do :; done"
     end = "touch written; until [ -e seen ]; do sleep 0.01; done; kill -KILL $!"
-    job = runtime.shell("j", f"cd {out}; sleep 60 & echo $! > pid; {stop}; {BURST}; {end}", limit=limit(60, out))
+    job = runtime.shell("j", f"cd {out}; sleep 600 & echo $! > pid; {stop}; {BURST}; {end}", limit=limit(60, out))
     wait_for((out / "written").exists, "the end of writing")
     pid = int((out / "pid").read_text())
     wait_for(lambda: not is_paused(job), "the end of the pause")
@@ -332,7 +332,7 @@ def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[st
     base = strangers.base
     first = f"(env -i sleep 61 & echo $! > pid; exec {BURST})"
     # The second burst pauses the whole job: it may begin when the first process has told the number.
-    job = start(strangers, f"cd {base}; {first} & until [ -s pid ]; do sleep 0.01; done; {BURST}; wait; sleep 60")
+    job = start(strangers, f"cd {base}; {first} & until [ -s pid ]; do sleep 0.01; done; {BURST}; wait; sleep 600")
     wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), "the process")
     cleared = int((base / "pid").read_text())
     wait_for(lambda: is_paused(job) and state(cleared) == "T", "the pause")
@@ -383,7 +383,7 @@ def test_nobody_stays_paused_or_is_left_where_exec_can_open_nothing(runtime: Nod
     jobs = []
     for rate in (0.2, 6):
         (place := tmp_path / "out" / str(rate)).mkdir()
-        job = runtime.shell(place.name, f"cd {place}; {BURST}; touch done; sleep 60", limit=limit(rate, tmp_path))
+        job = runtime.shell(place.name, f"cd {place}; {BURST}; touch done; sleep 600", limit=limit(rate, tmp_path))
         jobs.append(job)
         tree(job)
         used = {int(name) for name in os.listdir(f"/proc/{job.process.pid}/fd")}

@@ -112,7 +112,7 @@ def test_a_failed_producer_is_no_end(nodes: Pair, end: str) -> None:
 
 
 def test_a_lost_producer_is_no_end(nodes: Pair) -> None:
-    producer = nodes.produce(f"echo 1 > {nodes.path()}; sleep 60")
+    producer = nodes.produce(f"echo 1 > {nodes.path()}; sleep 600")
     consumer = nodes.read()
     producer.wait_for("opened")
     time.sleep(0.1)
@@ -125,7 +125,7 @@ def test_a_command_that_does_not_read_learns_of_a_failure(nodes: Pair) -> None:
     go = nodes.two.base / "go"
     waiting = f"while [ ! -e {go} ]; do sleep 0.01; done"
     producer = nodes.produce(f"head -c 30000000 /dev/zero > {nodes.path()}; {waiting}; exit 1")
-    script = f"head -c 1; sleep 0.2; touch {go}; exec sleep 60"
+    script = f"head -c 1; sleep 0.2; touch {go}; exec sleep 600"
     consumer = nodes.two.shell("c", script, inputs=[nodes.link("p", None)], stdout=subprocess.DEVNULL)
     assert producer.wait() == 1
     assert_failed(consumer, "producer", "failed before committing")

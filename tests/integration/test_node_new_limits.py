@@ -82,7 +82,7 @@ def test_a_limit_comes_changes_and_goes(runtime: Node, tmp_path: Path) -> None:
 
 def test_one_signal_stands_for_several_changes(runtime: Node, tmp_path: Path) -> None:
     """The last content counts; content that cannot be read, and streams that a job has not, change nothing."""
-    job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
+    job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 600", limit=limit(0.1, tmp_path))
     wait_for(lambda: is_paused(job) and size(tmp_path / "out" / "beside") >= MB, "the pause")
     os.kill(job.process.pid, signal.SIGSTOP)
     for rate in (7, 3 * MB, None):
@@ -225,7 +225,7 @@ def _piece(line: bytes) -> tuple[float, int]:
 def test_limits_by_request(tmp_path: Path) -> None:
     """Limits of a job that is not there, or has ended, are no mistake."""
     with conversation(tmp_path) as running:
-        job = running.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
+        job = running.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 600", limit=limit(0.1, tmp_path))
         wait_for(lambda: is_paused(job), "the pause")
         running.say({"limit": "j", "spec": {"rate": 7}}, {"limit": "j", "spec": {"rate": None}})
         wait_for((tmp_path / "out" / "done").exists, "the end of the pause")
@@ -243,7 +243,7 @@ def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
     """The job's `run` copies them; limits that are there before it begins count, too."""
     out = shared.base / "out"
     out.mkdir(exist_ok=True)
-    job = shell(shared, "j", f"cd {out}; {BURST}; touch done; sleep 60", limit=limit(0.1, out))
+    job = shell(shared, "j", f"cd {out}; {BURST}; touch done; sleep 600", limit=limit(0.1, out))
     wait_for(lambda: is_paused(job), "the pause")
     job.limit(rate=MB)
     time.sleep(1.2)

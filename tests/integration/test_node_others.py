@@ -38,7 +38,7 @@ def reach(run: Path) -> list[str | Path]:
 def test_reach(runtime: Node) -> None:
     """Whether a serve lives here, from before its first job to its end."""
     assert subprocess.run(reach(runtime.run), timeout=40, check=False).returncode == 0
-    job = runtime.shell("j", "sleep 60")
+    job = runtime.shell("j", "sleep 600")
     job.wait_for("started")
     assert subprocess.run(reach(runtime.run), timeout=40, check=False).returncode == 0
     runtime.server.kill()
@@ -76,7 +76,7 @@ def test_events_that_others_may_read(place: Path, converses: bool) -> None:
     """
     (place / "out").mkdir()
     with (conversation if converses else node)(place, "--readable") as running:
-        job = running.shell("j", f"echo x > {place}/out/a; sleep 60", outputs=[output(place / "out", "*", "on_close")])
+        job = running.shell("j", f"echo x > {place}/out/a; sleep 600", outputs=[output(place / "out", "*", "on_close")])
         if not converses:
             job.directory.chmod(0o711)
         job.wait_for("committed")
@@ -106,7 +106,7 @@ def test_events_that_others_may_read(place: Path, converses: bool) -> None:
 @needs_root
 def test_events_that_others_may_not_read(place: Path) -> None:
     with node(place) as running:
-        job = running.shell("j", "sleep 60")
+        job = running.shell("j", "sleep 600")
         job.wait_for("started")
         done = as_stranger(*reach(running.run))
         expected = f"sfio-node: serve is gone: {running.run}/alive: Permission denied (os error 13)\n"

@@ -21,7 +21,7 @@ def of(runtime: Node) -> Path:
 
 def hold(runtime: Node, of: Path, kind: str = "file") -> Job:
     """Starts a job that keeps its part until it is killed."""
-    job = read(runtime, of, [[0, 4_000_000]], kind, script=f"touch {runtime.base}/runs; sleep 60")
+    job = read(runtime, of, [[0, 4_000_000]], kind, script=f"touch {runtime.base}/runs; sleep 600")
     wait_for((runtime.base / "runs").exists, "the command")
     return job
 

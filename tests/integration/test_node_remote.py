@@ -118,7 +118,7 @@ def test_a_reader_that_is_gone(tmp_path: Path) -> None:
 def test_requests_for_jobs_elsewhere(shared: RemoteNode) -> None:
     """Files carry the requests, and `run` copies the files."""
     assert shared.server.stdin is not None
-    job = shell(shared, "j", "sleep 60")
+    job = shell(shared, "j", "sleep 600")
     job.wait_for("started")
     shared.server.stdin.write(b'{"limit":"j","spec":{"rate":7}}\n{"cancel":"j"}\n')
     shared.server.stdin.flush()
@@ -219,7 +219,7 @@ def test_a_consumer_after_its_producer(shared: RemoteNode, way: Way) -> None:
 @pytest.mark.parametrize("how", ["fails", "is killed"])
 def test_a_producer_that_fails_is_no_end(shared: RemoteNode, way: Way, how: str, consumer: Sequence[str]) -> None:
     reader = way(shared, consumer)
-    writer = produce(shared, "exec > data; echo half; sleep 0.3; " + ("exit 3" if how == "fails" else "sleep 60"))
+    writer = produce(shared, "exec > data; echo half; sleep 0.3; " + ("exit 3" if how == "fails" else "sleep 600"))
     writer.wait_for("opened")
     if how == "is killed":
         os.kill(writer.attendants()["exec"], signal.SIGKILL)

@@ -174,7 +174,7 @@ def test_scratch_is_there_until_the_job_fails(runtime: Node, script: str, is_lef
 
 def test_scratch_of_a_job_that_is_killed_is_removed(runtime: Node) -> None:
     (runtime.base / "scratch").mkdir()
-    job = runtime.shell("c", "sleep 60", rehearsal={"scratch": [str(runtime.base / "scratch")]})
+    job = runtime.shell("c", "sleep 600", rehearsal={"scratch": [str(runtime.base / "scratch")]})
     job.command_pid()
     job.process.kill()
     wait_for(lambda: not (runtime.base / "scratch").exists(), "its removal")
@@ -182,7 +182,7 @@ def test_scratch_of_a_job_that_is_killed_is_removed(runtime: Node) -> None:
 
 def test_scratch_is_removed_with_the_driver(runtime: Node) -> None:
     (runtime.base / "scratch").mkdir()
-    job = runtime.shell("c", "sleep 60", rehearsal={"scratch": [str(runtime.base / "scratch")]})
+    job = runtime.shell("c", "sleep 600", rehearsal={"scratch": [str(runtime.base / "scratch")]})
     job.command_pid()
     assert runtime.leave() == 0
     assert not (runtime.base / "scratch").exists()

@@ -139,7 +139,7 @@ def test_other_signals_are_passed_on(shared: RemoteNode) -> None:
 def test_a_signal_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     directory, ran = make_run(tmp_path), tmp_path / "ran"
     for number in range(12):
-        job = run_alone(directory, ["sh", "-c", f"sleep 60; touch {ran}"])
+        job = run_alone(directory, ["sh", "-c", f"sleep 600; touch {ran}"])
         time.sleep(number * 0.002)
         job.process.terminate()
         assert job.wait() != 0

@@ -425,7 +425,7 @@ def test_nothing_is_left_by_a_wrapper_that_gets_no_descriptor_more(runtime: Node
 
 def test_a_command_whose_calls_nobody_can_answer_is_ended(runtime: Node) -> None:
     """There is no memory for the thread that would, but for a job that needs none."""
-    probe = runtime.shell("probe", "sleep 60")
+    probe = runtime.shell("probe", "sleep 600")
     probe.wait_for("started")
     status = Path("/proc", str(probe.process.pid), "status").read_text()
     size = int(re.search(r"VmPeak:\s*(\d+) kB", status)[1])  # type: ignore[index]

@@ -228,7 +228,7 @@ def test_measuring_is_cheap(runtime: Node) -> None:
 
 
 def test_a_measured_job_is_cancelled_at_once(runtime: Node) -> None:
-    job = runtime.shell("j", "sleep 60", observation={"io": True})
+    job = runtime.shell("j", "sleep 600", observation={"io": True})
     job.wait_for("started")
     job.cancel()
     assert job.wait() < 0

@@ -183,7 +183,7 @@ def test_each_attempt_has_its_own(bench: Bench) -> None:
 
 
 def test_what_a_killed_job_has_said_is_kept(bench: Bench) -> None:
-    script = "echo 'about to die' >&2; echo $$ > $TRACE.part; mv $TRACE.part $TRACE.pid; sleep 60"
+    script = "echo 'about to die' >&2; echo $$ > $TRACE.part; mv $TRACE.part $TRACE.pid; sleep 600"
     path = bench.write(
         workflow({}, {"a": {"run": tool(script, {}, {"out": "stdout"}), "in": {}}}, {"out": "a/out"}), {}, True
     )

@@ -19,7 +19,7 @@ WAIT = 'for t in $(seq 300); do test -e "$TRACE.end" && break; sleep 0.1; done'
     ("write", "read", "named"),
     [
         (f'{numbers(60 * MB)} || {{ touch "$TRACE.end"; exit 1; }}', f"head -c 9; {WAIT}; cat", "a"),
-        (f"{numbers(MB)}; {WAIT}; exec sleep 60", f'head -c 9; {FILL} || {{ touch "$TRACE.end"; exit 1; }}', "b"),
+        (f"{numbers(MB)}; {WAIT}; exec sleep 600", f'head -c 9; {FILL} || {{ touch "$TRACE.end"; exit 1; }}', "b"),
     ],
     ids=["writer", "reader"],
 )

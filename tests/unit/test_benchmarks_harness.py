@@ -104,7 +104,7 @@ def test_what_does_not_end_is_ended_with_its_children(tmp_path: Path, monkeypatc
     monkeypatch.setattr(processes, "TIME_LIMIT", 0.3)
     monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
     # Ignores Ctrl-C, and has a child.
-    script = f"trap '' INT; sleep 60 & echo $! > {tmp_path}/child; wait"
+    script = f"trap '' INT; sleep 600 & echo $! > {tmp_path}/child; wait"
     with pytest.raises(CommandError, match="does not end"):
         run([["sh", "-c", script]], tmp_path)
     child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}")
