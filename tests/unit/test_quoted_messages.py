@@ -65,8 +65,10 @@ def texts() -> frozenset[Words]:
     """The texts in the code, with a hole for each value that is put in."""
     found = set()
     for _, tree in trees():
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        found |= {words_of(_text(node)) for node in ast.walk(tree) if id(node) not in docstrings}
+        nodes = [*ast.walk(tree)]
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        literals = (node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr | ast.FormattedValue))
+        found |= {words_of(_text(node)) for node in literals if id(node) not in docstrings}
     for file in (REPOSITORY / "node" / "src").rglob("*.rs"):
         for text in re.findall(r'"((?:[^"\\]|\\.)*)"', file.read_text(), re.DOTALL):
             found.add(words_of(re.sub(r"\{[^{}]*\}", HOLE, re.sub(r"\\\n\s*", "", text))))
