@@ -383,6 +383,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         available_locations: MutableMapping[str, AvailableLocation],
     ) -> MutableSequence[AvailableLocation]:
         state = self._job(job.name)
+        if self.run is not None:
+            self.run.recorder.offered(available_locations)
         if state is not None and self.run is not None and locations == 1:
             cores = hardware_requirement.cores if state.declared_cores is None else state.declared_cores
             available_locations = self.run.gangs.narrow(state, cores, available_locations)

@@ -13,14 +13,15 @@ from typing import cast
 from msgspec import Struct, field
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.job_spec import observed
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.records.job_files import Identity, JobFiles
 from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
-from streamflow_io.records.records import ProgressRecord, Record
-from streamflow_io.runtime.locations import location_node, node_name, path_on
+from streamflow_io.records.records import LocationRecord, ProgressRecord, Record
+from streamflow_io.runtime.locations import innermost, location_node, node_name, path_on
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
@@ -104,11 +105,24 @@ class JobRecorder(Listener):
         self._origins: dict[tuple[str, str], str] = {}
         # By location: the files of its host that its node runtime sees.
         self._places: dict[str, Place] = {}
+        # By deployment: the names of the locations that are recorded.
+        self._offered: defaultdict[str, set[str]] = defaultdict(set)
 
     @property
     def streamed(self) -> Mapping[str, Collection[tuple[str, str]]]:
         """See :class:`EarlyRecords`."""
         return self._early.streamed
+
+    def offered(self, locations: Mapping[str, AvailableLocation]) -> None:
+        """Record the locations of a deployment where a job may start: each once, and none of a single one."""
+        if len(locations) < 2:
+            return
+        known = self._offered[next(iter(locations.values())).deployment]
+        for name in sorted(locations.keys() - known):
+            known.add(name)
+            hardware = innermost(locations[name]).hardware
+            cores = None if hardware is None else float(hardware.cores)
+            self._record(LocationRecord(time=time.time(), location=node_name(locations[name]), location_cores=cores))
 
     def is_measured(self, job: JobState) -> bool:
         """Whether the node runtime is to measure a job."""

@@ -47,6 +47,7 @@ from .records import (
     EpochRecord,
     HeldRecord,
     LeaseRecord,
+    LocationRecord,
     RateRecord,
     Record,
     RemovedRecord,
@@ -127,6 +128,8 @@ class History(Struct):
     :ivar lent: jobs that ran on cores of other jobs
     :ivar held: bursts that were held back until their slots, in order
     :ivar removed: removals of intermediate files, in order
+    :ivar disks: the disk space of locations, and what was expected
+    :ivar locations: where jobs could start; where some have started may be missing
     :ivar sessions: read sessions, by their numbers
     :ivar tried_again: the names of jobs whose command ran again in place
     """
@@ -154,6 +157,7 @@ class History(Struct):
     held: list[HeldRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
     disks: list[DiskRecord] = field(default_factory=list)
+    locations: list[LocationRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
     tried_again: set[str] = field(default_factory=set)
 
@@ -316,6 +320,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(HeldRecord, lambda history: history.held),
         _in(RemovedRecord, lambda history: history.removed),
         _in(DiskRecord, lambda history: history.disks),
+        _in(LocationRecord, lambda history: history.locations),
     )
 )
 

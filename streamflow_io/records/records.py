@@ -197,6 +197,13 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
     )
 
 
+class LocationRecord(BaseRecord, frozen=True, tag="location"):
+    """A location where a job may start. Of a deployment with one location there is none."""
+
+    location: str
+    location_cores: float | None = None
+
+
 class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     """The disk space of the directories of jobs, with `intermediates: remove`, in bytes, as measured when jobs end."""
 
@@ -267,6 +274,7 @@ Record = (
     | ArrivedRecord
     | ConsumedRecord
     | SessionEndRecord
+    | LocationRecord
     | RemovedRecord
     | DiskRecord
     | ResultsRecord

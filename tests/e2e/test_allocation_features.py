@@ -92,6 +92,9 @@ def test_a_core_is_lent(allocation: Site) -> None:
     assert ours.ok, ours.errors
     assert ours.time("works") < min(ours.times("went"))
     assert len(allocation.records("lent")) == 1
+    offered = [record["location"] for record in allocation.records("location")]
+    assert offered == sorted({*offered})
+    assert len(offered) == 2
     check_gone(allocation)
 
 

@@ -19,7 +19,7 @@ from streamflow_io.commands.report import Report
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.records import EndRecord, LocationRecord, Record, RunRecord
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.live_view import page_facts, plain_line, screen
@@ -97,6 +97,30 @@ def test_a_run_on_one_location_says_nothing_of_locations() -> None:
     view = live(*at("n1", "/a/0", 0, 11)[:-1])
     assert "location" not in shown(screen(view, 24))
     assert "location" not in plain_line(view)
+
+
+def offered(*names: str) -> list[Record]:
+    return [LocationRecord(time=BEGIN, location=name, location_cores=4.0) for name in names]
+
+
+def test_locations_without_jobs_are_shown() -> None:
+    records = [*offered("n1", "n2"), *at("n1", "/a/0", 0, 10)]
+    assert location_rows(result(*records).locations) == [
+        ("n1", "1", "", "4", "1", "", ""),
+        ("n2", "0", "", "4", "0", "", ""),
+    ]
+    assert "n2" in shown(Report([result(*records)]))
+    locations = live(*records[:-1]).locations
+    assert [(one.name, one.jobs, one.cores) for one in locations] == [("n1", ("/a/0",), 4.0), ("n2", (), 4.0)]
+    assert "n2" in shown(screen(live(*records[:-1]), 24))
+
+
+def test_of_many_locations_those_without_jobs_are_counted() -> None:
+    records = [*offered(*(f"n{node:03}" for node in range(200))), *at("n150", "/a/0", 0, 10)]
+    rows = location_rows(result(*records).locations)
+    assert len(rows) == 20
+    assert ("n150", "1", "", "4", "1", "", "") in rows
+    assert "of them idle" in shown(screen(live(*records[:-1]), 24))
 
 
 def test_two_hundred_locations_are_readable() -> None:

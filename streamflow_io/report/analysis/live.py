@@ -25,6 +25,7 @@ from streamflow_io.records.records import (
     ChoiceRecord,
     EndRecord,
     EpochRecord,
+    LocationRecord,
     ProgressRecord,
     Record,
     RemovedRecord,
@@ -104,7 +105,7 @@ class StorageView(Struct, frozen=True):
 
 
 class LocationView(Struct, frozen=True):
-    """The state of a location where a job has started.
+    """The state of a location where a job has started, or may start.
 
     :ivar jobs: the jobs that run there
     :ivar held: the cores that these jobs hold
@@ -129,7 +130,7 @@ class RunView(Struct, frozen=True):
     :ivar failures: the first jobs that failed
     :ivar fallbacks: deliveries that were not as asked, with the reason
     :ivar disk: the space that the directories of jobs hold. None: nothing is shown
-    :ivar locations: those where a job has started, by name
+    :ivar locations: those where a job has started, or may start, by name
     """
 
     label: str
@@ -249,6 +250,8 @@ class LiveRun:
             case EpochRecord():
                 text = f"{record.constraint:g} MB/s, epoch {record.number} has ended"
                 self._learning[record.step] = text
+            case LocationRecord():
+                self._locations.setdefault(record.location, _LiveLocation(record.location_cores))
             case RemovedRecord():
                 self._disk = record
             case EndRecord():

@@ -57,24 +57,26 @@ def location_flows(history: History) -> list[LocationFlow]:
 
 
 def location_results(history: History, flows: Iterable[LocationFlow]) -> list[LocationResult]:
-    """Return the locations where jobs started, in the order of their names."""
+    """Return the locations where jobs started, or could start, in the order of their names."""
     received: defaultdict[str, int] = defaultdict(int)
     sent: defaultdict[str, int] = defaultdict(int)
     for flow in flows:
         received[flow.target] += flow.bytes
         sent[flow.source] += flow.bytes
-    started = grouped((job for job in history.jobs if job.started is not None), lambda job: job.location)
+    ran = (job for job in history.jobs if job.started is not None and job.location is not None)
+    started = grouped(ran, lambda job: job.location or "")
+    offered = {record.location: record.location_cores for record in history.locations}
     return [
         LocationResult(
             location=location,
             jobs=len(jobs),
             failed=sum(job.status == "failed" for job in jobs),
-            cores=next((job.location_cores for job in jobs if job.location_cores is not None), None),
+            cores=next((job.location_cores for job in jobs if job.location_cores is not None), offered.get(location)),
             held=_held(history, jobs),
             received=received[location],
             sent=sent[location],
         )
-        for location, jobs in sorted((name, jobs) for name, jobs in started.items() if name is not None)
+        for location, jobs in ((name, started[name]) for name in sorted({*offered, *started}))
     ]
 
 
@@ -99,8 +101,8 @@ def _location(attempts: Sequence[JobAttempt], time: float) -> str | None:
     return next(reversed(list(started)), None)
 
 
-def _held(history: History, jobs: Iterable[JobAttempt]) -> float | None:
+def _held(history: History, jobs: Sequence[JobAttempt]) -> float | None:
     known = [(job.cores, history.running(job)) for job in jobs if job.cores is not None]
-    if not known or history.seconds <= 0:
+    if (jobs and not known) or history.seconds <= 0:
         return None
     return sum(cores * (ran[1] - ran[0]) for cores, ran in known if ran is not None) / history.seconds
