@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.sites import Site, apart
 from tests.e2e.test_streaming import SMALL, check_gone, check_nothing_fell_back
@@ -36,7 +34,6 @@ def was_held(burst: Document) -> bool:
     return bool(burst["ended"] - burst["ready"] > 0.5 * seconds > 0.5)
 
 
-@pytest.mark.long
 def test_bursts_between_hosts_are_kept_to_what_is_required(hosts: Site) -> None:
     site = apart(hosts)
     plain, ours = site.run_both(bursts())
