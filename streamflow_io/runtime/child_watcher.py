@@ -12,6 +12,7 @@ from typing_extensions import TypeVarTuple, Unpack
 
 _Ts = TypeVarTuple("_Ts")
 _PAUSE_SECONDS = 0.02
+_PIPES_SECONDS = 0.5
 
 
 async def exit_code_of(process: Process) -> int:
@@ -24,6 +25,10 @@ async def exit_code_of(process: Process) -> int:
     try:
         while process.returncode is None:
             await asyncio.wait({waiting}, timeout=_PAUSE_SECONDS)
+        if process.stdin is not None:
+            process.stdin.close()
+        # Its pipes are to be closed before the event loop is, if no other program holds them.
+        await asyncio.wait({waiting}, timeout=_PIPES_SECONDS)
     finally:
         waiting.cancel()
     return process.returncode

@@ -61,6 +61,35 @@ async def test_a_process_has_ended_though_its_child_holds_its_pipes() -> None:
     await process.wait()
 
 
+async def test_pipes_are_closed_when_no_other_process_holds_them() -> None:
+    watch_children_without_threads()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec("cat", stdin=pipe, stdout=pipe)
+    process.kill()
+    assert await exit_code_of(process) == -signal.SIGKILL
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdin.is_closing()
+    assert await asyncio.wait_for(process.stdout.read(), 30) == b""
+
+
+async def test_a_child_that_holds_the_input_only_is_not_waited_for() -> None:
+    """All is closed then: nothing is left for the end of the event loop."""
+    watch_children_without_threads()
+    reading, writing = os.pipe()
+    words = ["sh", "-c", "sleep 600 <&0 >/dev/null & echo $!; wait"]
+    process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.PIPE, stdout=writing)
+    os.close(writing)
+    child = int(await asyncio.to_thread(os.read, reading, 100))
+    os.close(reading)
+    try:
+        process.kill()
+        assert await exit_code_of(process) == -signal.SIGKILL
+        assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGKILL
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 async def test_a_process_of_another_loop_while_this_one_is_blocked() -> None:
     watch_children_without_threads()
 
