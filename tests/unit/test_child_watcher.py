@@ -58,7 +58,9 @@ async def test_a_process_has_ended_though_its_child_holds_its_pipes() -> None:
         assert await asyncio.wait_for(exit_code_of(process), 30) == -signal.SIGKILL
     finally:
         os.kill(child, signal.SIGKILL)
-    await process.wait()
+    await process.stdout.read()
+    # The loop closes the pipe after its end was read.
+    await asyncio.sleep(0)
 
 
 async def test_pipes_are_closed_when_no_other_process_holds_them() -> None:
