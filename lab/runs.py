@@ -153,7 +153,7 @@ class Bench:
     def _arguments(self, path: Path) -> list[str]:
         return ["run", str(path), "--outdir", str(path.parent / "out")]
 
-    def finish(self, process: forked.Driver, path: Path, seconds: float = 150) -> Run:
+    def finish(self, process: forked.Driver, path: Path, seconds: float = 60) -> Run:
         """Wait for a run; one that takes too long is killed, and fails the test."""
         place = path.parent
         try:
@@ -183,14 +183,14 @@ class Bench:
         job: Mapping[str, Any] | None = None,
         *,
         io: bool = True,
-        seconds: float = 150,
+        seconds: float = 60,
         **settings: Any,
     ) -> Run:
         """Run a workflow to its end."""
         path = self.write(document, job or {}, io, **settings)
         return self.finish(self.start(path), path, seconds)
 
-    def run_all(self, paths: Sequence[Path], seconds: float = 150) -> list[Run]:
+    def run_all(self, paths: Sequence[Path], seconds: float = 60) -> list[Run]:
         """Run what was written, all at the same time, to its end: most workflows of tests sleep more than they compute.
 
         :return: the runs, in their order
@@ -202,7 +202,7 @@ class Bench:
             return [self.finish(*started, seconds) for started in zip(processes, paths, strict=True)]
 
     def run_both(
-        self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 150, **settings: Any
+        self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 60, **settings: Any
     ) -> tuple[Run, Run]:
         """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""
         paths = [self.write_plain(document, job or {}), self.write(document, job or {}, io=True, **settings)]

@@ -198,7 +198,7 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
 
 
 class LocationRecord(BaseRecord, frozen=True, tag="location"):
-    """A location where a job may start. Of a deployment with one location there is none."""
+    """A location where a job may start. A deployment with one location has no such record."""
 
     location: str
     location_cores: float | None = None

@@ -77,7 +77,7 @@ async def test_a_core_that_is_idle_is_lent_and_taken_back(tmp_path: Path) -> Non
     borrower = await cluster.has_started("/c/0.2")
     assert not borrower.done()
     cluster.say("/a/0.0", 0)
-    assert await asyncio.wait_for(borrower, 40) == "n1"
+    assert await asyncio.wait_for(borrower, 10) == "n1"
     # It is told all its cores, and StreamFlow's accounts have no more than there is.
     assert (cluster.scheduler.get_hardware("/c/0.2").cores, cluster.cores) == (1, 2)
     # A core that it needs again goes to its borrower before it goes to another one.
@@ -88,7 +88,7 @@ async def test_a_core_that_is_idle_is_lent_and_taken_back(tmp_path: Path) -> Non
     assert (other.done(), cluster.cores) == (False, 2)
     assert (cluster.scheduler.get_hardware("/c/0.2").cores, cluster.borrowed("/c/0.2")) == (1, 0)
     await cluster.end("/c/0.2")
-    assert await asyncio.wait_for(other, 40) == "n1"
+    assert await asyncio.wait_for(other, 10) == "n1"
     await cluster.end("/a/0.0")
     await cluster.end("/c/0.3", Status.FAILED)
     assert cluster.cores == 0

@@ -184,7 +184,7 @@ def test_silence_is_the_end(tmp_path: Path) -> None:
             node.say({"alive": 1})
             time.sleep(0.25)
         assert node.server.poll() is None
-        wait_for(lambda: node.printed.count({"event": "alive"}) >= 5, "answers")
+        wait_for(lambda: node.printed.count({"event": "alive"}) >= 5, "answers", 1)
         assert node.server.wait(20) == 0
         assert time.monotonic() - said > 1.9
         assert job.wait() != 0

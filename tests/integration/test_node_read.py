@@ -223,7 +223,7 @@ def test_a_session_that_is_cancelled(runtime: Node, file: Path) -> None:
 def test_a_reader_that_says_nothing_is_lost(runtime: Node, file: Path, is_there: bool) -> None:
     """A reader that is killed before its first event says nothing, either."""
     session = Session(runtime, "s", file, prepare=lambda events: events.symlink_to("." if is_there else "nowhere/else"))
-    wait_for(session.served, "the end of the session")
+    wait_for(session.served, "the end of the session", 10)
     (end,) = session.served()
     assert (end["event"], end["success"]) == ("exit", False)
 

@@ -83,13 +83,13 @@ async def test_containers_share_the_cores_of_their_host(tmp_path: Path) -> None:
     cluster.on("one")
     await cluster.start("/a/0", cores=2)
     cluster.on("one")
-    await asyncio.wait_for(cluster.start("/b/0", "/a/0", cores=2), 40)
+    await asyncio.wait_for(cluster.start("/b/0", "/a/0", cores=2), 10)
     cluster.on("one")
     waiting = asyncio.create_task(cluster.start("/alone/0", cores=1))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await cluster.end("/a/0")
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 10)
 
 
 async def test_without_oversubscription_a_member_waits_for_a_core_of_the_host(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_without_oversubscription_a_member_waits_for_a_core_of_the_host(tm
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await cluster.end("/a/0")
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 10)
 
 
 async def test_what_waits_for_memory_says_of_what(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ async def test_what_waits_for_memory_says_of_what(tmp_path: Path, caplog: pytest
         caplog
     )
     await cluster.end("/a/0")
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 10)
 
 
 async def test_a_container_with_less_memory_than_its_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +128,7 @@ async def test_a_container_with_less_memory_than_its_host(tmp_path: Path, caplog
     await asyncio.sleep(0.1)
     assert "waits for memory on a container of debian:12: it asks for 300 MiB, and 200 of 500" in said(caplog)
     await cluster.end("/b/0")
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 10)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_a_job_that_no_container_has_room_for_ends_the_run(
     cluster = Containers(tmp_path, "one")
     names = cluster.on("one", **container)  # type: ignore[arg-type]
     with pytest.raises(WorkflowExecutionException, match=r"No job of /alone can start") as raised:
-        await asyncio.wait_for(cluster.start("/alone/0", **asked), 40)
+        await asyncio.wait_for(cluster.start("/alone/0", **asked), 10)
     message = uncoded(str(raised.value))
     assert there in message
     assert message.endswith("(debian:12)")

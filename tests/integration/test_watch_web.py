@@ -164,7 +164,7 @@ async def test_in_a_browser(bench: Bench) -> None:
                 go.unlink()
             assert "Failed: /b/0" in await page.text()
             server.send_signal(signal.SIGINT)
-            assert await asyncio.wait_for(server.wait(), 40) == 0
+            assert await asyncio.wait_for(server.wait(), 20) == 0
             await page.wait_for("what is here is old")
     finally:
         go.touch()

@@ -198,7 +198,7 @@ async def test_a_quote_that_is_not_closed_is_an_error() -> None:
     connector = Here("nodes", "/")
     location = ExecutionLocation("n1", "nodes")
     try:
-        said = await asyncio.wait_for(connector.run(location, ["set -- /it's"], capture_output=True), 40)
+        said = await asyncio.wait_for(connector.run(location, ["set -- /it's"], capture_output=True), 20)
         assert said is not None
         assert said[1] == 2
         assert await connector.run(location, ["echo", "on"], capture_output=True) == ("on", 0)
@@ -256,4 +256,4 @@ async def test_a_copy_ends_when_its_reader_fails() -> None:
     stream = await Here("nodes", "/").get_stream_reader(["exec", "cat", "/dev/zero"], ExecutionLocation("n1", "nodes"))
     assert len(await (await stream.__aenter__()).read(10)) == 10
     error = ValueError("no more")
-    await asyncio.wait_for(stream.__aexit__(type(error), error, None), 40)
+    await asyncio.wait_for(stream.__aexit__(type(error), error, None), 60)

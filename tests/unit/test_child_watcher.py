@@ -42,7 +42,7 @@ async def test_a_process_that_runs_already_is_not_forgotten() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         watch_children_without_threads()
-    await asyncio.wait_for(process.communicate(b""), 40)
+    await asyncio.wait_for(process.communicate(b""), 10)
     assert process.returncode == 0
 
 
@@ -97,7 +97,7 @@ async def test_a_process_of_another_loop_while_this_one_is_blocked() -> None:
 
     async def run() -> int:
         process = await asyncio.create_subprocess_exec("sh", "-c", "exit 4")
-        return await asyncio.wait_for(process.wait(), 40)
+        return await asyncio.wait_for(process.wait(), 10)
 
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(asyncio.run, run()).result() == 4

@@ -35,8 +35,8 @@ async def test_each_result_comes_when_all_is_confirmed(monkeypatch: pytest.Monke
     await asyncio.sleep(0.01)
     assert not one.done()
     port.put(TerminationToken(Status.COMPLETED))
-    assert (await asyncio.wait_for(one, 40)).value == "one"
-    two = await asyncio.wait_for(step.transfer(cast(Any, None), Token("two")), 40)
+    assert (await asyncio.wait_for(one, 5)).value == "one"
+    two = await asyncio.wait_for(step.transfer(cast(Any, None), Token("two")), 5)
     assert two.value == "two"
 
 

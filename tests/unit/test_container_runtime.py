@@ -79,7 +79,7 @@ async def execute(runtime: ContainerRuntime, script: str, name: str = "j") -> tu
     job = await runtime.create_job(name)
     words = await job.wrap(JobSpec(name=name))
     said, code = await runtime.run_command(job, f"exec {shlex.join([*words, 'sh', '-c', script])}")
-    exit_event = await asyncio.wait_for(job.exit, 40)
+    exit_event = await asyncio.wait_for(job.exit, 10)
     assert code == exit_event.code
     return exit_event.reason, said
 
@@ -131,7 +131,7 @@ async def test_a_job_that_is_asked_for_twice_at_once_runs_once(tmp_path: Path) -
     async with started(tmp_path) as runtime:
         job = await runtime.create_job("j")
         asked = (job.wrap(JobSpec(name="j")) for _ in range(2))
-        words, refused = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 40)
+        words, refused = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
         assert isinstance(words, list)
         assert isinstance(refused, NodeRuntimeError)
 
@@ -183,7 +183,7 @@ async def test_a_command_ends_with_serve(tmp_path: Path) -> None:
             break
         processes(runtime, "serve")[0].kill()
         with pytest.raises(NodeRuntimeError, match="has ended, or sfio-node serve in it"):
-            await asyncio.wait_for(running, 40)
+            await asyncio.wait_for(running, 10)
 
 
 def processes(runtime: ContainerRuntime, word: str) -> list[psutil.Process]:
@@ -203,7 +203,7 @@ async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation | None) 
         (serve,) = processes(runtime, "serve")
         serve.kill()
         with pytest.raises(NodeRuntimeError, match="has ended, or sfio-node serve in it"):
-            await asyncio.wait_for(asyncio.shield(job.exit), 40)
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
         with pytest.raises(NodeRuntimeError, match="has ended, or sfio-node serve in it"):
             await runtime.create_job("another")
         await process.wait()

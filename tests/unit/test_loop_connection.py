@@ -104,7 +104,7 @@ async def test_two_runs_write_at_the_same_time(file: str) -> None:
                 await db.execute(INSERT, {"id": None, "name": name})
                 await asyncio.sleep(0)
 
-        await asyncio.wait_for(asyncio.gather(write(first, "one"), write(second, "other")), 40)
+        await asyncio.wait_for(asyncio.gather(write(first, "one"), write(second, "other")), 10)
     # A run that is killed now has left what others see.
     await until(lambda: names(file).count("one") == names(file).count("other") == 100)
     await asyncio.gather(one.close(), other_run.close())

@@ -125,7 +125,7 @@ async def test_parts_arrive(caplog: pytest.LogCaptureFixture) -> None:
     found = session(reader, records)
     parts = [found.announce([(start, start + CHUNK)]) for start in range(0, 400, CHUNK)]
     found.all_announced()
-    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 40)
+    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
     assert reader.told == ["read"] * 4 + ["end"]
     for part in parts:
         found.consume(part)
@@ -143,12 +143,12 @@ async def test_a_reader_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch
     reader, records = Reader(hangs=True), list[Record]()
     found = session(reader, records)
     parts = [found.announce([(start, start + CHUNK)]) for start in range(0, 400, CHUNK)]
-    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 40)
+    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
     await asyncio.sleep(0)
     assert reader.told == ["read", "cancel"]
     assert ends(records) == ["stalled"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    await asyncio.wait_for(found.arrived(found.announce([(0, 40)])), 1)
+    await asyncio.wait_for(found.arrived(found.announce([(0, 10)])), 1)
     await found.close()
 
 
@@ -160,7 +160,7 @@ async def test_a_storage_that_has_no_room(caplog: pytest.LogCaptureFixture, monk
     found = session(reader, records, storage=storage, readers=2)
     parts = [found.announce([(start, start + CHUNK)]) for start in range(0, 400, CHUNK)]
     found.all_announced()
-    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 40)
+    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
     assert (reader.told, ends(records), found.ended) == ([], [], None)
     for part in (0, 2, 3):
         found.consume(parts[part])
@@ -189,7 +189,7 @@ async def test_a_reader_that_was_granted_nothing_for_long_does_not_hang(monkeypa
     storage.grant(more=1)
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 5)
     assert ends(records) == ["stalled"]
     await found.close()
 
@@ -204,7 +204,7 @@ async def test_a_reader_that_is_lost(how: str, caplog: pytest.LogCaptureFixture)
         reader.say(NodeRuntimeError("sfio-node serve has ended"))
     elif how == "exit":
         reader.say(ExitEvent(job="s", time=0, ended=0, success=False, reason="error", message="/f was changed"))
-    await asyncio.wait_for(found.arrived(part), 40)
+    await asyncio.wait_for(found.arrived(part), 5)
     (warning,) = caplog.records
     reason = {"gone": "serve has ended", "exit": "/f was changed", "full": "no space"}[how]
     assert warning.getMessage().startswith("/f is not read ahead any more, its readers read the file themselves: ")
@@ -220,7 +220,7 @@ async def test_the_end_of_a_run_is_not_warned_of(caplog: pytest.LogCaptureFixtur
     part = found.announce([(0, 400)])
     await asyncio.sleep(0.01)
     await found.close()
-    await asyncio.wait_for(found.arrived(part), 40)
+    await asyncio.wait_for(found.arrived(part), 1)
     assert ends(records) == ["lost"]
     assert not caplog.records
 

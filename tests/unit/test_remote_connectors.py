@@ -83,7 +83,7 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
             assert Path(runtime.certificate_path).read_bytes() == CERTIFICATE.certificate
             assert Path(runtime.directory, "words").read_text().split()[0] == "serve"
             say(runtime, exited(job.identifier))
-            assert (await asyncio.wait_for(job.exit, 40)).success
+            assert (await asyncio.wait_for(job.exit, 10)).success
     finally:
         await connector.undeploy(True)
         await inner.undeploy(True)
@@ -277,7 +277,7 @@ async def test_the_end_does_not_wait_for_a_start_that_loses_a_cancellation(
     runtimes = NodeRuntimes(deployed.context, start_here=start)
     starting = asyncio.create_task(runtimes.at(ExecutionLocation("here", "here", local=True)))
     await asyncio.sleep(0)
-    await asyncio.wait_for(runtimes.close(), 40)
+    await asyncio.wait_for(runtimes.close(), 10)
     with pytest.raises(asyncio.CancelledError):
         await starting
 
@@ -299,7 +299,7 @@ async def test_the_end_does_not_wait_for_a_start_that_waits(
     runtimes = NodeRuntimes(deployed.context)
     starting = asyncio.create_task(runtimes.at(location))
     await waits.wait()
-    await asyncio.wait_for(runtimes.close(), 40)
+    await asyncio.wait_for(runtimes.close(), 10)
     with pytest.raises(asyncio.CancelledError):
         await starting
     await deployed.manager.undeploy_all()

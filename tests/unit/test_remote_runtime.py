@@ -304,7 +304,7 @@ async def test_a_job_that_waits_for_an_answer_is_lost_with_its_runtime(access: A
         assert not wrapping.done()
         Path(runtime.directory, "die").touch()
         with pytest.raises(NodeRuntimeError, match="has ended"):
-            await asyncio.wait_for(wrapping, 40)
+            await asyncio.wait_for(wrapping, 10)
 
 
 async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_what_a_login_shell_says_is_ignored(
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
         say(runtime, "a warning of its own", exited(job.identifier))
-        assert (await asyncio.wait_for(job.exit, 40)).success
+        assert (await asyncio.wait_for(job.exit, 10)).success
 
 
 async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pyt
         await job.wrap(JobSpec(name="j"))
         Path(runtime.directory, "die").touch()
         with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended at host/host"):
-            await asyncio.wait_for(asyncio.shield(job.exit), 40)
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
         for attempt in (job.has_started(), runtime.create_job("next")):
             with pytest.raises(NodeRuntimeError, match="has ended"):
                 await attempt
@@ -419,7 +419,7 @@ async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monke
         job = await runtime.create_job("j")
         monkeypatch.setattr(access, "drop", lambda: dropped.append(job.exit.done()))
         with pytest.raises(NodeRuntimeError, match="has sent nothing for"):
-            await asyncio.wait_for(asyncio.shield(job.exit), 40)
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
         assert dropped == [False]
         runtime.stop_seconds = 0.1
 

@@ -92,7 +92,7 @@ async def test_nodes_of_two_allocations_have_two_names() -> None:
     await several.begin()
     assert [*several.nodes] == ["n1"]
     deployment.jobs = HostJobs(frozenset({"n1"}), waits=True, lacks=True)
-    await asyncio.wait_for(deployment.change.wait(), 40)
+    await asyncio.wait_for(deployment.change.wait(), 20)
     assert [*several.nodes] == ["n1", "n1-2"]
     assert (several.seconds_of("n1"), several.seconds_of("n1-2"), several.seconds_left) == (100, 200, 200)
     with pytest.raises(WorkflowExecutionException, match="n1 of allocation 2"):
@@ -126,7 +126,7 @@ async def test_a_refusal_is_named() -> None:
     loss = await several.why("n1", 1)
     assert loss is not None
     deployment.lose("n1", loss.reason)
-    await asyncio.wait_for(several.wait(), 40)
+    await asyncio.wait_for(several.wait(), 20)
     assert several.over == "allocation 1 has ended, and there is no other: the queue is closed"
     await several.close()
 
@@ -135,9 +135,9 @@ async def test_the_idle_one_is_given_back() -> None:
     deployment = Deployment(2, idle=0.05)
     several = deployment.several
     await several.begin()
-    await asyncio.wait_for(deployment.made[0].closed.wait(), 40)
+    await asyncio.wait_for(deployment.made[0].closed.wait(), 20)
     assert deployment.lost == ["n1"]
     assert several.over is None
-    await asyncio.wait_for(several.wait(), 40)
+    await asyncio.wait_for(several.wait(), 20)
     assert [*several.nodes] == ["n1-2"]
     await several.close()

@@ -91,7 +91,7 @@ async def test_containers_share_the_executors_of_their_host() -> None:
     admission = io_task_admission(cluster)
     jobs = [job(number) for number in range(EXECUTORS)]
     for number, each in enumerate(jobs):
-        await asyncio.wait_for(admission.admit(each, [[BESIDE, contained()][number % 2]]), 40)
+        await asyncio.wait_for(admission.admit(each, [[BESIDE, contained()][number % 2]]), 1)
     waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [contained()]))
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -100,7 +100,7 @@ async def test_containers_share_the_executors_of_their_host() -> None:
     assert not admission.may_start(jobs[1], BESIDE, HOST)
     place(admission, jobs[1], contained(), [second])
     admission.ended(jobs[1])
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 1)
 
 
 async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
@@ -109,13 +109,13 @@ async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
     both = contained(2)
     jobs = [job(number) for number in range(EXECUTORS)]
     for each in jobs:
-        await asyncio.wait_for(admission.admit(each, [both]), 40)
+        await asyncio.wait_for(admission.admit(each, [both]), 1)
         place(admission, each, both, [*(await cluster.get_available_locations("tool")).values()])
     waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [both]))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     admission.ended(jobs[0])
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 1)
 
 
 class Chunk:
@@ -150,7 +150,7 @@ async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
     assert [grant.job for grant in granted[EXECUTORS:]] == [chunks[EXECUTORS]]
     assert not waiting.done()
     admission.end_reader(chunks[1])
-    await asyncio.wait_for(waiting, 40)
+    await asyncio.wait_for(waiting, 1)
     # It may have ended before: no error.
     admission.end_reader(chunks[1])
 
@@ -195,7 +195,7 @@ async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_
     admission = io_task_admission(cluster, required=Required())
     jobs = [job(number, storage_bw="required") for number in range(6)]
     for number in (0, 2, 4, 1):
-        await asyncio.wait_for(admission.admit(jobs[number], [target()]), 40)
+        await asyncio.wait_for(admission.admit(jobs[number], [target()]), 1)
     place = StoragePlace("ssd", "cluster/node00000")
     assert admission.capacity(place, "write") == Capacity(400_000_000, False, 64, 60)
     assert admission.capacity(StoragePlace(None, place.location), "write") is None
@@ -203,7 +203,7 @@ async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_
     await asyncio.sleep(0.01)
     assert not any(task.done() for task in waiting.values())
     admission.ended(jobs[1])
-    await asyncio.wait_for(waiting[5], 40)
+    await asyncio.wait_for(waiting[5], 1)
     assert not waiting[3].done(), "it is needed later"
     admission.ended(jobs[5])
-    await asyncio.wait_for(waiting[3], 40)
+    await asyncio.wait_for(waiting[3], 1)

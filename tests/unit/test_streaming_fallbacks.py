@@ -220,7 +220,7 @@ async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monke
     assert done == ["/b/1"]
     ending = asyncio.create_task(step.terminate(Status.CANCELLED if cancelled else Status.SKIPPED))
     if cancelled:
-        await asyncio.wait_for(asyncio.shield(ending), 40)
+        await asyncio.wait_for(asyncio.shield(ending), 10)
     else:
         await asyncio.sleep(0.002)
         assert not ending.done()

@@ -49,7 +49,7 @@ async def test_jobs_of_one_name_run_one_after_the_other() -> None:
         order.append(f"end {number}")
         job.close()
 
-    await asyncio.wait_for(asyncio.gather(*map(run, range(3))), 40)
+    await asyncio.wait_for(asyncio.gather(*map(run, range(3))), 10)
     assert [word for word in order if word.startswith("begin")] == ["begin 0", "begin 1", "begin 2"]
     assert [word.split()[0] for word in order] == ["begin", "end"] * 3
     await jobs.vacant("/b/0")

@@ -220,7 +220,7 @@ class Intermediates(Listener):
 
     async def _turns(self) -> None:
         held: Collection[str] = ()
-        # Files that a job keeps that runs once more are to go when that job has ended.
+        # A job that runs once more keeps its files. They are to go when the job has ended.
         while self._is_due or held:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), max(_SETTLING, self._took / _SHARE))
@@ -233,8 +233,9 @@ class Intermediates(Listener):
             if waiting and self._is_short:
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
-            if self._is_due or {*self._repeated.held(), *waiting} != held:
-                self._is_due, held = is_hurried, {*self._repeated.held(), *waiting}
+            keeping = {*self._repeated.held(), *waiting}
+            if self._is_due or keeping != held:
+                self._is_due, held = is_hurried, keeping
                 await self._turn()
 
     async def _turn(self, *, is_over: bool = False) -> None:

@@ -146,7 +146,7 @@ async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str],
         )
         (tmp_path / "deadly").touch()
         with pytest.raises(CapioError, match=r"capio_server has ended by SIGABRT: .*std::runtime_error"):
-            await asyncio.wait_for(waiting, 40)
+            await asyncio.wait_for(waiting, 10)
         assert server.has_ended
         # The shell around it has cleaned up; a client that was still there may have made something since.
     assert left_in_shared_memory() == []

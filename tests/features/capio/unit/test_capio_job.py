@@ -167,7 +167,7 @@ async def test_a_job_is_ended_with_its_server_and_was_in_vain() -> None:
     job = await runtime.writing_job()
     runtime.server.end.set()
     with pytest.raises(AttemptLostError, match="it has ended"):
-        await asyncio.wait_for(asyncio.shield(job.exit), 40)
+        await asyncio.wait_for(asyncio.shield(job.exit), 10)
     assert runtime.without == ["it has ended"]
 
 
@@ -197,7 +197,7 @@ async def test_a_program_that_does_what_capio_cannot_was_in_vain(tmp_path: Path,
     report(job, "armed\nwrites 644 a-1/out.txt\nunfit it seeks in a-1/out.txt, which it writes\n")
     runtime.exit(job, success=success)
     with pytest.raises(AttemptLostError, match="it seeks in a-1/out"):
-        await asyncio.wait_for(asyncio.shield(job.exit), 40)
+        await asyncio.wait_for(asyncio.shield(job.exit), 10)
     assert runtime.without == ["/a: CAPIO cannot do what its program does: it seeks in a-1/out.txt, which it writes"]
 
 
