@@ -4,6 +4,7 @@ meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,10 @@ class Driver:
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Driver:
-    return Driver(tmp_path)
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    driver = Driver(tmp_path)
+    yield driver
+    await driver.remembered.close()
 
 
 @pytest.mark.parametrize(
