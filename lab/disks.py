@@ -9,9 +9,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.node import wait_for
+
 # As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
 _REAL_SIZE = 16 * 2**30
 _BLOCK = bytes(2**16)
+# Jobs that tests leave running sleep for much longer.
+_END_SECONDS = 5.0
 
 
 def can_loop(directory: Path) -> bool:
@@ -65,9 +69,16 @@ def _mounted(directory: Path, left: list[str], *what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if subprocess.run(["umount", directory], capture_output=True, check=False).returncode != 0:
+        try:
+            # A wrapper ends a moment after the event that tells the exit of its job.
+            wait_for(lambda: _unmounted(directory), "the end of what uses a disk", _END_SECONDS)
+        except AssertionError:
             left.append(f"something uses {directory}")
             subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def _unmounted(directory: Path) -> bool:
+    return subprocess.run(["umount", directory], capture_output=True, check=False).returncode == 0
 
 
 def fill(file: Path) -> None:

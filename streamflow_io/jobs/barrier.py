@@ -28,14 +28,16 @@ class RewrittenError(Exception):
 
 
 class OutgrownError(Exception):
-    """The job has read a stream whose file is larger than the proof allows. The job has to read the file.
+    """A proof does not hold for a stream that the job has read. The job has to read the complete file.
 
     :ivar job: the job that writes the file
+    :ivar asks: the job asks for more bytes than are proven; otherwise the file is larger than its proof allows
     """
 
-    def __init__(self, job: str | None) -> None:
+    def __init__(self, job: str | None, *, asks: bool = False) -> None:
         super().__init__(job)
         self.job = job
+        self.asks = asks
 
 
 async def _check_sizes(attempt: Attempt, producers: Producers) -> None:

@@ -101,7 +101,7 @@ async def check_exit(
     :raises GaveWayError: if the attempt was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
     :raises RewrittenError: if a file has changed after the attempt has read it as a stream
-    :raises OutgrownError: if a file is larger than the attempt may read as a stream
+    :raises OutgrownError: if the attempt asks for more of a file than it may read as a stream
     :raises ReplacedError: if the attempt has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if another attempt would fail, too
     """
@@ -117,7 +117,7 @@ async def check_exit(
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
     if exit_event.reason == "outgrown":
-        raise OutgrownError(exit_event.input)
+        raise OutgrownError(exit_event.input, asks=True)
     if exit_event.reason == "producer" and not is_part:
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):

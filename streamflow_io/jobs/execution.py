@@ -195,7 +195,7 @@ class Execution:
                     await self._read_again(error)
                     await deliverer.failed()
                 except OutgrownError as error:
-                    self._learned.outgrown(self._inputs, error.job)
+                    self._learned.outgrown(self._inputs, error)
                     await deliverer.failed()
                 except ReplacedError as error:
                     await self._take_replacements(error)

@@ -29,7 +29,7 @@ from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProo
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.wording import size_text
 
-from .barrier import RewrittenError
+from .barrier import OutgrownError, RewrittenError
 from .ending import JobFailedError
 from .programs import Programs
 from .proof_key import proof_key
@@ -144,6 +144,15 @@ def written_by_now(token: StreamToken, attempt: Attempt) -> int:
         return os.path.getsize(written_to(token, attempt)) if is_here else 0
     except OSError:
         return 0
+
+
+def _why(port: str, extents: Extents, error: OutgrownError) -> str:
+    if error.asks:
+        return (
+            f"{port} is proven for the first {size_text(min(each.read for each in extents))}, and the job asks for more"
+        )
+    bound = bound_of(extents)
+    return f"{port} is proven{'' if bound is None else f' up to {size_text(bound)}'}, and this file is larger"
 
 
 class LearnedReads:
@@ -277,23 +286,20 @@ class LearnedReads:
         largest = self.largest(inputs)
         for token, attempt in producers:
             if id(token) in largest and written_by_now(token, attempt) > largest[id(token)]:
-                self.outgrown(inputs, token.source.job)
+                self.outgrown(inputs, OutgrownError(token.source.job))
                 return True
         return False
 
-    def outgrown(self, inputs: Mapping[str, Token], job: str | None) -> None:
-        """Note that a file of another job is larger than its proof allows.
+    def outgrown(self, inputs: Mapping[str, Token], error: OutgrownError) -> None:
+        """Note that a proof does not hold for a file of another job.
 
         All streams that need a proof are read as files from now on, so that they can be rehearsed with these files.
         """
         for name in sorted(self.streams & self._extents.keys()):
-            if any(token.source.job == job for token in stream_tokens(inputs[name])):
+            if any(token.source.job == error.job for token in stream_tokens(inputs[name])):
                 self._learned.proofs.outgrown(self._keys[name])
-                bound, port = bound_of(self._extents[name]), port_path(self._step.name, name)
-                how = "" if bound is None else f" up to {size_text(bound)}"
-                logger.info(
-                    f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this file is larger"
-                )
+                port = port_path(self._step.name, name)
+                logger.info(f"Job {self._job.name} reads the complete file: {_why(port, self._extents[name], error)}")
         self._as_files |= self.streams - self._declared
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:

@@ -103,7 +103,9 @@ def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dic
 
 def test_readers_restart_also_when_the_events_of_a_lost_job_cannot_be_completed(bench: Bench) -> None:
     """On a full disk the reader's `exec` waits for an end that is never written, and the driver has to end it."""
-    path = bench.write(pipeline(f"note start; {LINES}"), {}, True, **retrying("default", max_retries=3))
+    # The first attempt goes on until it is killed.
+    script = f"{ATTEMPT}note start; {LINES}; [ $attempt -ge 2 ] || exec sleep 600"
+    path = bench.write(pipeline(script), {}, True, **retrying("default", max_retries=3))
     process = bench.start(path)
     wait_for(noted(path, "read"))
     (events,) = path.parent.glob("tmp/streamflow-io-*/jobs/*-a-0/events.jsonl")

@@ -146,9 +146,19 @@ def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     plain, ours = proving.run_both(chain(first, reader()), extents=(Extent(7, 10**6),))
     assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
     assert len(ours.times("read")) > len(plain.times("read"))
-    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this file is larger" in ours.log
+    assert "reads the complete file: /b/file is proven for the first 7 B, and the job asks for more" in ours.log
     assert " WARNING " not in ours.log
     assert proving.known() == [("/b", "file", None, 0)]
+
+
+def test_a_reader_of_the_first_bytes_goes_on_when_the_file_is_final(proving: Proving) -> None:
+    """The reader works for longer than its producer, has the file open, and asks for no more."""
+    wait = 'until grep -q " end$" "$TRACE"; do sleep 0.1; done; sleep 0.5'
+    first = reader(f'exec < "$file"; head -c 7; note read; {wait}; note done')
+    _, ours = proving.run_both(chain(producer(), first), extents=(Extent(7, 10**6),))
+    assert len(ours.times("read")) == len(ours.times("done")) == 1
+    assert ours.time("read") < ours.time("end")
+    assert "reads the complete file" not in ours.log
 
 
 def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:

@@ -156,7 +156,28 @@ def test_no_more_is_fed_than_may_be(runtime: Node, most: int) -> None:
     first = base / "in" / "first"
     stream = {**runtime.stream("p", base / "out" / "p", first), "most": most}
     begins = runtime.shell("d", f"head -c {min(most, 9)} {first} > {base}/first", inputs=[stream])
-    assert (begins.wait(), begins.exit()["reason"]) in ((0, "exited"), (75, "outgrown"))
+    assert (begins.wait(), begins.exit()["reason"]) == (0, "exited")
+
+
+WORK = {
+    "holds": "exec < {fifo}; head -c 50000 > {copy}; {work}",
+    "reads_late": "exec < {fifo}; {work}; head -c 50000 > {copy}",
+    "asks": "exec < {fifo}; head -c 50000 > {copy}; {work}; cat > {copy}",
+}
+
+
+@pytest.mark.parametrize("how", WORK)
+@pytest.mark.parametrize("net", [False, True], ids=["fifo", "net"])
+def test_a_job_that_works_on_what_it_has_read_goes_on(runtime: Node, how: str, net: bool) -> None:
+    """The job has the stream of a final file open for long, and asks for no more than it may get."""
+    producer = write(runtime)
+    assert producer.wait() == 0
+    base, fifo = runtime.base, runtime.base / "in" / "f"
+    stream = {**runtime.stream("p", base / "out" / "p", fifo), "most": 50_000, **({"net": True} if net else {})}
+    script = WORK[how].format(fifo=fifo, copy=base / "copy", work="sleep 0.6")
+    job = runtime.shell("c", script, inputs=[stream])
+    assert (job.wait(), job.exit()["reason"]) == ((75, "outgrown") if how == "asks" else (0, "exited"))
+    assert how == "asks" or (base / "copy").read_bytes() == (base / "out" / "p").read_bytes()[:50_000]
 
 
 @pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])

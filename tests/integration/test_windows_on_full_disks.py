@@ -7,7 +7,7 @@ import pytest
 from lab.cwl import workflow
 from lab.disks import can_mount, small_disk
 from lab.runs import Bench
-from tests.integration.test_windows import MB, WINDOW, numbers, reader, writer
+from tests.integration.test_windows import BEGUN, MB, WINDOW, numbers, reader, writer
 
 #: Fills the disk.
 FILL = "head -c 99000000 /dev/zero > x.txt"
@@ -18,7 +18,12 @@ WAIT = 'for t in $(seq 300); do test -e "$TRACE.end" && break; sleep 0.1; done'
 @pytest.mark.parametrize(
     ("write", "read", "named"),
     [
-        (f'{numbers(60 * MB)} || {{ touch "$TRACE.end"; exit 1; }}', f"head -c 9; {WAIT}; cat", "a"),
+        (
+            # The reader has begun before the disk is full.
+            f'{numbers(MB)}; {BEGUN}; {numbers(60 * MB)} || {{ touch "$TRACE.end"; exit 1; }}',
+            f'head -c 9; touch "$TRACE.began"; {WAIT}; cat',
+            "a",
+        ),
         (f"{numbers(MB)}; {WAIT}; exec sleep 600", f'head -c 9; {FILL} || {{ touch "$TRACE.end"; exit 1; }}', "b"),
     ],
     ids=["writer", "reader"],

@@ -32,7 +32,7 @@ use self::observation::Observation;
 pub use self::pacing::Need;
 use self::pacing::Pacing;
 use self::sharers::doing;
-use self::stalls::Doing;
+use self::stalls::{Doing, LATEST};
 use self::whole::Whole;
 pub use self::write_end::Registration;
 use self::write_end::WriteEnd;
@@ -180,7 +180,12 @@ impl Feeder {
 
     /// When to look whether the command waits for more.
     pub fn look_due(&self) -> Option<Instant> {
-        self.told.stalls.due().filter(|_| !self.ending.finished)
+        if self.ending.finished {
+            return None;
+        }
+        // Nothing else tells that the command has taken the last bytes that it may get.
+        let may_ask = || (self.need == Need::Data && self.left() == 0).then(|| Instant::now() + LATEST);
+        self.told.stalls.due().or_else(may_ask)
     }
 
     /// Finds what the command does that reads the stream.
@@ -379,8 +384,9 @@ impl Feeder {
         }
         let left = self.left();
         if left == 0 && self.origin.has_more() {
-            // Until the file is final, the command may end, and has then not asked for these bytes.
-            return if self.origin.is_final() { Err(self.outgrown()) } else { Ok(Need::Data) };
+            // The command may end, or work for long, and never ask for these bytes.
+            let is_asked = self.origin.is_final() && self.told.stalls.is_asked();
+            return if is_asked { Err(self.outgrown()) } else { Ok(Need::Data) };
         }
         let allowed = self.pacing.next(self.need, || bytes_in_pipe(sink), || self.origin.has_more());
         let Some(allowed) = allowed else { return Ok(Need::Time) };

@@ -26,12 +26,19 @@ pub fn doing(processes: &[Process], pipe: &impl AsFd) -> Doing {
         if held.is_empty() {
             continue;
         }
-        if may_wait_for(pid, &held) {
+        if may_wait_for(pid, &held) || held.iter().any(|descriptor| never_blocks(pid, *descriptor)) {
             return Doing::Waits;
         }
         doing = Doing::Works;
     }
     doing
+}
+
+/// Whether calls at a descriptor return where there is nothing to read: such a reader asks again and again.
+fn never_blocks(pid: i32, descriptor: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
 }
 
 /// Whether a thread of a process waits for something to read, at one of some descriptors, or at others that cannot be
@@ -67,7 +74,8 @@ fn waits_at(call: &Call, held: &[i32]) -> bool {
     let polls = [libc::SYS_ppoll, libc::SYS_pselect6];
     let waits = [libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
     if !polls.contains(&call.number) && !waits.contains(&call.number) {
-        return false;
+        // The descriptors of its requests cannot be seen.
+        return call.number == libc::SYS_io_uring_enter;
     }
     match of_descriptor(call.number, &call.arguments) {
         Some((place, _)) => descriptors_of(call, place).iter().any(|descriptor| held.contains(descriptor)),
@@ -87,6 +95,7 @@ fn watches(thread: u32, instance: i32, held: &[i32]) -> bool {
 mod tests {
     use super::*;
     use crate::sys::pipe::fifo_of_tests;
+    use nix::fcntl::{fcntl, FcntlArg, OFlag};
     use std::os::fd::AsRawFd;
 
     #[test]
@@ -98,6 +107,7 @@ mod tests {
             (text(libc::SYS_read, 3), true),
             (text(libc::SYS_read, 4), false),
             (text(libc::SYS_readv, 3), true),
+            (text(libc::SYS_io_uring_enter, 4), true),
             (text(libc::SYS_wait4, 3), false),
             (text(libc::SYS_lseek, 3), false),
             ("running\n".into(), false),
@@ -110,5 +120,15 @@ mod tests {
         let line = format!("{} 0x{:x} 0x1 0x0 0x0 0x0 0x0 0x7ffe 0x7f00\n", libc::SYS_ppoll, polled.as_ptr() as u64);
         let call = parse_call(own, &line).unwrap();
         assert!(waits_at(&call, &[from.as_raw_fd()]) && !waits_at(&call, &[9999]));
+    }
+
+    #[test]
+    fn who_never_blocks() {
+        let (from, _to) = fifo_of_tests();
+        let own = std::process::id() as i32;
+        for (flags, expected) in [(OFlag::empty(), false), (OFlag::O_NONBLOCK, true)] {
+            fcntl(&from, FcntlArg::F_SETFL(flags)).unwrap();
+            assert_eq!(never_blocks(own, from.as_raw_fd()), expected);
+        }
     }
 }

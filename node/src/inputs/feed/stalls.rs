@@ -9,7 +9,7 @@ use crate::protocol::event::StreamWait;
 
 /// A reader that has taken all is looked at after so long, and then after twice the time each time.
 const SOONEST: Duration = Duration::from_millis(10);
-const LATEST: Duration = Duration::from_millis(250);
+pub const LATEST: Duration = Duration::from_millis(250);
 /// Looks are less frequent where they would take more than one part in `THRIFT` of the time.
 const THRIFT: u32 = 200;
 
@@ -84,6 +84,11 @@ impl Stalls {
     pub fn due(&self) -> Option<Instant> {
         let drought = self.drought.as_ref().filter(|drought| !matches!(drought.doing, Some(Doing::Waits)))?;
         Some(drought.due.max(self.rests))
+    }
+
+    /// Whether the reader has taken all bytes and asks for more, as far as can be seen.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.drought, Some(Drought { doing: Some(Doing::Waits | Doing::Unseen), .. }))
     }
 
     /// The reader was looked at, at some cost.
