@@ -92,6 +92,9 @@ class JobState:
         self.status: Status | None = None
         self._kept: dict[type, object] = {}
 
+    def __str__(self) -> str:
+        return self.name
+
     def __repr__(self) -> str:
         return f"JobState({self.name!r})"
 
