@@ -34,7 +34,7 @@ async def _measure() -> float:
     for number in range(STREAMS):
         source = StreamSource(f"/a/0.{number}", "out", "out.bin", bandwidth="required")
         token = StreamToken(file_value(f"/b/{number}/out.bin"), source)
-        attempt = Attempt(source.job, 1, PurePosixPath(f"/a/{number}"))
+        attempt = Attempt(PurePosixPath(f"/a/{number}"))
         rates.opened(jobs[f"/b/0.{number}"], {"file": token}, {"0": (token, attempt)})
     lines = [line for burst in range(BURSTS) for number in range(STREAMS) for line in _lines(number, burst)]
     begin = time.process_time()

@@ -1,11 +1,18 @@
 """Words for people."""
 
 import re
+from collections.abc import Sequence
 
 
 def counted(number: int, what: str) -> str:
     """Return a number with its noun: `1 step`, `1,400 steps`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """The first texts of a list, with the number of those that are left out: `a, b and 3 more`."""
+    shown = ", ".join(texts[:most])
+    return f"{shown} and {len(texts) - most:,} more" if len(texts) > most else shown
 
 
 def size_text(size: float) -> str:

@@ -13,6 +13,7 @@ mod frame;
 mod handshake;
 mod listener;
 mod notifier;
+mod outlet;
 mod pending;
 mod reader;
 mod request;

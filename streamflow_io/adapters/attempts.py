@@ -46,7 +46,6 @@ class ProducerFailedError(Exception):
 class Attempt(Struct, eq=False):
     """One run of a job.
 
-    :ivar number: counts from 1
     :ivar output_directory: the directory that the attempt writes to, at its location
     :ivar node_job: the attempt as the node runtime at its location has it; None: the attempt runs without a node
         runtime
@@ -63,8 +62,6 @@ class Attempt(Struct, eq=False):
     :ivar replacement: returns the token of the file that an output is now, by port and former path; None: no change
     """
 
-    job: str
-    number: int
     output_directory: PurePosixPath
     node_job: NodeJob | None = None
     gave_way: bool = False
@@ -181,7 +178,7 @@ class StreamingJob:
 
     def begin(self, output_directory: PurePosixPath, node_job: NodeJob | None = None) -> Attempt:
         """Register a new attempt; the one before has ended."""
-        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job)
+        attempt = Attempt(output_directory, node_job)
         attempt.collect, attempt.replacement = self._collect, self._replacement
         self._attempts.append(attempt)
         self._tell_change()

@@ -74,7 +74,7 @@ class JobState:
     def __init__(self, job: Job, hints: StepAnnotations | None = None, targets: Sequence[Target] = ()) -> None:
         self.job = job
         self.name = str(job.name)
-        self.step = _step_of(self.name)
+        self.step = _step_of(job)
         self.hints = hints
         self.targets = tuple(targets)
         self.sources: tuple[str, ...] = ()
@@ -91,6 +91,9 @@ class JobState:
         self.usage: JobUsage | None = None
         self.status: Status | None = None
         self._kept: dict[type, object] = {}
+
+    def __str__(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         return f"JobState({self.name!r})"
@@ -243,7 +246,7 @@ class Jobs:
 
     def new(self, job: Job, targets: Sequence[Target] = ()) -> JobState:
         """The state of a job that is about to ask for a place; see :meth:`submitted`."""
-        return JobState(job, self._hints.get(_step_of(job.name)), targets)
+        return JobState(job, self._hints.get(_step_of(job)), targets)
 
     def of(self, job: Job) -> JobState:
         """The state of a job of StreamFlow, which runs."""
@@ -329,10 +332,10 @@ class Jobs:
         return tuple(one for one in self._listeners if getattr(type(one), name) is not method)
 
 
-def _step_of(job: str) -> str:
+def _step_of(job: Job) -> str:
     """The path of the step of a job.
 
     StreamFlow 0.2.0rc3 starts a job without a tag where it gathers lists too early.
     """
     # Records of all jobs of a step are kept, and share the path.
-    return sys.intern(posixpath.dirname(job))
+    return sys.intern(posixpath.dirname(job.name))

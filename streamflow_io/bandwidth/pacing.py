@@ -15,14 +15,14 @@ from math import inf, isinf
 from msgspec import Struct
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import WAYS, Direction, Way
+from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.hints.reasons import RateReason
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.admission.storages import ONE_WAY
 
 from .expectations import Expectations, Expected
 from .strategies import differs
-from .windows import Windows
+from .windows import UnreportedRequest
 
 #: In bytes. A smaller request has moved before the first look at it.
 SMALL = 16_000_000
@@ -35,7 +35,7 @@ _LEAST_LEFT = 0.05
 class PacedRequest(Struct, eq=False):
     """A request that has not ended. The caller keeps the request with its job.
 
-    :ivar job: the name of the job, which a repetition of the job has, too
+    :ivar facts: what :class:`~.windows.Windows` knows of the request
     :ivar opened: when the request was reported
     :ivar least: below this rate, in bytes per second, a time limit of the tool would end the job
     :ivar first: the rate with which the request has started
@@ -44,11 +44,7 @@ class PacedRequest(Struct, eq=False):
     :ivar has_exited: the command has ended. StreamFlow needs some time until the job has ended
     """
 
-    job: str
-    step: str
-    channel: str
-    direction: Direction
-    ready: float
+    facts: UnreportedRequest
     opened: float
     input_bytes: float
     expected: Expected
@@ -63,6 +59,11 @@ class PacedRequest(Struct, eq=False):
     moved: float = 0.0
     looked: float = 0.0
     has_exited: bool = False
+
+    @property
+    def step(self) -> str:
+        """The step of the job."""
+        return self.facts.step
 
     @property
     def is_small(self) -> bool:
@@ -129,7 +130,7 @@ def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dic
 
     :param bandwidth: bandwidth of the storage in bytes per second, without what others hold
     """
-    ordered = sorted(requests, key=lambda one: (one.required, one.of.job))
+    ordered = sorted(requests, key=lambda one: (one.required, one.of.facts.job))
     rates: dict[PacedRequest, float] = {}
     left = max(0.0, bandwidth)
     for one in ordered:
@@ -159,7 +160,6 @@ class Pacing:
 
     Call :meth:`rates` after each call of another method, and every second or two: needs grow with time.
 
-    :param windows: the windows of the same requests; learns of each request before this object
     :param steps: the steps whose requests have rates
     :param capacity: returns the capacity of a place. None: unknown, or without a storage
     :param hidden: how many jobs of a step are ready behind a waiting job, and not yet reported
@@ -167,12 +167,10 @@ class Pacing:
 
     def __init__(
         self,
-        windows: Windows,
         steps: dict[str, Expectations],
         capacity: CapacityOf,
         hidden: Callable[[str], int],
     ) -> None:
-        self._windows = windows
         self._steps = steps
         self._capacity = capacity
         self._hidden = hidden
@@ -191,11 +189,7 @@ class Pacing:
 
     def opened(
         self,
-        job: str,
-        step: str,
-        channel: str,
-        direction: Direction,
-        ready: float,
+        request: UnreportedRequest,
         now: float,
         input_bytes: float,
         time_limit: float | None = None,
@@ -205,13 +199,13 @@ class Pacing:
         :param input_bytes: bytes that the job reads. 0: not known
         :param time_limit: seconds after which the job would be ended. None: never
         """
-        is_repeated = job in self._failed
-        number, before = self._windows.phase_of(job)
+        is_repeated, phase = request.job in self._failed, request.phase
         expected = Expected()
         if not is_repeated:
-            expected = self._steps[step].expect(channel, number, before, ready, input_bytes)
+            of = self._steps[request.step]
+            expected = of.expect(request.channel, phase.number, phase.before, request.ready, input_bytes)
         least = 2 * (expected.bytes or 0.0) / time_limit if time_limit else 0.0
-        opened = PacedRequest(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
+        opened = PacedRequest(request, now, input_bytes, expected, least, is_repeated)
         self._open[opened] = None
         return opened
 
@@ -232,12 +226,12 @@ class Pacing:
         """
         self._open.pop(request, None)
         if moved is None:
-            self._failed.add(request.job)
+            self._failed.add(request.facts.job)
             return
         of, (began, done) = self._steps[request.step], ran
-        of.moved(request.channel, moved, request.input_bytes)
+        of.moved(request.facts.channel, moved, request.input_bytes)
         waited = 0.0 if request.admitted is None else request.admitted - request.opened
-        of.ran(began - request.ready - waited, now - done)
+        of.ran(began - request.facts.ready - waited, now - done)
         if done > began and moved > 0 and request.first is None and request.rate is None:
             of.reached(moved / (done - began))
 
@@ -284,7 +278,7 @@ class Pacing:
         return place.storage, None if capacity.is_shared else place.location
 
     def _is_late(self, request: PacedRequest, now: float) -> bool:
-        end = self._windows.required_end(request.job)
+        end = request.facts.required_end
         return self._is_over or request.is_repeated or (end is not None and end <= now)
 
     def _free_rates(self, requests: Sequence[PacedRequest], now: float) -> dict[PacedRequest, tuple[float, bool]]:
@@ -302,7 +296,7 @@ class Pacing:
         are_waiting = any(one.admitted is None for one in requests)
         for way in WAYS:
             capacities = [(one, self._capacity(place, way)) for one in paced if (place := self._place(one)) is not None]
-            of_way = [(one, has) for one, has in capacities if has is not None and way in ONE_WAY[one.direction]]
+            of_way = [(one, has) for one, has in capacities if has is not None and way in ONE_WAY[one.facts.direction]]
             crowded = {
                 one: has.bandwidth / has.executors
                 for one, has in of_way
@@ -321,7 +315,7 @@ class Pacing:
 
         :param at_least: a rate that the request may have, whatever its limit is
         """
-        known, times, limit = self._windows.required_end(request.job), self._times(request), request.expected.limit
+        known, times, limit = request.facts.required_end, self._times(request), request.expected.limit
         required = min(request.expected.required, inf if known is None else known)
         if self._is_late(request, now):
             required = -inf

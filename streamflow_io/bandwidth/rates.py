@@ -20,7 +20,6 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.models import Direction
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import RateRecord, Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
@@ -34,7 +33,7 @@ from .expectations import Expectations
 from .learned_windows import RememberedWindows
 from .pacing import CapacityOf, PacedRequest, Pacing
 from .phases import IORequest
-from .windows import Moved, Windows
+from .windows import Moved, UnreportedRequest
 
 _MB = 10**6
 # Seconds between two looks at the rates, while a job runs that has a rate or could have one.
@@ -49,7 +48,6 @@ class Rates(Listener):
 
     :param hints: the hints of the steps of the workflow, by path
     :param is_on: whether any job is limited
-    :param windows: the windows of all requests; learns of each request before this object
     :param capacity: returns the bandwidth of a storage for these jobs
     :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
     :param find: returns the open job with a name
@@ -62,7 +60,6 @@ class Rates(Listener):
         workflow: Workflow,
         hints: Mapping[str, StepAnnotations],
         is_on: bool,
-        windows: Windows,
         remembered: RememberedWindows,
         capacity: CapacityOf,
         hidden: Callable[[str], int],
@@ -77,7 +74,7 @@ class Rates(Listener):
             for step, of in hints.items()
             if is_on and of.required is not None and of.is_limited
         }
-        self._pacing = Pacing(windows, self._steps, capacity, hidden)
+        self._pacing = Pacing(self._steps, capacity, hidden)
         self._remembered = remembered
         self._looked_up: set[str] = set()
         self._find = find
@@ -88,7 +85,7 @@ class Rates(Listener):
         self._looking: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
-    def opened(self, job: JobState, channel: str, direction: Direction, ready: float, now: float) -> None:
+    def opened(self, job: JobState, request: UnreportedRequest, now: float) -> None:
         """Open the request of an I/O task's job, which has all its input."""
         if (step := job.step) not in self._steps:
             return
@@ -98,7 +95,7 @@ class Rates(Listener):
             if (learned := self._remembered.of(step, size)) is not None:
                 self._steps[step].remember(learned)
         limit = time_limit(self._workflow.steps.get(step))
-        job.keep(self._pacing.opened(job.name, step, channel, direction, ready, now, size, limit))
+        job.keep(self._pacing.opened(request, now, size, limit))
 
     def computes(self, job: JobState) -> None:
         """Note that a job that is no I/O task has all its input."""
@@ -171,8 +168,8 @@ class Rates(Listener):
         self._pacing.over(self._is_over(now))
         for one in self._pacing.rates(now):
             rate = None if one.rate is None else one.rate / _MB
-            self._record(RateRecord(time=now, job=one.of.job, step=one.of.step, rate=rate, reason=one.reason))
-            if (job := self._find(one.of.job)) is not None:
+            self._record(RateRecord(time=now, job=one.of.facts.job, step=one.of.step, rate=rate, reason=one.reason))
+            if (job := self._find(one.of.facts.job)) is not None:
                 job.limit(one.rate)
         if self._looking is None and not self._pacing.is_idle:
             self._looking = asyncio.create_task(self._look())

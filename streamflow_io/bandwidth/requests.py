@@ -26,7 +26,7 @@ from streamflow_io.storage.admission.demand import Grant
 
 from .phases import IORequest, request_record
 from .rates import Rates
-from .windows import Moved, Windows
+from .windows import Moved, UnreportedRequest, Windows
 
 _LOOP = "-loop-combinator"
 
@@ -39,7 +39,6 @@ class Requests(Listener):
     :param hints: the hints of the steps of the workflow, by path
     :param routes: all routes of outputs, and of the names of their files
     :param delivered: the edges whose files come before their producer has ended
-    :param windows: keeps the requests
     :param rates: limits requests to the required bandwidth
     :param record: keeps a record for telemetry
     """
@@ -50,14 +49,13 @@ class Requests(Listener):
         hints: Mapping[str, StepAnnotations],
         routes: Iterable[Route],
         delivered: Iterable[StreamEdge],
-        windows: Windows,
         rates: Rates,
         record: Callable[[Record], None],
     ) -> None:
         self._record = record
         self._directions = {step: of.direction for step, of in hints.items() if of.io_task is not None}
         self._within = {step: of.within for step, of in hints.items() if of.io_task is not None}
-        self._windows = windows
+        self._windows = Windows()
         self._rates = rates
         self._loops: dict[str, LoopCombinator] = {
             name.removesuffix(_LOOP): step.combinator
@@ -82,8 +80,8 @@ class Requests(Listener):
         now, step = job.submitted, job.step
         if not self._is_followed(job):
             return
-        sources = self._sources(job, step, now)
-        waits_for_values = self._waits_for_values(job.name, step, sources)
+        sources = self._sources(job, now)
+        waits_for_values = self._waits_for_values(job, sources)
         if (direction := self._directions.get(step)) is None:
             reads = [source for source in sources if self._windows.is_request(source)]
             others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
@@ -92,10 +90,13 @@ class Requests(Listener):
             self._rates.update(now)
             return
         at = max(sources.values(), default=now)
-        channel = self._channel(job.name, step, sources)
+        channel = self._channel(job, sources)
         is_estimate = waits_for_values or not sources
-        self._windows.ready(job.name, step, channel, direction, at, now, sources, is_estimate, self._within[step])
-        self._rates.opened(job, channel, direction, at, now)
+        request = self._windows.ready(
+            job.name, step, channel, direction, at, now, sources, is_estimate, self._within[step]
+        )
+        job.keep(request)
+        self._rates.opened(job, request, now)
         self._rates.update(now)
 
     def delivered(self, job: JobState, token: Token) -> None:
@@ -151,10 +152,11 @@ class Requests(Listener):
             started, ended = usage.ran(job.submitted, now)
             limit = self._rates.first_rate(job)
             moved = Moved(usage.moved(direction), started, ended, _storage(job), limit)
-            self._windows.moved(job.name, moved, now)
+            if (request := job.kept(UnreportedRequest)) is not None:
+                request.move(moved, now)
         self._rates.finished(job, now, moved)
 
-    def _sources(self, job: JobState, step: str, now: float) -> dict[str, float]:
+    def _sources(self, job: JobState, now: float) -> dict[str, float]:
         """Return the jobs whose files a job reads, each with the time when the job could read all of its files."""
         sources = dict.fromkeys(job.sources, now)
         known: dict[str, str | None] = {}
@@ -164,7 +166,7 @@ class Requests(Listener):
                 known[directory] = self._job_of(directory)
             if (source := known[directory]) is not None or (source := self._jobs.get(path)) is not None:
                 at = self._ended.get(source, now)
-                if (get_job_step_name(source), step) in self._at_commit:
+                if (get_job_step_name(source), job.step) in self._at_commit:
                     at = self._delivered.get(path, at)
                 sources[source] = max(at, sources.get(source, at))
         return sources
@@ -179,28 +181,30 @@ class Requests(Listener):
             directory = posixpath.dirname(directory)
         return None
 
-    def _channel(self, job: str, step: str, sources: Iterable[str]) -> str:
+    def _channel(self, job: JobState, sources: Iterable[str]) -> str:
         """Return the channel of a job's request: the job whose files come one by one, or all iterations of a loop."""
+        step = job.step
         for source in sources:
             if self._at_commit.get((get_job_step_name(source), step)):
                 return f"{step} of {source}"
-        tag = get_job_tag(job).split(".")
+        tag = get_job_tag(job.name).split(".")
         for loop in self._loops:
             if (level := self._level(step, loop)) is not None:
                 tag[level] = "*"
         return posixpath.join(step, ".".join(tag))
 
-    def _waits_for_values(self, job: str, step: str, sources: Iterable[str]) -> bool:
+    def _waits_for_values(self, job: JobState, sources: Iterable[str]) -> bool:
         """Whether a job may have lacked a value when all its files were there.
 
         A job that reads a file of its own iteration has everything that the iteration waited for.
         """
+        step = job.step
         if step in self._read_values:
             return True
         for loop in filter(self._read_values.__contains__, self._loops):
             if (level := self._level(step, loop)) is not None:
                 inside = [source for source in sources if within(get_job_step_name(source), loop)]
-                tags = [get_job_tag(one).split(".")[: level + 1] for one in (job, *inside)]
+                tags = [get_job_tag(one).split(".")[: level + 1] for one in (job.name, *inside)]
                 if tags[0] not in tags[1:]:
                     return True
         return False

@@ -99,7 +99,7 @@ class StreamRates(Listener):
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Give the streams of the attempt the rates that they have now."""
-        return replace(spec, streams=tuple(self._limited(job.name, one) for one in spec.streams))
+        return replace(spec, streams=tuple(self._limited(job, one) for one in spec.streams))
 
     def event(self, job: JobState, event: Event) -> None:
         now = time.time()
@@ -133,10 +133,10 @@ class StreamRates(Listener):
         job = self._find(producer)
         return 0.0 if job is None else sum(map(input_bytes, job.job.inputs.values()))
 
-    def _limited(self, job_name: str, one: InputStream) -> InputStream:
+    def _limited(self, job: JobState, one: InputStream) -> InputStream:
         if one.id is None:
             return one
-        rate = self._streams.rate(StreamName(job_name, one.id))
+        rate = self._streams.rate(StreamName(job.name, one.id))
         return one if rate is None else replace(one, limit=StreamLimit(rate=max(1, round(rate))))
 
     def _update(self, now: float) -> None:

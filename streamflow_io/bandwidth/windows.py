@@ -61,9 +61,10 @@ class _OpenPhase(Struct):
     changed: float = float("-inf")
 
 
-class _UnreportedRequest(Struct, eq=False):
+class UnreportedRequest(Struct, eq=False):
     """A request that is not reported yet.
 
+    :ivar job: the name of the job
     :ivar end: the earliest known end, except the one by `next`
     :ivar sources: the requests that moved the input of this one
     :ivar readers: the requests that read the output of this one
@@ -77,11 +78,11 @@ class _UnreportedRequest(Struct, eq=False):
     direction: Direction
     ready: float
     changed: float
-    sources: list[_UnreportedRequest]
+    sources: list[UnreportedRequest]
     is_estimate: bool
     end: _RequiredEnd | None = None
     moved: Moved | None = None
-    readers: list[_UnreportedRequest] = field(default_factory=list)
+    readers: list[UnreportedRequest] = field(default_factory=list)
     is_told: bool = False
 
     @property
@@ -91,6 +92,16 @@ class _UnreportedRequest(Struct, eq=False):
         if following is None or (self.end is not None and self.end.time <= following):
             return self.end
         return _RequiredEnd(following, "next")
+
+    @property
+    def required_end(self) -> float | None:
+        """When a job first waits for the request. None: unknown so far."""
+        end = self.required
+        return None if end is None else end.time
+
+    def move(self, moved: Moved, now: float) -> None:
+        """Note that the job has succeeded."""
+        self.moved, self.changed = moved, now
 
     def needed(self, end: _RequiredEnd, now: float) -> None:
         if self.end is None or end.time < self.end.time:
@@ -106,8 +117,8 @@ class Windows:
 
     def __init__(self) -> None:
         # The requests by job; of a repeated job, the last one.
-        self._requests: dict[str, _UnreportedRequest] = {}
-        self._untold: list[_UnreportedRequest] = []
+        self._requests: dict[str, UnreportedRequest] = {}
+        self._untold: list[UnreportedRequest] = []
         self._looked = float("-inf")
         # The last phase of each channel.
         self._phases: dict[str, _OpenPhase] = {}
@@ -128,8 +139,8 @@ class Windows:
         reads: Iterable[str] = (),
         is_estimate: bool = False,
         within: float | None = None,
-    ) -> None:
-        """Open a request of an I/O task that could start at a time. Does nothing if an open request has not moved.
+    ) -> UnreportedRequest:
+        """Return a new request of an I/O task that could start at a time, or the open request that has not moved.
 
         :param at: when the task could start
         :param reads: the jobs whose files it reads
@@ -138,26 +149,17 @@ class Windows:
         """
         before = self._requests.get(job)
         if before is not None and before.moved is None:
-            return
+            return before
         phase = self._phase_at(channel, at, now)
         sources = [self._requests[one] for one in dict.fromkeys(reads) if one in self._requests and one != job]
-        opened = _UnreportedRequest(job, step, channel, phase, direction, at, now, sources, is_estimate)
+        opened = UnreportedRequest(job, step, channel, phase, direction, at, now, sources, is_estimate)
         if within is not None:
             opened.needed(_RequiredEnd(at + within, "within"), now)
         for source in sources:
             source.readers.append(opened)
         self._requests[job] = opened
         self._untold.append(opened)
-
-    def phase_of(self, job: str) -> tuple[int, float | None]:
-        """Return the number of a request's phase, and the window of the previous phase in seconds, if there was one."""
-        phase = self._requests[job].phase
-        return phase.number, phase.before
-
-    def required_end(self, job: str) -> float | None:
-        """Return when a job first waits for a request. None: unknown so far."""
-        end = self._requests[job].required
-        return None if end is None else end.time
+        return opened
 
     def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
         """Note that a job that is no I/O task has all its input, or is about to read files while they are written.
@@ -171,11 +173,6 @@ class Windows:
             time = max(others, *(request.ready for request in requests))
             for request in requests:
                 request.needed(_RequiredEnd(time, "need", is_estimate), now)
-
-    def moved(self, job: str, moved: Moved, now: float) -> None:
-        """Note that the job of a request has succeeded."""
-        if (request := self._requests.get(job)) is not None:
-            request.moved, request.changed = moved, now
 
     def computed(self, at: float) -> None:
         """Note that a job that is no I/O task has ended."""
@@ -217,7 +214,7 @@ class Windows:
         self._phases[channel] = phase
         return phase
 
-    def _tell(self, request: _UnreportedRequest) -> Iterator[IORequest]:
+    def _tell(self, request: UnreportedRequest) -> Iterator[IORequest]:
         if request.moved is None or request.is_told:
             return
         request.is_told = True
@@ -246,7 +243,7 @@ class Windows:
         )
 
 
-def _share(source: _UnreportedRequest, bytes_after: int, end: _RequiredEnd) -> None:
+def _share(source: UnreportedRequest, bytes_after: int, end: _RequiredEnd) -> None:
     """Give the request that moves first its part of the time until a job waits for the bytes of both."""
     if source.moved is None or source.moved.bytes + bytes_after <= 0:
         return

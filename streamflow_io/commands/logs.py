@@ -18,7 +18,7 @@ from streamflow_io.records.jobs import CommandRecord, EndedRecord, JobRecord
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import LAST, find_run, run_label
-from streamflow_io.wording import counted, last_lines, size_text
+from streamflow_io.wording import counted, first_of, last_lines, size_text
 
 from .console import say, table
 
@@ -243,6 +243,5 @@ def _chosen(run: str, jobs: Sequence[JobLog], words: Sequence[str]) -> list[JobL
         tags = [job.tag for job in found]
         found = [job for job in found if job.tag == words[1]]
         if not found:
-            allowed = ", ".join(tags[:5]) + (f" and {len(tags) - 5:,} more" if len(tags) > 5 else "")
-            raise HintErrors.one(run, "JOB", f"{step} has no job {words[1]}", allowed)
+            raise HintErrors.one(run, "JOB", f"{step} has no job {words[1]}", first_of(tags, 5))
     return found

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
+from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
+from streamflow_io.graph.last_readers import Removal
 from streamflow_io.graph.memory_steps import plan_memory
 from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.stream_windows import StreamWindow, WindowFacts, plan_windows
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 
 from .plan import IntermediatesPlan
 from .removal import plan_removal
-from .stream_windows import find_windows
 
 
 def plan_intermediates(
@@ -35,10 +37,49 @@ def plan_intermediates(
     :param has_windows: whether windows are asked for
     """
     removal = plan_removal(workflow, annotations, partitions)
-    windows = find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
+    windows = _find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
     if config.intermediates == "keep":
         return IntermediatesPlan(None, windows)
     return IntermediatesPlan(removal, windows, config.disk_limit, tools)
+
+
+def _find_windows(
+    workflow: Workflow,
+    annotations: Mapping[str, StepAnnotations],
+    graph: IOGraph,
+    edges: Sequence[StreamEdge],
+    partitions: Iterable[Partition],
+    removal: Removal,
+    config: SchedulerConfig,
+) -> tuple[StreamWindow, ...]:
+    """Decide about the windows of a workflow that is not rewired."""
+    facts = WindowFacts(
+        graph.outputs,
+        graph.routes,
+        edges,
+        removal,
+        frozenset((partition.step, partition.of) for partition in partitions),
+        dict(_not_paused(workflow, annotations)),
+        _never(config),
+    )
+    return plan_windows(facts, config.intermediates == "window")
+
+
+def _never(config: SchedulerConfig) -> str | None:
+    if config.runtime != "embedded":
+        return f"`runtime: {config.runtime}`"
+    if config.observe:
+        return "`observe: true`"
+    return None
+
+
+def _not_paused(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> Iterator[tuple[str, str]]:
+    for path, step in workflow.steps.items():
+        hints = annotations.get(path)
+        if hints is not None and hints.is_limited:
+            yield path, "`limited` pauses its jobs"
+        elif isinstance(step, ExecuteStep) and getattr(step.command, "time_limit", None):
+            yield path, "pauses would count for its ToolTimeLimit"
 
 
 def with_memory(

@@ -22,7 +22,6 @@ from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.bandwidth.stream_rates import StreamRates, remembered_streams
-from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
@@ -139,13 +138,12 @@ class BandwidthOfRun:
     def __init__(self, services: Services) -> None:
         plan, config, learned = services.plan, services.config, services.learned
         self.remembered = RememberedLimits(learned, plan.bandwidth.tools)
-        windows, writes = Windows(), WriteChannels(services.storages, services.record)
+        writes = WriteChannels(services.storages, services.record)
         used = storages_of_steps(plan.annotations, plan.bandwidth.storages, config.storages)
         rates = Rates(
             plan.workflow,
             plan.annotations,
             config.limits and config.runtime != "off",
-            windows,
             RememberedWindows(learned, plan.bandwidth.tools, used),
             lambda place, way: writes.left(self.admission.capacity(place, way), place, way),
             lambda step: self.admission.behind(step),
@@ -178,7 +176,7 @@ class BandwidthOfRun:
             (*plan.graph.routes, *plan.graph.names),
             plan.graph.delivered if plan.service.streams else (),
         )
-        requests = Requests(plan.workflow, plan.annotations, routes, delivered, windows, rates, services.record)
+        requests = Requests(plan.workflow, plan.annotations, routes, delivered, rates, services.record)
         self.listeners: tuple[Listener, ...] = (
             *self.admission.listeners,
             rates,

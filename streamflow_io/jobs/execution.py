@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Container, Mapping
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Protocol, cast
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
-from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
     byte_streams,
@@ -31,91 +31,27 @@ from streamflow_io.adapters.inputs import (
     place_inputs,
 )
 from streamflow_io.adapters.job_spec import job_spec
-from streamflow_io.adapters.jobs import Jobs, JobState
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, stream_tokens, streams_of, with_own_value
-from streamflow_io.bandwidth.stream_rates import StreamRates
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
-from streamflow_io.parts.part_ways import PartWays
-from streamflow_io.parts.read_sessions import ReadSessions
-from streamflow_io.parts.splitting import Cuts, Split
+from streamflow_io.parts.splitting import Split
 from streamflow_io.runtime.node_commands import AttemptLostError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import ExitEvent, JobSpec
+from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.values import readable
 from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 
-from .awaited_streams import AwaitedStreams
 from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .early_end import end_when_lost, end_with, give_way
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, WindowLostError, blaming, check_exit, exit_of
-from .job_logs import JobLogs
-from .job_runner import JobRunner
-from .learned_streams import LearnedReads, LearnedStreams
+from .learned_streams import LearnedReads
 from .learned_writes import LearnedWrites
-from .reach import Reach
 from .read_windows import ReadWindows
 from .replacing import ReplacedError, check_replaced, with_replacements
-from .short_jobs import ShortJobs
-
-
-class JobRehearsals(Protocol):
-    """Finds out which inputs of jobs can be read as streams."""
-
-    def begins(
-        self,
-        step: StreamingExecuteStep,
-        job: JobState,
-        runtime: NodeRuntime,
-        inputs: Mapping[str, Token],
-        streams: Collection[str],
-    ) -> None: ...
-    def succeeded(self, job: JobState, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
-    def attempt_ended(self, job: JobState) -> None: ...
-
-
-class StreamBandwidth(Protocol):
-    """Keeps byte streams to the required bandwidth."""
-
-    @property
-    def streams(self) -> StreamRates: ...
-
-
-class StreamProofs(Protocol):
-    """The knowledge of a run about streams without a hint."""
-
-    streams: LearnedStreams
-    short_jobs: ShortJobs
-    awaited: AwaitedStreams
-
-    @property
-    def rehearsals(self) -> JobRehearsals | None: ...
-
-
-class StreamingRun(Protocol):
-    """The run, as a streaming job uses it."""
-
-    config: SchedulerConfig
-    jobs: Jobs
-    streaming_jobs: StreamingJobs
-    reach: Reach
-    runner: JobRunner
-    logs: JobLogs
-
-    @property
-    def bandwidth(self) -> StreamBandwidth: ...
-    @property
-    def proofs(self) -> StreamProofs: ...
-    @property
-    def part_ways(self) -> PartWays: ...
-    @property
-    def cuts(self) -> Cuts: ...
-    @property
-    def sessions(self) -> ReadSessions: ...
+from .streaming_run import StreamingRun
 
 
 class _Prepared(Struct, frozen=True):
@@ -206,8 +142,10 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
-                    if self._is_in_memory:
-                        self._leave_memory(error)
+                    if (memory := self._memory) is not None:
+                        # The next attempt writes to the disk: the files may have found no space in memory.
+                        why = "they are larger than those of earlier jobs" if memory.has_outgrown else str(error)
+                        logger.info(f"Job {self._job.name} starts again, with its files on the disk: {why}")
                     elif self._learned.blamed(error, self._run.logs.found_full(self._job.name)):
                         self._give_up(self._learned.given_up)
                     else:
@@ -455,25 +393,17 @@ class Execution:
         return attempt
 
     @property
-    def _is_in_memory(self) -> bool:
-        """Whether the last attempt had its output directory in memory."""
+    def _memory(self) -> JobInMemory | None:
+        """The memory that has the output directory of the last attempt. None: the directory is on the disk."""
         memory = self._state.kept(JobInMemory)
-        return memory is not None and memory.directory == self._job.output_directory
-
-    def _leave_memory(self, error: JobFailedError) -> None:
-        """Say that the next attempt writes to the disk: the files may have found no space in memory."""
-        memory = self._state.kept(JobInMemory)
-        has_outgrown = memory is not None and memory.has_outgrown
-        why = "they are larger than those of earlier jobs" if has_outgrown else str(error)
-        logger.info(f"Job {self._job.name} starts again, with its files on the disk: {why}")
+        return memory if memory is not None and memory.directory == self._job.output_directory else None
 
     def _check_memory(self) -> None:
         """Check that the attempt had space for its files.
 
         :raises JobFailedError: if not. A tool may have failed to write without saying so
         """
-        memory = self._state.kept(JobInMemory)
-        if memory is not None and self._is_in_memory and memory.is_full:
+        if (memory := self._memory) is not None and memory.is_full:
             raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
 
     async def _new_directory(self) -> None:

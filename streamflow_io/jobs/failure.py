@@ -12,7 +12,7 @@ import posixpath
 import re
 import shlex
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Status, Workflow
@@ -21,13 +21,14 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.records.records import RunStatus
-from streamflow_io.wording import displayed
+from streamflow_io.wording import displayed, first_of
 
 from .job_logs import LastWords
 
 _SAID = "with error:\n\t"
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500
+_MOST_STEPS = 10
 # StreamFlow colours messages for a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOT_ONE = re.compile(r"Expected (\S+) token of type (File|Directory), got list\.")
@@ -168,7 +169,8 @@ class Failure(logging.Filter):
         elif self._first_error:
             # An expression of a step has failed, before the step had any job.
             parts.append(_on_one_line(self._first_error)[:_LONGEST_REASON])
-        parts += _some("not run: step", self._not_run)
+        if names := self._not_run:
+            parts.append(f"not run: step{'s' if len(names) > 1 else ''} {first_of(names, _MOST_STEPS)}")
         told = ": " + "; ".join(parts) if parts else ""
         words = self._words
         if words is not None and not self._is_reason(words):
@@ -219,11 +221,3 @@ def _is_cancellation(record: logging.LogRecord) -> bool:
 
 def _is_undone(step: ExecuteStep) -> bool:
     return step.status not in (Status.COMPLETED, Status.SKIPPED)
-
-
-def _some(what: str, names: Iterable[str], most: int = 10) -> list[str]:
-    names = list(names)
-    if not names:
-        return []
-    shown = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-    return [f"{what}{'s' if len(names) > 1 else ''} {shown}"]

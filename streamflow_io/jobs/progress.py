@@ -124,16 +124,16 @@ class Progress:
         self._show(
             ProgressRecord(
                 time=time.time(),
-                streams=tuple(_record(job.name, stream) for job, stream in going[:_MOST]),
+                streams=tuple(_record(job, stream) for job, stream in going[:_MOST]),
                 more=max(0, len(going) - _MOST),
                 waiting={step: of for step, of in waiting.items() if of},
             )
         )
 
 
-def _record(job: str, stream: _ShownStream) -> StreamProgress:
+def _record(job: JobState, stream: _ShownStream) -> StreamProgress:
     return StreamProgress(
-        job=job,
+        job=job.name,
         input=stream.input,
         output=stream.output,
         source=stream.source,

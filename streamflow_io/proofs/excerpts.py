@@ -29,6 +29,11 @@ class Excerpts(Struct, frozen=True):
     bytes: int
     look_whole: bool
 
+    @property
+    def first_outputs(self) -> str:
+        """The directory with the outputs of the first run with the excerpts."""
+        return posixpath.join(self.directory, "made")
+
     def as_wholes(self, paths: Sequence[str]) -> tuple[Excerpt, ...]:
         """The excerpts that have to look like their whole files to the program, which finds them at these paths."""
         if not self.look_whole:

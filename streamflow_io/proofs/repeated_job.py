@@ -227,7 +227,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
             ran = await self._run_command(job, spec, None if self.is_declared else size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
-                await self._keep(job.output_directory, _kept(excerpts))
+                await self._keep(job.output_directory, excerpts.first_outputs)
             return ran
         finally:
             await self.remove(directories)
@@ -351,7 +351,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
             return difference, None
         outputs = self._names[self.original.job.output_directory]
         pairs = unlike_files(made, places, its, places) or ()
-        kept = [(path.replace(outputs, _kept(excerpts), 1), other) for path, other in pairs]
+        kept = [(path.replace(outputs, excerpts.first_outputs, 1), other) for path, other in pairs]
         return difference, await self._unlike(kept or None, before.span, span)
 
     async def _unlike(self, pairs: Sequence[tuple[str, str]] | None, job: Span, span: Span) -> Unlike | None:
@@ -455,11 +455,6 @@ def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
 
 async def _no_difference(its: Mapping[str, Any], span: Span) -> _Compared:
     return None, None
-
-
-def _kept(excerpts: Excerpts) -> str:
-    """The directory with the outputs of the first run with excerpts."""
-    return posixpath.join(excerpts.directory, "made")
 
 
 class _NotDisguisedError(Exception):

@@ -37,7 +37,7 @@ def shadow_of(step: StreamingExecuteStep, job: Job, connector: Connector, hardwa
         raise NoShadowError(f"the data manager is {type(context.data_manager).__name__}")
     context.database = _NoDatabase()
     context.checkpoint_manager = _NoCheckpoints()
-    context.scheduler = _Scheduler(context.scheduler, job.name, connector, hardware)
+    context.scheduler = _Scheduler(context.scheduler, job, connector, hardware)
     data_manager = copy(context.data_manager)
     data_manager.context = context
     data_manager.path_mapper = OwnPaths(context.data_manager.path_mapper, context)
@@ -73,7 +73,7 @@ class _NoCheckpoints:
 class _Scheduler:
     """StreamFlow's scheduler, with another connector and hardware for one job."""
 
-    def __init__(self, inner: Any, job: str, connector: Connector, hardware: Hardware) -> None:
+    def __init__(self, inner: Any, job: Job, connector: Connector, hardware: Hardware) -> None:
         self._inner = inner
         self._job = job
         self._connector = connector
@@ -83,7 +83,7 @@ class _Scheduler:
         return getattr(self._inner, name)
 
     def get_connector(self, job_name: str) -> Connector:
-        return self._connector if job_name == self._job else self._inner.get_connector(job_name)
+        return self._connector if job_name == self._job.name else self._inner.get_connector(job_name)
 
     def get_hardware(self, job_name: str) -> Hardware:
-        return self._hardware if job_name == self._job else self._inner.get_hardware(job_name)
+        return self._hardware if job_name == self._job.name else self._inner.get_hardware(job_name)

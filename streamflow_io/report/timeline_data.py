@@ -15,11 +15,6 @@ from .analysis.verdict import span_name
 # The most points of a line of a storage.
 _POINTS = 400
 
-#: The items of the list of a job, in order; `timeline.js` reads them by this order.
-JOB_FIELDS = (
-    "step", "tag", "submitted", "started", "ended", "status", "onPath", "spent", "said", "streams", "commits",
-    "location",
-)  # fmt: skip
 #: The shares of the time of a job that are drawn at its lower edge, in this order.
 SPENT = ("waits for bytes", "waits at the gate", "waits for a device", "is paused", "computes")
 
@@ -49,6 +44,7 @@ def _run(run: RunResult) -> dict[str, Any]:
 
 
 def _job(job: TimelineJob, step: int, location: int | None) -> list[Any]:
+    """Return the list of a job, which `timeline.js` reads by the order of the items."""
     submitted = None if job.waiting is None else job.waiting[0]
     started, ended = job.running or (None, None)
     if ended is None and job.waiting is not None:

@@ -356,16 +356,16 @@ class NodeRuntime(NodeCommands):
         """Return why a job here has no link to jobs there; None: no obstacle. Tried once, and remembered."""
         return await self._obstacle_of_link(other, None)
 
-    def link(self, job: str, consumer: NodeRuntime) -> Link:
+    def link(self, identifier: str, consumer: NodeRuntime) -> Link:
         """The link by which a job under another runtime reads of a job of this one.
 
-        :param job: the identifier of the job of this runtime
+        :param identifier: of the job of this runtime
         :raises NodeRuntimeError: if this runtime has no address
         """
         if self.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.location} cannot be reached from elsewhere")
         tls = self.tls or consumer.tls
-        return Link(address=self.address, job=job, certificate=str(consumer.certificate_path), tls=tls)
+        return Link(address=self.address, job=identifier, certificate=str(consumer.certificate_path), tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:
         """Whether jobs here have the files and the events of jobs there, as :meth:`obstacle` has found out."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from streamflow_io.bandwidth.expectations import Expected
 from streamflow_io.bandwidth.pacing import OpenRequest, PacedRequest, shares
 from streamflow_io.bandwidth.strategies import Limited, next_limit
+from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.hints.bandwidth import Strategy
 
 
@@ -49,7 +50,8 @@ C = 100.0
 
 
 def request(job: str, remaining: float, required: float, limit: float | None = None) -> OpenRequest:
-    of = PacedRequest(job, "/save", "out", "write", 0.0, 0.0, 0.0, Expected(), 0.0, is_repeated=False)
+    facts = Windows().ready(job, "/save", "out", "write", 0.0, 0.0)
+    of = PacedRequest(facts, 0.0, 0.0, Expected(), 0.0, is_repeated=False)
     return OpenRequest(of, remaining, required, limit)
 
 

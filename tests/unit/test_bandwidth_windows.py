@@ -15,9 +15,9 @@ NEVER = float("-inf")
 
 
 def save(windows: Windows, job: str, ready: float, channel: str = "c", moved: bool = True, size: int = 10) -> None:
-    windows.ready(job, "/save", channel, "write", ready, ready)
+    request = windows.ready(job, "/save", channel, "write", ready, ready)
     if moved:
-        windows.moved(job, Moved(size * MB, ready + 0.1, ready + 1.0, "disk"), ready + 1.0)
+        request.move(Moved(size * MB, ready + 0.1, ready + 1.0, "disk"), ready + 1.0)
 
 
 def only(requests: list[IORequest]) -> IORequest:
@@ -111,11 +111,11 @@ def test_requests_that_are_ready_together_are_one_phase() -> None:
 def test_what_an_io_task_reads_gets_its_part_of_the_time() -> None:
     windows = Windows()
     save(windows, "pack", 0.0, "a", size=30)
-    windows.ready("send", "/send", "b", "write", 2.0, 2.0, ["pack"])
-    windows.moved("send", Moved(10 * MB, 2.0, 3.0), 3.0)
+    send = windows.ready("send", "/send", "b", "write", 2.0, 2.0, ["pack"])
+    send.move(Moved(10 * MB, 2.0, 3.0), 3.0)
     windows.needed(["send"], 8.0, 9.0)
-    pack, send = windows.close()
-    assert (send.required, send.is_estimate) == (8.0, False)
+    pack, sent = windows.close()
+    assert (sent.required, sent.is_estimate) == (8.0, False)
     assert (pack.required, pack.rule, pack.is_estimate) == (6.0, "need", True)
 
 
@@ -134,10 +134,10 @@ def test_it_is_told_when_it_will_not_change() -> None:
 def test_who_reads_it_is_told_first() -> None:
     windows = Windows()
     save(windows, "pack", 0.0, "a")
-    windows.ready("send", "/send", "b", "write", 2.0, 2.0, ["pack"])
+    send = windows.ready("send", "/send", "b", "write", 2.0, 2.0, ["pack"])
     windows.needed(["pack"], 50.0, 3.0)
     assert windows.settled(20.0) == []
-    windows.moved("send", Moved(10 * MB, 2.0, 3.0), 22.0)
+    send.move(Moved(10 * MB, 2.0, 3.0), 22.0)
     windows.needed(["send"], 8.0, 22.0)
     assert [one.job for one in windows.settled(25.0)] == ["send"]
     assert [(one.job, one.required) for one in windows.settled(28.0)] == [("pack", 4.0)]

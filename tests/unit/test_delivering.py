@@ -55,7 +55,7 @@ class Delivered(Deliverer):
             workflow=workflow,
         )
         super().__init__(cast(Any, step), Job("/a/0", 1, {}, "/in", "/out", "/tmp"), {})
-        self.attempt = Attempt("/a/0", 1, PurePosixPath("/out"))
+        self.attempt = Attempt(PurePosixPath("/out"))
         self.begin(self.attempt, {"out": ("*",)})
 
     async def opened(self, port: str, path: str) -> None:
@@ -125,7 +125,7 @@ async def test_an_attempt_that_ends_while_it_collects_leaves_the_delivery_to_the
     tested.ready.set()
     assert tested.ports == []
     runtime = FakeRuntime("here")
-    tested.begin(Attempt("/a/0", 2, PurePosixPath("/out")), {"out": ("*",)})
+    tested.begin(Attempt(PurePosixPath("/out")), {"out": ("*",)})
     node_job = await runtime.create_job("/a/0")
     told(runtime, *committed("file"), {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
@@ -137,7 +137,7 @@ async def test_what_an_attempt_has_committed_is_compared_with_the_file_of_the_ne
     tested = Delivered(COMMITTED, kind=OutputKind.FILE, deliveries=(Delivery.COMMIT,))
     token = await tested.final("out", "file")
     tested._job.output_directory = "/out-2"
-    tested.begin(Attempt("/a/0", 2, PurePosixPath("/out-2")), {"out": ("*",)})
+    tested.begin(Attempt(PurePosixPath("/out-2")), {"out": ("*",)})
     runtime = FakeRuntime("here")
     node_job = await runtime.create_job("/a/0")
     again = {"event": "committed", "port": "out", "path": "/out-2/file", "size": 1}

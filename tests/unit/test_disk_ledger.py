@@ -34,7 +34,7 @@ class Chain(Struct, frozen=True):
             lies -= before
         return most
 
-    def demand(self, name: str, index: int) -> DiskDemand:
+    def demand(self, name: str, index: int) -> DiskDemand[str]:
         size = self.sizes[index]
         return DiskDemand(name, size, own=size, ahead=self.ahead(index), frees=self.sizes[index - 1] if index else 0)
 
@@ -48,7 +48,7 @@ class Simulated:
 
     def __init__(self, chains: Sequence[Chain], limit: int) -> None:
         self.chains, self.limit = chains, limit
-        self.ledger = DiskLedger(limit)
+        self.ledger = DiskLedger[str](limit)
         self.waiting = [(number, 0) for number in range(len(chains))]
         self.running: list[tuple[int, int]] = []
         self.lying: dict[tuple[int, int], int] = {}
@@ -101,7 +101,7 @@ def test_chains_go_on_within_the_limit(chains: list[Chain], more: int, choices: 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60), st.sampled_from(["ask", "end"])), max_size=60))
 def test_reserved_space_is_never_above_the_limit(steps: list[tuple[int, int, str]]) -> None:
-    ledger, held = DiskLedger(100), dict[int, int]()
+    ledger, held = DiskLedger[str](100), dict[int, int]()
     for number, size, act in steps:
         if act == "end":
             ledger.end(str(number))
@@ -115,7 +115,7 @@ def test_reserved_space_is_never_above_the_limit(steps: list[tuple[int, int, str
 
 
 def test_a_job_that_frees_space_is_preferred() -> None:
-    ledger = DiskLedger(10)
+    ledger = DiskLedger[str](10)
     ledger.measured(8)
     ledger.start(DiskDemand("running", 2, own=2))
     deep, broad = DiskDemand("deep", 1, own=1, frees=4), DiskDemand("broad", 1, own=1)
@@ -128,7 +128,7 @@ def test_a_job_that_frees_space_is_preferred() -> None:
 
 
 def test_a_job_of_unknown_size_gets_all_that_is_free() -> None:
-    ledger = DiskLedger(10)
+    ledger = DiskLedger[str](10)
     ledger.start(DiskDemand("known", 4, own=4))
     ledger.start(DiskDemand("unknown", 0, "unknown"))
     assert ledger.free == 0
@@ -138,7 +138,7 @@ def test_a_job_of_unknown_size_gets_all_that_is_free() -> None:
 
 
 def test_what_exceeds_the_limit_is_only_what_nobody_knows() -> None:
-    ledger = DiskLedger(10)
+    ledger = DiskLedger[str](10)
     ledger.measured(6)
     assert not ledger.may_start(DiskDemand("known", 5, own=5))
     assert not ledger.allow(9)
@@ -156,7 +156,7 @@ def test_what_exceeds_the_limit_is_only_what_nobody_knows() -> None:
 
 
 def test_a_gang_reserves_its_space_at_once() -> None:
-    ledger = DiskLedger(10)
+    ledger = DiskLedger[str](10)
     ledger.start(DiskDemand("producer", 9, own=4))
     assert ledger.free == 1
     ledger.join(DiskDemand("consumer", 3, own=3), "producer")

@@ -27,7 +27,7 @@ async def test_lent_space() -> None:
 
 
 def test_a_further_attempt_needs_further_space() -> None:
-    ledger = DiskLedger(10)
+    ledger = DiskLedger[str](10)
     ledger.start(DiskDemand("job", 4, own=4))
     ledger.extend("job", 4)
     assert ledger.free == 2

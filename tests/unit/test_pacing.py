@@ -31,17 +31,15 @@ class Requests:
         self.step = Expectations(constraint or RequiredConstraint("direct", 1.0), within, **step)
         self.capacity: Capacity | None = Capacity(100 * MB, True, 8, 8)
         self.hidden = 0
-        self.pacing = Pacing(
-            self.windows, {"/save": self.step}, lambda place, way: self.capacity, lambda step: self.hidden
-        )
+        self.pacing = Pacing({"/save": self.step}, lambda place, way: self.capacity, lambda step: self.hidden)
         self.told: list[tuple[str, float | None, str]] = []
         self.open: dict[str, PacedRequest] = {}
 
     def ready(
         self, at: float, job: str, size: float = 100, channel: str = "c", admitted: bool = True, **more: Any
     ) -> None:
-        self.windows.ready(job, "/save", channel, "write", at, at, (), within=self.within)
-        self.open[job] = self.pacing.opened(job, "/save", channel, "write", at, at, size * MB, **more)
+        request = self.windows.ready(job, "/save", channel, "write", at, at, (), within=self.within)
+        self.open[job] = self.pacing.opened(request, at, size * MB, **more)
         if admitted:
             self.start(at, job)
         self.look(at)
@@ -52,11 +50,11 @@ class Requests:
         self.look(at)
 
     def look(self, at: float) -> None:
-        self.told += [(one.of.job, one.rate and one.rate / MB, one.reason) for one in self.pacing.rates(at)]
+        self.told += [(one.of.facts.job, one.rate and one.rate / MB, one.reason) for one in self.pacing.rates(at)]
 
     def end(self, at: float, job: str, size: float = 100, ran: float = 1.0) -> None:
         moved = round(size * MB)
-        self.windows.moved(job, Moved(moved, at - ran, at), at)
+        self.open[job].facts.move(Moved(moved, at - ran, at), at)
         self.pacing.ended(self.open[job], at, moved, (at - ran, at))
         self.look(at)
 

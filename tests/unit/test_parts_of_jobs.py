@@ -49,4 +49,4 @@ async def test_a_part_that_cannot_be_had_fails_the_attempt(reason: str, error: t
         ExitEvent,
     )
     with pytest.raises(error, match=r"m(?: \[SFIO-P006\])?$"):
-        await check_exit(job, event, CommandOutput("", Status.FAILED), Attempt(1, PurePosixPath("/out"), None), [])
+        await check_exit(job, event, CommandOutput("", Status.FAILED), Attempt(PurePosixPath("/out")), [])

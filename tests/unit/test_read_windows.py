@@ -10,7 +10,7 @@ from streamflow_io.jobs.read_windows import ReadWindows
 
 
 def attempt(*windows: str) -> Attempt:
-    return Attempt("/w/0", 1, PurePosixPath("/out"), windows=frozenset(windows))
+    return Attempt(PurePosixPath("/out"), windows=frozenset(windows))
 
 
 async def test_a_producer_waits_until_its_window_is_read() -> None:

@@ -21,7 +21,6 @@ from streamflow_io.bandwidth import requests
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
-from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
@@ -64,14 +63,13 @@ class Driver:
         self.now = 0.0
         monkeypatch.setattr(requests, "time", SimpleNamespace(time=lambda: BEGIN + self.now))
         workflow = SimpleNamespace(steps=steps or {})
-        annotations, windows = {**HINTS, **(hints or {})}, Windows()
+        annotations = {**HINTS, **(hints or {})}
         self.capacity: Capacity | None = Capacity(100_000_000, True, 8, 8)
         self.more_jobs = True
         self.adapter = Rates(
             cast(Any, workflow),
             annotations,
             limits,
-            windows,
             RememberedWindows(
                 Path("/nowhere/learned.db"),
                 dict.fromkeys(annotations, "tool"),
@@ -88,7 +86,6 @@ class Driver:
             annotations,
             routes,
             delivered,
-            windows,
             self.adapter,
             self.records.append,
         )

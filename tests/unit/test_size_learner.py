@@ -42,7 +42,7 @@ def test_only_a_job_that_succeeds_at_once_teaches(tmp_path: Path, attempts: int,
     job.attempts, job.status = attempts, status
     learns.ended(job)
     assert learns.unmeasured() == [job]
-    learns.measured({}, {"/a/0": 7})
+    learns.measured({}, {job: 7})
     assert sizes.sizes.expect("/a", 0).certainty == expected
     assert learns.unmeasured() == []
 

@@ -29,7 +29,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.told: list[float | None] = []
         remembered = RememberedWindows(path, {"/a/out": "a1"}, {"/a/out": "stream of out"})
-        self.attempt = Attempt("/a/0", 1, PurePosixPath("/a"))
+        self.attempt = Attempt(PurePosixPath("/a"))
         self.producer, self.reader = job_state("/a/0"), job_state("/b/0")
         self.reader.node_job = cast(NodeJob, SimpleNamespace(limit=lambda rate, _: self.told.append(rate)))
         jobs = {job.name: job for job in (self.producer, self.reader)}

@@ -101,7 +101,7 @@ async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
         assert not await run.new_reach({"here": here, "there": there}).can_read(
             run.state("/c/0"), stream_token(), attempt
         )
-        assert not await reach.can_read(run.state("/c/0"), stream_token(), Attempt("/a/0", 1, OUT))
+        assert not await reach.can_read(run.state("/c/0"), stream_token(), Attempt(OUT))
     assert run.kept_together == 2 * [("/c/0", stream_token().source.job)]
     assert len(caplog.messages) == 2
     assert "connection refused" in caplog.messages[1]

@@ -64,7 +64,7 @@ async def test_a_reader_of_a_failed_attempt_gets_the_next() -> None:
     assert not waiting.done()
     second = job.begin(HERE)
     assert await waiting is second
-    assert second.number == 2
+    assert job.attempts == 2
 
 
 async def test_a_reader_of_a_job_that_is_given_up_is_told() -> None:

@@ -36,7 +36,7 @@ const RARELY: Duration = Duration::from_millis(10);
 
 /// Time without a look after each look, while the only process of a job closes `CROWD` files within `RUSH`.
 /// The closes of such a process are taken some at a time.
-pub const NAP: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_millis(1);
 const CROWD: usize = 32;
 const RUSH: Duration = Duration::from_millis(20);
 

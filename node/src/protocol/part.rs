@@ -10,7 +10,7 @@ use crate::protocol::messages::FilePart;
 use crate::protocol::values::Digest;
 pub use crate::protocol::values::Piece;
 
-pub const MOST_PIECES: usize = 64;
+const MOST_PIECES: usize = 64;
 /// Longer than a tick of any kernel. Each kernel has 100 ticks a second or more.
 const TICK: Duration = Duration::from_millis(12);
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::protocol::json::{bytes, ByteString};
 
 /// The most bytes of a piece that is a text.
-pub const LONGEST_TEXT: usize = 1 << 16;
+const LONGEST_TEXT: usize = 1 << 16;
 
 /// Reads a path, in one form, so that it can be compared with others as a text.
 pub fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {

@@ -23,6 +23,7 @@ from streamflow_io.graph.capio_cl.configuration import Configuration, Coordinate
 from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.hints.commit import ON_TERMINATION
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.wording import counted
 
 from .language.comparison import Difference, compare
 from .loading import load_capio_cl
@@ -163,8 +164,8 @@ class Check(Struct, frozen=True):
         if self.findings:
             columns = ("", "what", "workflow, file, consequence")
             console.print(table(None, columns, map(_row, self.findings), lines=True))
-        counted = f"{_several(self._count('error'), 'error')}, {_several(self._count('warning'), 'warning')}"
-        verdict = counted if self.findings else f"says what the workflow {self.workflow} and its hints say"
+        mistakes = f"{counted(self._count('error'), 'error')}, {counted(self._count('warning'), 'warning')}"
+        verdict = mistakes if self.findings else f"says what the workflow {self.workflow} and its hints say"
         text = f"{os.path.relpath(self.file)}: {verdict}"
         say(console, text, "bold")
 
@@ -219,7 +220,3 @@ def _row(finding: Difference) -> tuple[Text, ...]:
 def _paths(paths: tuple[str, ...]) -> str:
     more = [f"and {len(paths) - _MOST_PATHS} more"] if len(paths) > _MOST_PATHS else []
     return "".join(f"\n  {line}" for line in (*paths[:_MOST_PATHS], *more))
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

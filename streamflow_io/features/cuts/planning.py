@@ -73,7 +73,7 @@ class DeclaredCuts(PlannedCuts):
             return None
         if (why := _used_beside(output, rule, routes)) is not None:
             return why
-        name = name_of_part(rule)
+        name = _name_of_first_part(rule)
         if not any(matches(glob, name) for glob in output.globs):
             return f"the glob of {output.name} does not find {name}, as `names` has it"
         return None
@@ -109,12 +109,8 @@ class DeclaredCuts(PlannedCuts):
         return CutsOfRun(ways, record, self.declared, RememberedVerdicts(learned, self.verdicts))
 
 
-def name_of_part(rule: SessionRule, number: int = 0) -> str:
-    """The name of a declared part.
-
-    :param number: of the part, from 0
-    """
-    return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
+def _name_of_first_part(rule: SessionRule) -> str:
+    return (rule.names or "%d") % (1 if rule.first is None else rule.first)
 
 
 def _used_beside(output: Output, rule: SessionRule, routes: Routes) -> str | None:

@@ -88,13 +88,11 @@ class Published(Struct, frozen=True):
     """Figures that the paper has for one of its sets.
 
     :ivar least_period: where the sweep of its authors began, in seconds
-    :ivar online: efficiency and dilation of its best online policy, where we know them
     """
 
     efficiency: float
     dilation: float
     least_period: float
-    online: tuple[float, float] | None
 
 
 def read_set(name: str | os.PathLike[str]) -> ApplicationSet:
@@ -190,12 +188,7 @@ def published(number: int) -> Published:
     :param number: of the set, from 1
     """
     row = _paper()["sets"][number - 1]
-    online = row.get("online")
-    return Published(
-        **row["persched"],
-        least_period=row["leastPeriod"],
-        online=None if online is None else (online["efficiency"], online["dilation"]),
-    )
+    return Published(**row["persched"], least_period=row["leastPeriod"])
 
 
 @cache

@@ -35,7 +35,6 @@ class _Leased(Struct):
     :ivar epoch: the last epoch that had the storage for itself
     """
 
-    storage: StorageConfig
     held: Amounts = field(default_factory=dict)
     others: Amounts = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
@@ -54,7 +53,7 @@ class Leases:
 
     def add(self, storage: StorageConfig) -> None:
         """Lease a shared storage. From now on the run has only the bandwidth that :meth:`give` sets."""
-        self._leased.setdefault(storage.name, _Leased(storage))
+        self._leased.setdefault(storage.name, _Leased())
         self.limit(storage)
 
     def remove(self, storage: StorageConfig) -> None:

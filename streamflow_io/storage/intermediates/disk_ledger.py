@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic
 
 from msgspec import Struct
+
+from streamflow_io.storage.admission.demand import J
 
 from .disk_sizes import Certainty
 
 
-class DiskDemand(Struct, frozen=True):
+class DiskDemand(Struct, Generic[J], frozen=True):
     """The space that a job asks for.
 
-    :ivar job: its name
     :ivar size: bytes that the job will write, with those of all jobs that run at the same time because of streams
     :ivar certainty: of the size
     :ivar own: bytes that the job alone will write
@@ -20,7 +22,7 @@ class DiskDemand(Struct, frozen=True):
     :ivar frees: bytes that can be removed when the job has ended
     """
 
-    job: str
+    job: J
     size: int
     certainty: Certainty = "known"
     own: int = 0
@@ -44,8 +46,10 @@ class _Reservation(Struct):
     own: int
 
 
-class DiskLedger:
+class DiskLedger(Generic[J]):
     """The space of a location: what lies there, what running jobs may still write, and the jobs that wait for space.
+
+    Any hashable object stands for a job.
 
     Guarantee: if no job writes more than was expected, the sum of all files stays within the limit. Exceptions: a call
     of :meth:`exceed`, and a gang that has reserved too little.
@@ -58,11 +62,11 @@ class DiskLedger:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._held = 0
-        self._reserved: dict[str, _Reservation] = {}
+        self._reserved: dict[J, _Reservation] = {}
         # In the order of arrival.
-        self._waiting: dict[str, DiskDemand] = {}
-        self._allowed: set[str] = set()
-        self._exceeding: set[str] = set()
+        self._waiting: dict[J, DiskDemand[J]] = {}
+        self._allowed: set[J] = set()
+        self._exceeding: set[J] = set()
 
     @property
     def free(self) -> int:
@@ -75,7 +79,7 @@ class DiskLedger:
         return not self._reserved
 
     @property
-    def waiting(self) -> list[DiskDemand]:
+    def waiting(self) -> list[DiskDemand[J]]:
         """The jobs that wait for space, best first."""
         return sorted(self._waiting.values(), key=_net)
 
@@ -83,21 +87,21 @@ class DiskLedger:
         """Note the bytes of all files of ended jobs."""
         self._held = held
 
-    def may_start(self, demand: DiskDemand) -> bool:
+    def may_start(self, demand: DiskDemand[J]) -> bool:
         """Whether a job may start now. If not, the job waits for space."""
         fits = self._fits(demand)
         if not fits:
             self._waiting[demand.job] = demand
         return fits
 
-    def start(self, demand: DiskDemand) -> None:
+    def start(self, demand: DiskDemand[J]) -> None:
         """Reserve the space of a job. A job of unknown size gets all that is free."""
         size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free)
         self.withdraw(demand.job)
         self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
         self._allowed.clear()
 
-    def join(self, demand: DiskDemand, leader: str | None) -> None:
+    def join(self, demand: DiskDemand[J], leader: J | None) -> None:
         """Reserve the space of a job that has to start, because another job of its gang runs.
 
         :param leader: the job that has reserved the space of the gang; None: the job gets space of its own
@@ -107,19 +111,19 @@ class DiskLedger:
             reservation.bytes -= min(demand.own, max(0, reservation.bytes - reservation.own))
         self._reserved[demand.job] = _Reservation(demand.own, demand.own)
 
-    def extend(self, job: str, size: int) -> None:
+    def extend(self, job: J, size: int) -> None:
         """Reserve more space for a running job, also beyond the limit."""
         if (reservation := self._reserved.get(job)) is not None:
             reservation.bytes += size
             reservation.own += size
 
-    def withdraw(self, job: str) -> None:
+    def withdraw(self, job: J) -> None:
         """Note that a job does not wait any more."""
         self._waiting.pop(job, None)
         self._allowed.discard(job)
         self._exceeding.discard(job)
 
-    def end(self, job: str) -> None:
+    def end(self, job: J) -> None:
         """Take back the space of a job: its files are among the measured ones, or it has none."""
         self.withdraw(job)
         self._reserved.pop(job, None)
@@ -135,7 +139,7 @@ class DiskLedger:
         self._allowed.update(demand.job for demand in fitting[:count])
         return bool(fitting)
 
-    def exceed(self) -> DiskDemand | None:
+    def exceed(self) -> DiskDemand[J] | None:
         """Let the best waiting job start whose size is not known, because nothing else can go on.
 
         :return: the job; None: the limit forbids all waiting jobs
@@ -146,18 +150,18 @@ class DiskLedger:
         self._exceeding.add(unsure[0].job)
         return unsure[0]
 
-    def _fits(self, demand: DiskDemand) -> bool:
+    def _fits(self, demand: DiskDemand[J]) -> bool:
         if demand.job in self._exceeding:
             return True
         if demand.job in self._allowed:
             return self._can_hold(demand)
         return self._can_hold(demand) and self.free >= demand.needs + sum(self._before(demand))
 
-    def _can_hold(self, demand: DiskDemand) -> bool:
+    def _can_hold(self, demand: DiskDemand[J]) -> bool:
         least = 1 if demand.certainty == "unknown" else 0
         return self.free >= max(demand.size, least)
 
-    def _before(self, demand: DiskDemand) -> Iterator[int]:
+    def _before(self, demand: DiskDemand[J]) -> Iterator[int]:
         """The space of the waiting jobs that are preferred to a job.
 
         A job that makes the files more, and cannot start anyway, keeps no space from others.
@@ -169,6 +173,6 @@ class DiskLedger:
                 yield other.size
 
 
-def _net(demand: DiskDemand) -> int:
+def _net(demand: DiskDemand[J]) -> int:
     """The bytes by which a job makes the files more."""
     return demand.size - demand.frees

@@ -44,7 +44,7 @@ class _SpaceRequest(Struct):
     """
 
     gang: tuple[int, str] | None
-    demand: DiskDemand | None = None
+    demand: DiskDemand[JobState | str] | None = None
 
 
 class DiskLimit(SpaceWatcher):
@@ -73,16 +73,16 @@ class DiskLimit(SpaceWatcher):
         self.limit: int = limit
         self._space = SpaceGraph(routes, gangs, sizes)
         self._wake = wake
-        self._ledgers: dict[str, DiskLedger] = {}
+        self._ledgers: dict[str, DiskLedger[JobState | str]] = {}
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
         self._open: dict[str, JobState] = {}
-        self._refused: set[str] = set()
+        self._refused: set[JobState] = set()
         # The jobs that have ended, and whose files are not measured yet, with their nodes.
-        self._ended: dict[str, tuple[JobState, str]] = {}
-        self._nodes: dict[str, str] = {}
+        self._ended: dict[JobState, str] = {}
+        self._nodes: dict[JobState, str] = {}
         # By node: bytes of jobs whose directories could not be measured.
         self._unseen: dict[str, int] = {}
-        self._running: dict[tuple[int, str], dict[str, None]] = {}
+        self._running: dict[tuple[int, str], dict[JobState, None]] = {}
         self._lent: set[str] = set()
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
@@ -111,11 +111,11 @@ class DiskLimit(SpaceWatcher):
         ledger = self._ledger(node_name(location))
         request.demand = self._demand(job)
         if self._leader(job, request) is not None or ledger.may_start(request.demand):
-            self._refused.discard(job.name)
+            self._refused.discard(job)
             return True
         if self._stuck is not None:
             raise WorkflowExecutionException(self._stuck)
-        self._refused.add(job.name)
+        self._refused.add(job)
         self._watch()
         return False
 
@@ -132,24 +132,24 @@ class DiskLimit(SpaceWatcher):
             return
         self._happened()
         demand = request.demand or self._demand(job)
-        node = self._nodes[job.name] = node_name(job.places[0])
+        node = self._nodes[job] = node_name(job.places[0])
         leader = self._leader(job, request)
         for other in self._ledgers.values():
-            other.withdraw(job.name)
+            other.withdraw(job)
         ledger = self._ledger(node)
         if leader is not None:
             ledger.join(demand, leader)
         else:
             ledger.start(demand)
-        self._refused.discard(job.name)
+        self._refused.discard(job)
         if request.gang is not None:
-            self._running.setdefault(request.gang, {})[job.name] = None
+            self._running.setdefault(request.gang, {})[job] = None
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        request, node = job.kept(_SpaceRequest), self._nodes.get(job.name)
+        request, node = job.kept(_SpaceRequest), self._nodes.get(job)
         if request is not None and request.demand is not None and node is not None and job.attempts > 1:
             # What the attempt before has written stays, because other jobs may read it.
-            self._ledger(node).extend(job.name, request.demand.own)
+            self._ledger(node).extend(job, request.demand.own)
         return spec
 
     def ended(self, job: JobState) -> None:
@@ -158,13 +158,13 @@ class DiskLimit(SpaceWatcher):
         self._happened()
         if self._open.get(job.name) is job:
             del self._open[job.name]
-        self._refused.discard(job.name)
+        self._refused.discard(job)
         if request.gang is not None and (running := self._running.get(request.gang)) is not None:
-            running.pop(job.name, None)
+            running.pop(job, None)
         for ledger in self._ledgers.values():
-            ledger.withdraw(job.name)
-        if (node := self._nodes.pop(job.name, None)) is not None:
-            self._ended[job.name] = job, node
+            ledger.withdraw(job)
+        if (node := self._nodes.pop(job, None)) is not None:
+            self._ended[job] = node
         self._watch()
 
     async def run_closed(self) -> None:
@@ -172,17 +172,16 @@ class DiskLimit(SpaceWatcher):
             self._timer.cancel()
 
     def unmeasured(self) -> list[JobState]:
-        return [job for job, _ in self._ended.values()]
+        return [*self._ended]
 
-    def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
-        for name, size in written.items():
-            if (found := self._ended.pop(name, None)) is None:
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        for job, size in written.items():
+            if (node := self._ended.pop(job, None)) is None:
                 continue
-            job, node = found
             request = job.kept(_SpaceRequest)
             if size is None and request is not None and request.demand is not None:
                 self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
-            self._ledger(node).end(name)
+            self._ledger(node).end(job)
         for node, ledger in self._ledgers.items():
             ledger.measured(held.get(node, 0) + self._unseen.get(node, 0))
         if written:
@@ -223,18 +222,18 @@ class DiskLimit(SpaceWatcher):
         self._is_measured.set()
         self._wake()
 
-    def _ledger(self, node: str) -> DiskLedger:
+    def _ledger(self, node: str) -> DiskLedger[JobState | str]:
         return self._ledgers.setdefault(node, DiskLedger(self.limit))
 
-    def _demand(self, job: JobState) -> DiskDemand:
+    def _demand(self, job: JobState) -> DiskDemand[JobState | str]:
         size = job.kept(JobSize)
-        return self._space.demand(job.name, job.step, 0 if size is None else size.inputs)
+        return self._space.demand(job, job.step, 0 if size is None else size.inputs)
 
-    def _leader(self, job: JobState, request: _SpaceRequest) -> str | None:
+    def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""
         for name in job.sources:
-            if name in self._nodes:
-                return name
+            if (source := self._open.get(name)) is not None and source in self._nodes:
+                return source
         running = self._running.get(request.gang) if request.gang is not None else None
         return next(iter(running), None) if running else None
 
@@ -246,7 +245,7 @@ class DiskLimit(SpaceWatcher):
     @property
     def _is_quiet(self) -> bool:
         """Whether no job can go on before one that waits gets space."""
-        waits = bool(self._open) and self._open.keys() <= self._refused
+        waits = bool(self._open) and self._refused.issuperset(self._open.values())
         return waits and not self._ended and not self._lent and not self._is_removing()
 
     def _watch(self) -> None:
@@ -286,7 +285,7 @@ class DiskLimit(SpaceWatcher):
                 )
 
 
-def _exceeds(demand: DiskDemand, ledger: DiskLedger) -> str:
+def _exceeds(demand: DiskDemand[JobState | str], ledger: DiskLedger[JobState | str]) -> str:
     return (
         f"Job {demand.job} may exceed the diskLimit of {size_text(ledger.limit)}: its size is not known, nothing else "
         f"can go on, and {size_text(ledger.free)} are free"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
+from streamflow_io.storage.admission.demand import J
 
 from .disk_ledger import DiskDemand
 from .disk_sizes import Certainty, StepSizes
@@ -43,7 +44,7 @@ class SpaceGraph:
         found = self._gangs.get(step)
         return None if found is None else found[0]
 
-    def demand(self, job: str, step: str, inputs: int) -> DiskDemand:
+    def demand(self, job: J, step: str, inputs: int) -> DiskDemand[J]:
         """Return the space that a job needs.
 
         :param inputs: bytes of its input files

@@ -253,11 +253,11 @@ class Intermediates(Listener):
             logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
 
     async def _look_and_remove(self, is_over: bool) -> None:
-        ended = [*{job.name: job for watcher in self._watchers for job in watcher.unmeasured()}.values()]
+        ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
-        failed = [job.name for job in ended if job.status is not Status.COMPLETED]
-        await self._see([name for job in failed for name in self._ledger.directories_of(job)], measures_only=True)
-        written = {job.name: self._written(job.name) for job in ended}
+        failed = [job for job in ended if job.status is not Status.COMPLETED]
+        await self._see([name for job in failed for name in self._ledger.directories_of(job.name)], measures_only=True)
+        written = {job: self._written(job) for job in ended}
         self._record_held()
         began = time.monotonic()
         decision = self._decide(is_over)
@@ -290,9 +290,9 @@ class Intermediates(Listener):
     def _is_turning(self) -> bool:
         return self._turning is not None and not self._turning.done()
 
-    def _written(self, job: str) -> int | None:
+    def _written(self, job: JobState) -> int | None:
         """The bytes in the directories of a job that has ended; None: some directory could not be read."""
-        found = [self._bytes.get(name) for name in self._ledger.directories_of(job)]
+        found = [self._bytes.get(name) for name in self._ledger.directories_of(job.name)]
         return None if None in found else sum(size or 0 for size in found)
 
     def _held_by_node(self) -> Mapping[str, int]:

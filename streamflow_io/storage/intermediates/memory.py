@@ -159,10 +159,10 @@ class OutputsInMemory(SpaceWatcher):
     def ended(self, job: JobState) -> None:
         self._open.pop(job.name, None)
 
-    def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
-        for name, size in written.items():
-            if size is not None and name not in self._open:
-                self._take_back(name, self._ledger.ended(name, size))
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        for job, size in written.items():
+            if size is not None and job.name not in self._open:
+                self._take_back(job.name, self._ledger.ended(job.name, size))
         for name in [name for name in self._granted if name not in self._open]:
             if not os.path.lexists(self._granted[name].directory):
                 self._take_back(name, self._ledger.removed(name))

@@ -39,7 +39,8 @@ class SizeLearner(SpaceWatcher):
         self._steps = steps
         self._sizes = sizes
         self._open: dict[str, JobState] = {}
-        self._ended: dict[str, JobState] = {}
+        # An ordered set.
+        self._ended: dict[JobState, None] = {}
 
     def submitted(self, job: JobState) -> None:
         if isinstance(self._steps.get(job.step), ExecuteStep):
@@ -51,15 +52,17 @@ class SizeLearner(SpaceWatcher):
     def ended(self, job: JobState) -> None:
         if self._open.get(job.name) is job:
             del self._open[job.name]
-            self._ended[job.name] = job
+            self._ended[job] = None
 
     def unmeasured(self) -> list[JobState]:
-        return [*self._ended.values()]
+        return [*self._ended]
 
-    def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
-        for name, bytes_ in written.items():
-            job = self._ended.pop(name, None)
-            if job is None or bytes_ is None or job.status is not Status.COMPLETED or job.attempts > 1:
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        for job, bytes_ in written.items():
+            if job not in self._ended:
+                continue
+            del self._ended[job]
+            if bytes_ is None or job.status is not Status.COMPLETED or job.attempts > 1:
                 continue
             if (size := job.kept(JobSize)) is not None:
                 self._sizes.measured(job.step, size.inputs, bytes_)

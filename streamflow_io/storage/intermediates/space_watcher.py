@@ -31,7 +31,7 @@ class SpaceWatcher(Listener):
         """The jobs that have ended, and whose files are to be measured."""
         return []
 
-    def measured(self, held: Mapping[str, int], written: Mapping[str, int | None]) -> None:
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
         """Note what lies on the nodes, after all was removed that could be.
 
         :param held: by node: the bytes of all files of jobs that have ended

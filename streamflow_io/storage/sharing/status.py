@@ -16,6 +16,9 @@ from .locking import SharingError, lock_holder
 from .other_entries import Other, user_name
 from .turns import TurnPolicy, TurnStatus
 
+# Seconds.
+_PATIENCE = 1.0
+
 
 class Sharer(Struct, frozen=True):
     """A run that uses a storage, by its own entry.
@@ -70,22 +73,22 @@ class SharedStatus(Struct, frozen=True):
     problem: str | None = None
 
 
-def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> SharedStatus:
-    """Look at a directory. Makes nothing, and waits for no lock longer than `seconds`.
+def status_of(shared: SharedDirectory, now: float) -> SharedStatus:
+    """Look at a directory. Makes nothing, and waits at most one second for a lock.
 
     :param now: seconds since the epoch
     """
     if shared.mine and not shared.path.exists():  # no run has used it yet
         return SharedStatus(shared.path, shared.storage_path, True)
     try:
-        opened = OpenDirectory.open(shared, seconds)
+        opened = OpenDirectory.open(shared, _PATIENCE)
     except (SharingError, OSError) as error:
         problem = str(error) if isinstance(error, SharingError) else str(error.strerror)
         if (holder := lock_holder(shared.path / "lock")) is not None:
             problem = f"{problem}: process {holder} has it"
         return SharedStatus(shared.path, shared.storage_path, shared.mine, problem=problem)
     try:
-        with opened.locked(seconds):
+        with opened.locked(_PATIENCE):
             others = opened.others()
     except (SharingError, OSError) as error:
         return SharedStatus(shared.path, opened.ledger.path, shared.mine, problem=str(error))

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import is_pattern
+from streamflow_io.wording import first_of
 
 from .matching import Fit, PathIndex, Relation, StepNames, components, fit
 
@@ -283,8 +284,7 @@ def _ends(file: CoordinatedFile) -> str:
 
 
 def _names(applications: Sequence[str]) -> str:
-    shown = ", ".join(applications[:_MOST_NAMES]) or "nobody"
-    return shown if len(applications) <= _MOST_NAMES else f"{shown} and {len(applications) - _MOST_NAMES} more"
+    return first_of(applications, _MOST_NAMES) or "nobody"
 
 
 def _inner(path: str) -> str:

@@ -21,6 +21,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.annotations_text import Commented, annotations_text
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming, StreamingRule
+from streamflow_io.wording import first_of
 
 from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
 from .matching import Relation, StepNames, components, fit, includes
@@ -298,5 +299,4 @@ def _fields(rule: StreamingRule) -> dict[str, str]:
 
 def _first(paths: tuple[str, ...]) -> str:
     """Some paths: those of the instances of one step differ only in their numbers."""
-    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-    return ", ".join(paths[:_MOST_PATHS]) + more
+    return first_of(paths, _MOST_PATHS)

@@ -1,0 +1,229 @@
+//! The sending side of a connection: records, the credit of the reader, and signs of life.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::sendfile::sendfile;
+use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
+use nix::sys::uio::pread;
+
+use super::channel::{Channel, PIECE};
+use super::credit::{Allowance, Credit, Hold};
+use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
+use crate::protocol::part::Ahead;
+use crate::sys::pipe;
+
+/// A reader that hears nothing for some time thinks that the connection is broken.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Seconds of silence after which the kernel asks whether the other side is there.
+const KEEP_IDLE: u32 = 60;
+
+/// The sending side of a connection, which never waits while it sends data.
+pub struct Outlet {
+    pub channel: Channel,
+    /// The rest of a header.
+    header: Vec<u8>,
+    /// The rest of the payload of a record of data.
+    pub left: u64,
+    pub has_sent: bool,
+    /// Received bytes of a record that is not complete.
+    heard: Vec<u8>,
+    began: Instant,
+    /// How far a record may go, as the reader says.
+    allowance: Allowance,
+    /// The last word of the reader how many bytes it has taken, if that is news.
+    pub taken: Option<u64>,
+    /// Why none was begun.
+    pub hold: Option<Hold>,
+    /// When the reader has heard something.
+    spoken: Instant,
+}
+
+impl Outlet {
+    /// # Arguments
+    /// * `place` - bytes of the stream that have arrived
+    pub fn new(channel: Channel, place: u64) -> Self {
+        let stream = &channel.socket;
+        // What cannot be set is noticed when the stream is used.
+        let _ = stream.set_nonblocking(true);
+        // A machine that is gone takes no leave, and may be waited for without a word.
+        let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+        let _ = setsockopt(stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
+        let began = Instant::now();
+        Self {
+            channel,
+            header: Vec::new(),
+            left: 0,
+            has_sent: false,
+            heard: Vec::new(),
+            began,
+            allowance: Allowance::new(place),
+            taken: None,
+            hold: None,
+            spoken: began,
+        }
+    }
+
+    /// Takes what the reader has said by now; true: it wants no more.
+    pub fn heed(&mut self) -> nix::Result<bool> {
+        self.channel.hear(&mut self.heard)?;
+        self.obey()
+    }
+
+    fn obey(&mut self) -> nix::Result<bool> {
+        let broken = |_| Errno::EPIPE;
+        while let Some((kind, payload)) = take_record(&mut self.heard).map_err(broken)? {
+            match kind {
+                Kind::Credit => {
+                    self.allowance.grant(Credit::decode(&payload).map_err(broken)?, self.began.elapsed());
+                }
+                Kind::Taken => self.taken = Some(u64::from_be_bytes(payload.try_into().map_err(|_| Errno::EPIPE)?)),
+                Kind::Done => return Ok(true),
+                _ => return Err(Errno::EPIPE),
+            }
+        }
+        Ok(false)
+    }
+
+    /// There is nothing to send.
+    pub fn idle(&mut self) {
+        self.allowance.idle(self.began.elapsed());
+    }
+
+    /// Returns how long a record of at most `most` bytes may be that begins now.
+    ///
+    /// # Errors
+    /// EAGAIN: no record may begin.
+    fn allowed(&mut self, most: u64) -> nix::Result<u64> {
+        let allowed = self.allowance.most(self.began.elapsed());
+        self.hold = allowed.err();
+        allowed.map(|allowed| most.min(allowed)).map_err(|_| Errno::EAGAIN)
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.spoken = Instant::now();
+        self.allowance.sent(bytes as u64, self.began.elapsed());
+    }
+
+    /// Sends at most `most` bytes of `file` from `offset`, without copying them if it can. Returns how many were
+    /// sent.
+    pub fn send(&mut self, file: &File, offset: &mut i64, most: u64) -> nix::Result<usize> {
+        if !self.channel.is_plain() {
+            return self.send_encrypted(file, *offset, most);
+        }
+        if self.left == 0 {
+            let length = self.allowed(most.min(LARGEST_DATA.into()))?;
+            self.header = Header { kind: Kind::Data, length: length as u32 }.bytes().to_vec();
+            self.left = length;
+            self.has_sent = true;
+        }
+        self.send_header()?;
+        let sent = sendfile(&self.channel.socket, file, Some(offset), self.left as usize)
+            .map_err(|error| self.whose(error))?;
+        self.left -= sent as u64;
+        self.sent(sent);
+        Ok(sent)
+    }
+
+    /// Sends some of the next bytes of a part.
+    pub fn send_piece(&mut self, file: &File, ahead: &Ahead) -> nix::Result<usize> {
+        match ahead {
+            Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
+            Ahead::Text(text) => {
+                let length = self.allowed(text.len() as u64)? as usize;
+                self.has_sent = true;
+                self.say(Kind::Data, &text[..length])?;
+                self.sent(length);
+                Ok(length)
+            }
+        }
+    }
+
+    /// Encrypts and sends one record. The channel keeps the bytes that the socket does not take.
+    fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
+        // Before the file is read: a socket that is full is asked again and again.
+        self.channel.flush_some()?;
+        let mut piece = vec![0; HEADER + self.allowed(most.min(PIECE as u64))? as usize];
+        let length = pread(file, &mut piece[HEADER..], offset)?;
+        if length > 0 {
+            piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());
+            self.has_sent = true;
+            self.channel.push(&piece[..HEADER + length])?;
+            self.sent(length);
+        }
+        Ok(length)
+    }
+
+    fn send_header(&mut self) -> nix::Result<()> {
+        let more = MsgFlags::from_bits_retain(nix::libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL;
+        while !self.header.is_empty() {
+            let sent = send(self.channel.socket.as_raw_fd(), &self.header, more).map_err(|error| self.whose(error))?;
+            self.header.drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// EPIPE where it is the connection that is broken, and not the file.
+    fn whose(&self, error: Errno) -> Errno {
+        if matches!(error, Errno::EAGAIN | Errno::EINTR) {
+            return error;
+        }
+        if pipe::state(&self.channel.socket, PollFlags::empty()).is_empty() {
+            error
+        } else {
+            Errno::EPIPE
+        }
+    }
+
+    /// Where there is no space for it, the reader has enough to read.
+    pub fn keep_alive(&mut self) -> nix::Result<()> {
+        if self.spoken.elapsed() < SILENCE {
+            return Ok(());
+        }
+        self.spoken = Instant::now();
+        let record = record(Kind::Keepalive, b"");
+        if !self.channel.is_plain() {
+            return match self.channel.push(&record) {
+                Err(Errno::EAGAIN) => Ok(()),
+                result => result,
+            };
+        }
+        match send(self.channel.socket.as_raw_fd(), &record, MsgFlags::MSG_NOSIGNAL) {
+            Ok(sent) if sent == record.len() => Ok(()),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+            _ => Err(Errno::EPIPE),
+        }
+    }
+
+    /// Sends a record between those of data.
+    pub fn say(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<()> {
+        let broken = |_| Errno::EPIPE;
+        self.channel.socket.set_nonblocking(false).map_err(broken)?;
+        self.channel.socket.set_write_timeout(None).map_err(broken)?;
+        self.channel.stream().write_all(&record(kind, payload)).map_err(broken)?;
+        self.channel.socket.set_nonblocking(true).map_err(broken)
+    }
+
+    /// Waits until the reader says that it is done. The orderly end of the connection says nothing: a machine on the
+    /// way may have caused it.
+    pub fn is_dismissed(&mut self) -> bool {
+        let _ = self.channel.socket.set_nonblocking(false);
+        let _ = self.channel.socket.set_read_timeout(None);
+        loop {
+            match self.heed() {
+                Ok(false) => {}
+                done => return done == Ok(true),
+            }
+        }
+    }
+
+    /// Ends the connection at once, and what the reader has not taken of it.
+    pub fn reset(&self) {
+        let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        let _ = setsockopt(&self.channel.socket, sockopt::Linger, &now);
+    }
+}
