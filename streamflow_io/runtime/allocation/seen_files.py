@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from .commands import said
 
 #: Runs a script of the POSIX shell on a node; the empty name is the driver's. Returns its output and its exit code.
 Run = Callable[[str, str], Awaitable[tuple[str, int]]]
@@ -63,8 +66,8 @@ class SeenFiles:
     async def _look(self, path: str, node: str) -> _File | None:
         if node == DRIVER:
             return await asyncio.to_thread(_look_here, path)
-        said, code = await self._run(node, f"{shlex.join([*_STAT, path])} 2>/dev/null")
-        device, _, rest = said.strip().partition(" ")
+        printed, code = await self._run(node, f"{shlex.join([*_STAT, path])} 2>/dev/null")
+        device, _, rest = printed.strip().partition(" ")
         return _File(device, rest) if code == 0 else None
 
     async def _prove(self, directory: str, one: str, other: str) -> bool | None:
@@ -81,8 +84,11 @@ class SeenFiles:
         """Whether a command succeeds."""
         if node != DRIVER:
             return (await self._run(node, script))[1] == 0
-        process = await asyncio.create_subprocess_exec("sh", "-c", script)
-        return await process.wait() == 0
+        try:
+            await said(["sh", "-c", script])
+        except WorkflowExecutionException:
+            return False
+        return True
 
 
 def _look_here(path: str) -> _File | None:
