@@ -642,7 +642,7 @@ class _HostOutput(SubprocessStreamReaderWrapperContextManager):  # type: ignore[
                     pass
         finally:
             self.proc.stdin.close()
-            # A program that prints does not end while nobody reads.
+            # A program that prints does not end while its output is not read.
             draining = asyncio.ensure_future(self.proc.stdout.read())
             try:
                 await end_process(self.proc, _END_SECONDS if self.stream.has_ended else 0.0)

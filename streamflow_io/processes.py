@@ -89,7 +89,7 @@ async def kill_process(process: Process) -> None:
 class _ClosingProtocol(SubprocessStreamProtocol):
     """Closes the pipes of a process that has ended.
 
-    :ivar over: the process has ended, and its pipes are closed, or nobody reads them
+    :ivar over: the process has ended; its pipes are closed, or others hold them, or they are not read
     """
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
