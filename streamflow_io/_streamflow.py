@@ -82,6 +82,7 @@ from streamflow.workflow.token import JobToken, ListToken
 from streamflow.workflow.utils import get_job_token, get_token_value
 
 from streamflow_io.loop_connection import LoopConnection
+from streamflow_io.processes import end_process
 
 
 def install_translator(translator: type[CWLTranslator]) -> None:
@@ -609,6 +610,10 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         return _own_location(self, location)
 
 
+# For a launcher whose program on a host is over.
+_END_SECONDS = 10.0
+
+
 class _HostOutput(SubprocessStreamReaderWrapperContextManager):  # type: ignore[misc]
     """The output of a program on a host, to its last byte.
 
@@ -637,11 +642,13 @@ class _HostOutput(SubprocessStreamReaderWrapperContextManager):  # type: ignore[
                     pass
         finally:
             self.proc.stdin.close()
-            if not self.stream.has_ended:
-                if self.proc.returncode is None:
-                    self.proc.terminate()
-                await self.proc.stdout.read()
-            await super().__aexit__(*error)
+            # A program that prints does not end while its output is not read.
+            draining = asyncio.ensure_future(self.proc.stdout.read())
+            try:
+                await end_process(self.proc, _END_SECONDS if self.stream.has_ended else 0.0)
+            finally:
+                draining.cancel()
+            await self.stream.close()
 
 
 class _MarkedStream(SubprocessStreamReaderWrapper):  # type: ignore[misc]
@@ -687,8 +694,14 @@ class _HostInput(SubprocessStreamWriterWrapperContextManager):  # type: ignore[m
         self._name = name
 
     async def __aexit__(self, *error: Any) -> None:
+        assert self.proc is not None
+        if error[0] is not None:
+            assert self.proc.stdin is not None
+            self.proc.stdin.close()
+            await end_process(self.proc, _END_SECONDS)
+            return
         await super().__aexit__(*error)
-        if error[0] is None and self.proc is not None and self.proc.returncode != 0:
+        if self.proc.returncode != 0:
             raise WorkflowExecutionException(f"{self._name} has failed: exit code {self.proc.returncode}")
 
 

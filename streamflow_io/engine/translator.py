@@ -34,7 +34,7 @@ from streamflow_io._streamflow import (
     tools_loaded_once,
 )
 from streamflow_io.nested import parts
-from streamflow_io.runtime.child_watcher import watch_children_without_threads
+from streamflow_io.processes import watch_children_without_threads
 
 from .database_messages import say_locked
 from .scheduler import IOAwareScheduler

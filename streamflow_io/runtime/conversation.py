@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import MsgspecError
 from msgspec.json import decode
 
-from .child_watcher import exit_code_of, watch_children_without_threads
+from streamflow_io.processes import ends_within, kill_process, start_process
+
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime
 from .protocol import ReadyEvent
@@ -69,7 +71,7 @@ class Conversation(ABC):
 class ProcessConversation(Conversation):
     """A conversation with a local process in a session of its own: interrupts of the driver do not reach it first."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
 
     @classmethod
@@ -78,11 +80,7 @@ class ProcessConversation(Conversation):
 
         :raises OSError: if it cannot be started
         """
-        watch_children_without_threads()
-        process = await asyncio.create_subprocess_exec(
-            *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True, limit=LINE_LIMIT,
-        )  # fmt: skip
+        process = await start_process(words, PIPE, PIPE, STDOUT, limit=LINE_LIMIT, start_new_session=True)
         return cls(process)
 
     @property
@@ -101,13 +99,9 @@ class ProcessConversation(Conversation):
     async def close(self, seconds: float) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            await asyncio.wait_for(exit_code_of(self._process), seconds)
-        except asyncio.TimeoutError:
+        if not await ends_within(self._process, seconds):
             logger.warning(f"sfio-node serve (process {self._process.pid}) does not end: killing it")
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await exit_code_of(self._process)
+            await kill_process(self._process)
 
 
 class ShellConversation(Conversation):

@@ -31,6 +31,7 @@ logger = logging.getLogger("streamflow")
 _CONTAINED = (ContainerConnector, KubernetesBaseConnector)
 _HOLDER = "streamflow-io"
 _REMOVE_SECONDS = 20.0
+_UNDEPLOY_SECONDS = 300.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
 
 
@@ -202,10 +203,19 @@ class Deployments:
             for deployment in outermost & graph.keys():
                 graph[deployment].discard(_HOLDER)
             ends = [deployment for deployment in outermost if deployment in graph and not graph[deployment]]
-            ended = await asyncio.gather(*map(self._manager.undeploy, ends), return_exceptions=True)
+            ended = await asyncio.gather(*map(self._undeploy, ends), return_exceptions=True)
             failed += (error for error in ended if isinstance(error, BaseException))
         if failed:
             raise failed[0]
+
+    async def _undeploy(self, deployment: str) -> None:
+        try:
+            await asyncio.wait_for(self._manager.undeploy(deployment), _UNDEPLOY_SECONDS)
+        except asyncio.TimeoutError:
+            logger.warning(
+                f"The deployment {deployment} has not ended within {_UNDEPLOY_SECONDS:.0f} s. Its containers, its jobs "
+                "or its connections may be left there"
+            )
 
     def _wrapped_by(self, deployment: str) -> str | None:
         config = self._manager.config_map.get(deployment)

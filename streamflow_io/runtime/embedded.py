@@ -17,10 +17,10 @@ from pathlib import Path, PurePath
 import aiofiles.os
 
 from streamflow_io.files import stranger
+from streamflow_io.processes import kill_process, start_process
 
 from .binary import DIRECTORY
 from .build import other_build
-from .child_watcher import exit_code_of
 from .conversation import ProcessConversation, follow, ready
 from .node_commands import NodeRuntimeError, unsafe_workdir
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime
@@ -181,9 +181,7 @@ class EmbeddedRuntime(NodeRuntime):
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         output = asyncio.subprocess.PIPE
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=asyncio.subprocess.STDOUT
-            )
+            process = await start_process(words, asyncio.subprocess.DEVNULL, output, asyncio.subprocess.STDOUT)
         except OSError as error:
             raise NodeRuntimeError(f"{words[0]} cannot be run: {error}") from None
         try:
@@ -192,8 +190,7 @@ class EmbeddedRuntime(NodeRuntime):
             raise NodeRuntimeError(f"{words[0]} does not end within {seconds:.0f} s") from None
         finally:
             if process.returncode is None:
-                process.kill()
-                await exit_code_of(process)
+                await kill_process(process)
         assert process.returncode is not None
         return said.decode(errors="replace").strip(), process.returncode
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import aiofiles.os
 from msgspec import Struct
 
+from streamflow_io.processes import start_process
+
 from .node_runtime import NodeJob, NodeRuntime
 from .protocol import JobSpec
 
@@ -79,10 +81,8 @@ class ThisMachine(TriedLocation):
         return directory
 
     async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *await job.wrap(spec), "sh", "-c", script, cwd=directory, stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        words = [*await job.wrap(spec), "sh", "-c", script]
+        process = await start_process(words, asyncio.subprocess.DEVNULL, None, asyncio.subprocess.PIPE, cwd=directory)
         _, errors = await process.communicate()
         if process.returncode != 0:
             raise BrokenError(errors.decode(errors="replace").strip() or f"exit code {process.returncode}")

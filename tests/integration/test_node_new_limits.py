@@ -252,11 +252,13 @@ def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
     job.cancel()
     job.wait()
     shared.place("k", "{}")
-    (shared.run / "jobs" / "k" / "limit").write_text(json.dumps({"rate": 30 * MB}))
+    (shared.run / "jobs" / "k" / "limit").write_text(json.dumps({"rate": MB}))
     # What is written in the last moment before the end is not waited for.
     script = f"cd {out}; head -c {30 * MB} /dev/zero > waited; until [ -e go ]; do sleep 0.01; done"
     waited = shell(shared, "k", script, limit=later(out))
     wait_for(lambda: is_paused(waited), "the pause")
+    time.sleep(0.3)
+    waited.limit(rate=None)
     (out / "go").touch()
     assert waited.wait() == 0
     usage = waited.exit()["usage"]

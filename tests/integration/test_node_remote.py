@@ -270,7 +270,7 @@ def test_waiting_takes_no_cpu_and_there_are_signs_of_life(shared: RemoteNode) ->
         return {"event": "alive"} in shared.printed
 
     before, began = used(), time.monotonic()
-    wait_for(alive, "alive", 25)
+    wait_for(alive, "alive", 25, lambda: len(heartbeats))
     assert used() - before < 0.05 * (time.monotonic() - began)
     assert 3 <= len(heartbeats) <= 5
     for job in jobs:

@@ -20,6 +20,7 @@ from benchmarks.processes import CommandError
 from benchmarks.tools import socket_address
 from benchmarks.workflows import TOOL
 from lab.loop_device import LoopDeviceError, limited_disk
+from lab.pauses import Pauses
 from streamflow_io.records.records import ChoiceRecord, RunRecord
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.records.writer import to_json
@@ -55,13 +56,14 @@ def write(disk: CongestedDisk, state: Path, directory: Path, size: int = SIZE) -
     return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE)
 
 
-def seconds(disk: CongestedDisk, state: Path, writers: int, size: int = SIZE) -> float:
-    start = time.monotonic()
+def times(disk: CongestedDisk, state: Path, writers: int, size: int = SIZE) -> tuple[float, float]:
+    """When some writers begin and end, in seconds since the epoch."""
+    start = time.time()
     processes = [write(disk, state, disk.directory / f"{size}.{writers}.{index}", size) for index in range(writers)]
     for process in processes:
         process.communicate()
         assert process.returncode == 0
-    return time.monotonic() - start
+    return start, time.time()
 
 
 def gone(path: Path) -> bool:
@@ -91,15 +93,17 @@ def test_writers_keep_to_the_curve(
 ) -> None:
     if by_kernel:
         request.getfixturevalue("loop_devices")
-    with disk.mounted(by_kernel) as description:
+    with disk.mounted(by_kernel) as description, Pauses() as pauses:
         assert description.startswith("by the kernel" if by_kernel else "by throttled writers")
         assert disk.directory.is_mount() is by_kernel
         for writers in (1, 3):
             expected = writers * SIZE / disk.curve.total(writers)
             # How long processes take that write next to nothing: on a busy machine that is much.
-            start = seconds(disk, state, writers, 1)
+            start = pauses.seconds(*times(disk, state, writers, 1))
+            begun, ended = times(disk, state, writers)
             # The kernel lets a little pass at once.
-            assert 0.5 * expected < seconds(disk, state, writers) < 3 * expected + max(1, 3 * start)
+            assert 0.5 * expected < ended - begun
+            assert pauses.seconds(begun, ended) < 3 * expected + max(1, 3 * start)
     assert not disk.directory.exists()
 
 

@@ -173,6 +173,37 @@ async def test_a_container_that_is_gone_does_not_keep_others_from_being_stopped(
     assert Killed.running == ["killed"]
 
 
+class Silent(StoppedSlowly):
+    """One of them does not answer when it is to be stopped."""
+
+    running: ClassVar[list[str]] = []
+
+    async def undeploy(self, external: bool) -> None:
+        if self.deployment_name == "silent":
+            await asyncio.Event().wait()
+        await super().undeploy(external)
+
+
+async def test_a_container_that_does_not_answer_is_named_and_others_are_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(connector_classes, "docker", Silent)
+    monkeypatch.setattr("streamflow_io.runtime.deployments._UNDEPLOY_SECONDS", 1)
+    context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
+    manager = context.deployment_manager = DefaultDeploymentManager(context)
+    deployments = Deployments(context)
+    for name in ("silent", "other"):
+        await manager.deploy(DeploymentConfig(name, "docker", {"image": name}, lazy=False))
+        deployments.hold(ExecutionLocation(name, name))
+    await manager.undeploy_all()
+    await asyncio.sleep(0.15)
+    await asyncio.wait_for(deployments.release(), 30)
+    assert Silent.running == ["silent"]
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "The deployment silent has not ended within 1 s. Its containers, its jobs or its connections may be left there"
+    ]
+
+
 async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

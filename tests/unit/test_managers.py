@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from pathlib import Path
@@ -377,7 +378,8 @@ async def test_a_guard_gives_back_what_nobody_needs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: bytes, gives_back: bool
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    # What the guard has to read is there: the guard waits for nothing else.
+    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1 if gives_back else 600)
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE)
     assert process.stdin is not None
     process.stdin.write(lines)
@@ -386,10 +388,19 @@ async def test_a_guard_gives_back_what_nobody_needs(
 
 
 async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    """The other one has begun before the first one decides: a `sleep` that lasts until there is a file `decides`."""
+    for name in ("programs", "node"):
+        (tmp_path / name).mkdir()
+    sleep, real = tmp_path / "programs" / "sleep", shutil.which("sleep")
+    sleep.write_text(f"#!/bin/sh\ntouch {tmp_path}/waits\nuntil test -e {tmp_path}/decides; do {real} 0.01; done\n")
+    sleep.chmod(0o755)
+    monkeypatch.setenv("PATH", str(sleep.parent), prepend=":")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "node"))
+    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=600)
     first = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
-    await until(lambda: (tmp_path / "guard").exists())
-    (tmp_path / "guard").write_text("1\n")
+    await until((tmp_path / "waits").exists)
+    (file := tmp_path / "node" / "guard").write_text("1\n")
+    (tmp_path / "decides").touch()
     await asyncio.wait_for(first.wait(), 60)
-    assert [file.name for file in tmp_path.iterdir()] == ["guard"]
+    assert file.read_text() == "1\n"
+    assert not (tmp_path / "given back").exists()

@@ -6,10 +6,12 @@ import asyncio
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from streamflow_io.runtime.allocation import seen_files
 from streamflow_io.runtime.allocation.connector import unpacking
 from streamflow_io.runtime.allocation.seen_files import DRIVER, SeenFiles
 
@@ -107,3 +109,17 @@ def test_nothing_is_left_of_half_an_archive(file: Path, tmp_path: Path) -> None:
     script = unpacking(str(file), str(to / "new"))
     assert subprocess.run(["sh", "-c", script], input=b"no archive", stderr=subprocess.DEVNULL).returncode != 0
     assert os.listdir(to) == []
+
+
+async def test_a_file_system_of_the_driver_that_does_not_answer(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+    nodes = Nodes(n1=file.parent)
+    with monkeypatch.context() as patched:
+        patched.setattr(seen_files, "_LOOK_SECONDS", 0.05)
+        patched.setattr(seen_files, "_look_here", lambda _: answers.wait())
+        assert not await asyncio.wait_for(SeenFiles(nodes.run).is_same(str(file), DRIVER, "n1"), 30)
+    answers.set()
+    assert caplog.messages == [f"The file system of {file} has not answered the driver within 0 s"]
+    assert await SeenFiles(nodes.run).is_same(str(file), DRIVER, "n1")

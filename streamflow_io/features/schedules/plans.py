@@ -28,6 +28,7 @@ from .policies import slots_of
 
 _MOST_BYTES = 4_000_000
 _SECONDS = 10.0
+_END_SECONDS = 5.0
 # As those of a schedule that is computed; a longer one would hold bursts for too long.
 _LONGEST_PERIOD = 12.0
 _SAME = 0.01
@@ -142,8 +143,9 @@ class _Making:
         return True
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
         self._end(False)
 
     def _end(self, keep: bool) -> None:

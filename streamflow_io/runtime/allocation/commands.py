@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.runtime.child_watcher import exit_code_of, watch_children_without_threads
+from streamflow_io.processes import end_process, ends_within, start_process
 
 from .slurm import environment
 
 _SECONDS = 60.0
+# A step of Slurm that is killed while Slurm starts it may stay for a while.
 _END_SECONDS = 5.0
 # Seconds between two lines of the driver to a guard, which gives an allocation back after a minute without a line.
 _PAUSE_SECONDS = 10.0
@@ -34,7 +35,7 @@ async def said(words: Sequence[str]) -> str:
     except asyncio.TimeoutError as error:
         raise WorkflowExecutionException(f"{' '.join(words)} does not end within {_SECONDS:.0f} s") from error
     finally:
-        await end(process)
+        await end_process(process)
     if process.returncode != 0:
         why = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
         raise WorkflowExecutionException(f"{' '.join(words)}: {why}")
@@ -48,28 +49,13 @@ async def begin(words: Sequence[str], stdin: int, stdout: int, stderr: int, tied
         of ours gets SIGTERM in any case. Any other command sees the end of its input
     :raises WorkflowExecutionException: if the command cannot be started
     """
-    watch_children_without_threads()
     tie = ["setpriv", "--pdeathsig", "TERM"] if (tied or stdin == DEVNULL) and shutil.which("setpriv") else []
     try:
-        return await asyncio.create_subprocess_exec(
-            *tie, *words, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
-            env=environment(os.environ),
-        )  # fmt: skip
+        return await start_process(
+            [*tie, *words], stdin, stdout, stderr, env=environment(os.environ), start_new_session=True
+        )
     except OSError as error:
         raise WorkflowExecutionException(f"{words[0]} cannot be started: {error.strerror}") from error
-
-
-async def end(process: Process) -> None:
-    """End a process that may still run."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(exit_code_of(process), _END_SECONDS)
-        except asyncio.TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await exit_code_of(process)
 
 
 async def tell_guard(process: Process) -> None:
@@ -80,11 +66,8 @@ async def tell_guard(process: Process) -> None:
             while process.returncode is None:
                 process.stdin.write(_ALIVE)
                 await process.stdin.drain()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(process.wait(), _PAUSE_SECONDS)
+                await ends_within(process, _PAUSE_SECONDS)
     finally:
-        # A step of Slurm that is killed while Slurm starts it may stay for a while.
-        with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+        with contextlib.suppress(ConnectionError):
             process.stdin.write(_DONE)
-            await asyncio.wait_for(exit_code_of(process), _END_SECONDS)
-        await end(process)
+        await end_process(process, _END_SECONDS)

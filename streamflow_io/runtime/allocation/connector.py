@@ -23,10 +23,9 @@ from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
 from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
-from streamflow_io.runtime.child_watcher import exit_code_of
+from streamflow_io.processes import end_process
 
 from .allocation import Allocation, Node
-from .commands import end
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 
@@ -134,13 +133,13 @@ class AllocationConnector(OwnHosts):
             if process.stdin is not None:
                 process.stdin.close()
         if running:
-            ends = [asyncio.create_task(exit_code_of(process)) for process in running]
+            ends = [asyncio.create_task(process.wait()) for process in running]
             await asyncio.wait(ends, timeout=_RELEASE_SECONDS)
         await self.end(node)
 
     async def end(self, node: str) -> None:
         """End all programs on a node at once."""
-        await asyncio.gather(*map(end, [*self._processes.get(node, ())]))
+        await asyncio.gather(*map(end_process, [*self._processes.get(node, ())]))
 
     def changed(self) -> None:
         """Let the scheduler look again: there are other nodes now, or there will be none."""
@@ -209,7 +208,7 @@ class AllocationConnector(OwnHosts):
         try:
             printed, errors = await asyncio.wait_for(process.communicate(), timeout)
         finally:
-            await end(process)
+            await end_process(process)
         assert process.returncode is not None
         if process.returncode != 0:  # Otherwise srun may say what does not matter.
             printed += errors
@@ -227,7 +226,7 @@ class AllocationConnector(OwnHosts):
         return process
 
     async def explain(self, location: ExecutionLocation, process: Process) -> None:
-        code = await exit_code_of(process)
+        code = await process.wait()
         name = self.own(location).name
         if self._closing:
             return

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.runtime.child_watcher import exit_code_of
+from streamflow_io.processes import ends_within
 
 from .commands import begin, said, tell_guard
 from .managers import AllocationState, FoundAllocation, Manager, ManagerError, Wanted, filled
@@ -185,8 +185,6 @@ async def _give_back(holding: Process) -> None:
     """Let the local program give the allocation back, and wait until it has."""
     assert holding.stdin is not None
     holding.stdin.close()
-    try:
-        await asyncio.wait_for(exit_code_of(holding), _END_SECONDS)
-    except asyncio.TimeoutError:
+    if not await ends_within(holding, _END_SECONDS):
         # The program goes on. If it was ended, the allocation could stay.
         logger.warning("A queue manager takes long to take an allocation back: look at your jobs there")

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io.processes import end_process
+
 from .allocation import Allocation, Loss, Node
-from .commands import begin, end, said
+from .commands import begin, said
 from .held_job import HeldJob
 from .managers import AllocationState, FoundAllocation, FoundNode, Manager, ManagerError, Wanted, filled
 
@@ -160,7 +162,7 @@ class LaunchedAllocation(Allocation):
             self._ending = asyncio.create_task(self._end_started())
 
     async def _end_started(self) -> None:
-        await asyncio.gather(*map(end, self._started))
+        await asyncio.gather(*map(end_process, self._started))
 
     def _launched(self, node: str, words: Sequence[str]) -> list[str]:
         return [*self._launchers[node], *([shlex.join(words)] if self._has_shell else words)]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import posixpath
 import shlex
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from msgspec import Struct
+from streamflow.core.exception import WorkflowExecutionException
+
+from .commands import said
+
+logger = logging.getLogger("streamflow")
 
 #: Runs a script of the POSIX shell on a node; the empty name is the driver's. Returns its output and its exit code.
 Run = Callable[[str, str], Awaitable[tuple[str, int]]]
@@ -18,6 +25,7 @@ Run = Callable[[str, str], Awaitable[tuple[str, int]]]
 DRIVER = ""
 _STAT = ("stat", "-L", "-c", "%d %i %s %.9Y %.9Z", "--")
 _NANOSECONDS = 10**9
+_LOOK_SECONDS = 60.0
 
 
 class _File(Struct, frozen=True):
@@ -62,9 +70,9 @@ class SeenFiles:
 
     async def _look(self, path: str, node: str) -> _File | None:
         if node == DRIVER:
-            return await asyncio.to_thread(_look_here, path)
-        said, code = await self._run(node, f"{shlex.join([*_STAT, path])} 2>/dev/null")
-        device, _, rest = said.strip().partition(" ")
+            return await _looked_here(path)
+        printed, code = await self._run(node, f"{shlex.join([*_STAT, path])} 2>/dev/null")
+        device, _, rest = printed.strip().partition(" ")
         return _File(device, rest) if code == 0 else None
 
     async def _prove(self, directory: str, one: str, other: str) -> bool | None:
@@ -81,8 +89,34 @@ class SeenFiles:
         """Whether a command succeeds."""
         if node != DRIVER:
             return (await self._run(node, script))[1] == 0
-        process = await asyncio.create_subprocess_exec("sh", "-c", script)
-        return await process.wait() == 0
+        try:
+            await said(["sh", "-c", script])
+        except WorkflowExecutionException:
+            return False
+        return True
+
+
+async def _looked_here(path: str) -> _File | None:
+    """Look in a thread that no end of the driver waits for: a network file system may not answer."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[_File | None] = loop.create_future()
+
+    def tell(file: _File | None) -> None:
+        if not found.done():
+            found.set_result(file)
+
+    def look() -> None:
+        file = _look_here(path)
+        # The event loop may be closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, file)
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        return await asyncio.wait_for(found, _LOOK_SECONDS)
+    except asyncio.TimeoutError:
+        logger.warning(f"The file system of {path} has not answered the driver within {_LOOK_SECONDS:.0f} s")
+        return None
 
 
 def _look_here(path: str) -> _File | None:

@@ -10,14 +10,13 @@ import posixpath
 import shlex
 import stat
 import uuid
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
-from .commands import begin
+from .commands import said
 from .file_commands import (
     Checksum,
     FileCommand,
@@ -186,12 +185,11 @@ async def _proven(directory: str, ask: Ask) -> _Shared | None:
     try:
         os.mkdir(token)
         try:
-            said, code = await ask(f"cd {shlex.quote(token)} && pwd -P && {shlex.join([*_SHOW_TYPE, '.'])}")
-            path, _, there = said.partition("\n")
+            printed, code = await ask(f"cd {shlex.quote(token)} && pwd -P && {shlex.join([*_SHOW_TYPE, '.'])}")
+            path, _, there = printed.partition("\n")
             if code != 0 or path != _real(token):
                 return None
-            here, _ = await (await begin([*_SHOW_TYPE, above], DEVNULL, PIPE, DEVNULL)).communicate()
-            is_coherent = {there.strip(), here.decode(errors="replace").strip()} <= _COHERENT
+            is_coherent = {there.strip(), (await said([*_SHOW_TYPE, above])).strip()} <= _COHERENT
             return _Shared(_identity(above), is_coherent)
         finally:
             os.rmdir(token)

@@ -10,10 +10,10 @@ from collections import deque
 
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.runtime.child_watcher import exit_code_of
+from streamflow_io.processes import end_process, ends_within
 
 from . import slurm
-from .commands import begin, end, said, tell_guard
+from .commands import begin, said, tell_guard
 from .managers import Wanted
 
 logger = logging.getLogger("streamflow")
@@ -76,8 +76,7 @@ class Submission:
             await asyncio.wait({self._guarding})
         assert self._holder.stdin is not None
         self._holder.stdin.close()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(exit_code_of(self._holder), _END_SECONDS)
+        await ends_within(self._holder, _END_SECONDS)
         await _give_up(self._holder, self.job)
         self._reading.cancel()
 
@@ -92,7 +91,7 @@ class Submission:
 async def _give_up(holder: Process, job: str | None) -> None:
     """End `salloc`; if it was killed, give the allocation back."""
     was_killed = holder.returncode is not None and holder.returncode < 0
-    await end(holder)
+    await end_process(holder)
     if job is not None and (was_killed or holder.returncode == -9):
         with contextlib.suppress(WorkflowExecutionException):
             await said(["scancel", job])

@@ -46,6 +46,7 @@ _SYSTEMD, _LINGERING = Path("/run/systemd/system"), Path("/var/lib/systemd/linge
 _FIRST_USER = 1000
 # Seconds between two looks at what running jobs have written.
 _PERIOD = 0.5
+_END_SECONDS = 15.0
 # Removes a directory when the driver has ended, however. A job that goes on for a moment may write still.
 _GUARD = """trap '' INT TERM HUP; cat > /dev/null
 for t in 0 1 2 3 4 5 6 7 8 9; do rm -rf "$1"; test -e "$1" || exit 0; sleep 1; done"""
@@ -179,7 +180,9 @@ class OutputsInMemory(SpaceWatcher):
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
-            await asyncio.to_thread(self._guard.wait)
+            # If the guard needs longer, it goes on.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._guard.wait, _END_SECONDS)
 
     def _take_back(self, name: str, size: int) -> None:
         if size and (used := self._used.get(self._granted[name].location)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,9 +80,13 @@ def test_what_cannot_be_made_is_not_tried_again(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in (tmp_path / "plans").iterdir()] == ["lock"]
 
 
-def test_what_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_is_not_finished_leaves_nothing(tmp_path: Path, stops: bool) -> None:
     plans = SharedPlans(tmp_path, mine=True)
     plans.make(NAME, PROFILES, 16.0)
+    if stops:
+        assert plans._making is not None
+        plans._making._process.send_signal(signal.SIGSTOP)
     plans.close()
     assert [path.name for path in (tmp_path / "plans").iterdir()] == ["lock"]
 
