@@ -397,7 +397,7 @@ async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_pa
 
 
 async def test_a_serve_that_is_killed_while_it_starts(access: Access, workdir: Path, tmp_path: Path) -> None:
-    """Its directory is there, and is removed."""
+    """The directory is there, and is removed."""
     delivered = await deliver(access, str(workdir), stand_in())
     Path(f"{delivered.binary}.killed").touch()
     with pytest.raises(NodeRuntimeError, match="host/host: sfio-node serve does not start"):
