@@ -36,6 +36,8 @@ if os.path.exists(sys.argv[0] + ".broken"):
 at = lambda *names: os.path.join(run, *names)
 os.makedirs(at("jobs"), 0o700)
 open(at("words"), "w").write(" ".join(sys.argv[1:]) + "\\n")
+if os.path.exists(sys.argv[0] + ".killed"):
+    os.abort()
 tell = lambda **told: print(json.dumps(told), flush=True)
 tell(event="ready", pid=os.getpid(), **address)
 def look():

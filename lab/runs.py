@@ -19,6 +19,8 @@ from lab.cwl import Document, streamflow_file, versioned
 from lab.processes import is_dead, of_processes
 
 STREAMFLOW = Path(sys.executable).with_name("streamflow")
+# By the name of a namespace in `/proc`, the option of `nsenter`.
+_JOINED = {"net": "net", "mnt": "mount"}
 
 
 @dataclass
@@ -139,8 +141,9 @@ class Bench:
         # These are for an interpreter that starts.
         if not self.prefix and not any(name.startswith(("PYTHON", "LD_")) for name in added):
             return forked.start(self.program, self._arguments(path), place, variables, namespaces=self.namespaces)
+        joined = [f"--{_JOINED[namespace.name]}={namespace}" for namespace in self.namespaces]
         return subprocess.Popen(
-            [*self.prefix, str(STREAMFLOW), *self._arguments(path)],
+            [*(["nsenter", *joined, "--"] if joined else []), *self.prefix, str(STREAMFLOW), *self._arguments(path)],
             stdout=(place / "stdout").open("w"),
             stderr=(place / "stderr").open("w"),
             stdin=subprocess.DEVNULL,

@@ -60,6 +60,7 @@ class Chunks:
         self._first = list(_growing(chunk, together))
         # What is in the queue, or was ever taken from it.
         self._known = Extents()
+        self._elsewhere = Extents()
         self._queue: deque[Span] = deque()
         self._end = 0
 
@@ -76,6 +77,11 @@ class Chunks:
                     begin = self._queue.pop()[0]
                 self._queue.append((begin, end))
             self._known.add(span)
+
+    def leave(self, spans: Iterable[Span]) -> None:
+        """Guess no byte of these, which are read elsewhere; a part may need them all the same."""
+        for span in spans:
+            self._elsewhere.add(span)
 
     def forget(self, spans: Sequence[Span]) -> None:
         """Take bytes that no job needs any more out of the queue. Bytes in a chunk stay there."""
@@ -110,7 +116,8 @@ class Chunks:
         :param room: the most bytes
         """
         found: list[Span] = []
-        for begin, end in self._known.missing((self._end, self._size)):
+        unknown = self._known.missing((self._end, self._size))
+        for begin, end in (left for span in unknown for left in self._elsewhere.missing(span)):
             rest = room - length(found)
             if rest <= 0:
                 break

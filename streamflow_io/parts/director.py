@@ -117,6 +117,12 @@ class Announced(Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
+class Elsewhere(Struct, frozen=True):
+    """A part is known that another session of the same file reads."""
+
+    spans: tuple[Span, ...]
+
+
 class Granted(Struct, frozen=True):
     """A chunk that was submitted may be read now."""
 
@@ -196,7 +202,7 @@ class End(Struct, frozen=True):
     reason: SessionReason
 
 
-Event = Began | Announced | Granted | ChunkRead | Consumed | Evicted | Moment
+Event = Began | Announced | Elsewhere | Granted | ChunkRead | Consumed | Evicted | Moment
 Instruction = Submit | Withdraw | Read | Arrived | Drop | Watch | End
 
 
@@ -237,6 +243,7 @@ class Director:
         self._reading: dict[int, tuple[Span, ...]] = {}
         self._count = 0
         self._parts: list[tuple[Span, ...]] = []
+        self._waiting = 0
         # How many jobs have consumed a part that not all have.
         self._consumed: dict[int, int] = {}
         # The parts before this one have arrived.
@@ -254,10 +261,25 @@ class Director:
     def has_arrived(self, part: int) -> bool:
         return part < self._next
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of the parts that have not arrived."""
+        return self._waiting
+
+    def is_to_read(self, spans: Iterable[Span]) -> bool:
+        """Whether this session should read a part that is not announced, although others could.
+
+        Its bytes were guessed, or the session waits for jobs and not for the storage.
+        """
+        is_guessed = any(self._chunks.guessed.within(span) for span in spans)
+        return is_guessed or self.window.is_full(self._bytes_on_the_way)
+
     def _handle(self, event: Event) -> Iterator[Instruction]:
         match event:
             case Announced(spans):
                 self._announce(spans)
+            case Elsewhere(spans):
+                self._chunks.leave(spans)
             case Consumed(part):
                 yield from self._consume(part)
             case _ if self.ended is not None:
@@ -297,6 +319,7 @@ class Director:
                 self._shared.add(shared)
             self._claimed.add(span)
         self._parts.append(own)
+        self._waiting += length(own)
         self.window.need(own)
         if self.ended is None:
             self._chunks.need(own)
@@ -384,6 +407,7 @@ class Director:
             if not is_there and part >= until and self.ended is None:
                 return
             self._next += 1
+            self._waiting -= length(spans)
             if not is_consumed:
                 self._open[part] = None
             yield Arrived(part)

@@ -26,7 +26,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.protocol import Event, FoundFile, Link, PartEvent
+from streamflow_io.runtime.protocol import Event, FilePart, FoundFile, Link, PartEvent
+from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.storage.storages import Storages
 
 #: Gives the inputs that read the parts of an output, by its step and port.
@@ -55,6 +56,22 @@ class CutFile(Struct, frozen=True):
             if isinstance(event, PartEvent) and not self.is_here:
                 event = replace(event, identity=replace(event.identity, device=None))
             yield event
+
+
+def known_as(part: FilePart) -> FilePart:
+    """A part, as it is known at all nodes: the device of the file has another number at each."""
+    return replace(part, identity=replace(part.identity, device=None))
+
+
+class SeenAt(Struct, frozen=True):
+    """Where jobs see a file that is split elsewhere.
+
+    :ivar target: of these jobs
+    """
+
+    runtime: RemoteRuntime
+    location: AvailableLocation
+    target: Target
 
 
 class PartSites(Struct, frozen=True):
@@ -92,8 +109,11 @@ class PartWays:
         self._homes: dict[tuple[str, str], NodeRuntime] = {}
         self._linked: set[tuple[str, NodeRuntime]] = set()
         # Readers that see the file, and may have parts by a link, too; and the jobs whose file is read ahead.
-        self._linkable: set[tuple[str, NodeRuntime]] = set()
+        self._linkable: dict[tuple[str, NodeRuntime], tuple[AvailableLocation, Target]] = {}
         self._read_ahead: set[str] = set()
+        # The location at which a part is read ahead; those that are not read where their split runs.
+        self._read_at: dict[FilePart, str] = {}
+        self._apart: set[FilePart] = set()
 
     async def of(
         self, job_name: str, port: str, path: str, runtime: NodeRuntime, grows: bool = False
@@ -128,13 +148,34 @@ class PartWays:
         """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
         self._read_ahead.add(job_name)
 
+    def read_at(self, part: FilePart, location: str, is_at_split: bool) -> None:
+        """Note where a part is read ahead: its jobs go there, or read the file where they are.
+
+        :param location: its name
+        :param is_at_split: whether the split runs there, which sends the part to jobs elsewhere
+        """
+        self._read_at[known_as(part)] = location
+        if not is_at_split:
+            self._apart.add(known_as(part))
+
+    def seen_at(self, job_name: str) -> list[SeenAt]:
+        """The other locations at which readers of the parts of a job see its file, and may have parts by a link."""
+        found = [(runtime, *place) for (job, runtime), place in self._linkable.items() if job == job_name]
+        return [
+            SeenAt(runtime, location, target)
+            for runtime, location, target in found
+            if isinstance(runtime, RemoteRuntime)
+        ]
+
     def narrow(
         self, job: Job, available: MutableMapping[str, AvailableLocation]
     ) -> MutableMapping[str, AvailableLocation]:
         """Choose the location from which a job would get its parts; all locations, if the job does not fit there."""
         homes: set[str] = set()
-        for job_name in {token.said_by.job for _, token in parts_of(job.inputs)}:
-            if job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
+        for part, job_name in {(known_as(token.part), token.said_by.job) for _, token in parts_of(job.inputs)}:
+            if part in self._read_at:
+                homes.add(self._read_at[part])
+            elif job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
                 homes.add(self._jobs[job_name].locations[0].name)
         chosen = {key: location for key, location in available.items() if location.name in homes}
         return chosen or available
@@ -147,6 +188,8 @@ class PartWays:
         said_by = token.said_by
         is_linked = (said_by.job, reader) in self._linked
         if not is_linked and (said_by.job not in self._read_ahead or (said_by.job, reader) not in self._linkable):
+            return None
+        if not is_linked and known_as(token.part) in self._apart:
             return None
         # A part of another run has no home: its readers have the file alone.
         home = self._homes.get((said_by.job, said_by.run))
@@ -188,7 +231,10 @@ class PartWays:
             where = self._sites.runtimes.deployments.where(location.location)
             raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
         if apart is None:
-            (self._linkable if unseen is None else self._linked).add((split, runtime))
+            if unseen is None:
+                self._linkable[split, runtime] = location, target
+            else:
+                self._linked.add((split, runtime))
         return apart is None
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:

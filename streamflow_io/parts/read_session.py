@@ -31,6 +31,7 @@ from .director import (
     Consumed,
     Director,
     Drop,
+    Elsewhere,
     End,
     Event,
     Evicted,
@@ -73,6 +74,7 @@ class ReadAheadSession:
         self._last_chunk = facts.time
         self._parts = 0
         self._waiting: dict[int, asyncio.Event] = {}
+        self._has_looked = asyncio.Event()
         self._last_sign = asyncio.get_running_loop().time()
         self._is_closing = False
         self._tasks = [asyncio.create_task(self._follow())]
@@ -96,6 +98,24 @@ class ReadAheadSession:
         self._parts += 1
         self._handle(Announced(tuple(spans)))
         return self._parts - 1
+
+    async def looked(self) -> None:
+        """Wait until the reader has looked whether the file is in the page cache, for as long as for a part at most."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._has_looked.wait(), PATIENCE_SECONDS)
+
+    def leave(self, spans: Sequence[Span]) -> None:
+        """A part is known that another session of the file reads."""
+        self._handle(Elsewhere(tuple(spans)))
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the parts that have not arrived."""
+        return self._director.waiting
+
+    def is_to_read(self, spans: Sequence[Span]) -> bool:
+        """Whether the session should read a part that is not announced, although others could."""
+        return self._director.is_to_read(spans)
 
     def all_announced(self) -> None:
         """No more parts come."""
@@ -132,6 +152,7 @@ class ReadAheadSession:
                 match event:
                     case StartedEvent():
                         self._handle(Began(event.cached))
+                        self._has_looked.set()
                     case ChunkEvent():
                         self._count(event)
                         self._readers.end(event.chunk)
@@ -153,6 +174,7 @@ class ReadAheadSession:
         if self.ended is None and not self._is_closing:
             self._warn(why)
         self._handle("lost")
+        self._has_looked.set()
 
     def _warn(self, why: str) -> None:
         ended = f"{self._facts.file} is not read ahead any more, its readers read the file themselves: {why}"

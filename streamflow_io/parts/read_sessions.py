@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
@@ -28,11 +29,12 @@ from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.wire import part_of
 
-from .part_ways import PartSites, PartWays
+from .part_ways import PartSites, PartWays, SeenAt, known_as
 from .read_session import ReadAheadSession
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
+from .spread import Home, SpreadSessions
 
 
 class _Reads(Struct, frozen=True):
@@ -79,7 +81,7 @@ class ReadSessions(Listener):
         self._sites = sites
         self._ways = ways
         self._starter = starter
-        self._of_splits: dict[str, ReadAheadSession] = {}
+        self._of_splits: dict[str, SpreadSessions] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs whose parts its jobs read.
         self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
@@ -102,11 +104,32 @@ class ReadSessions(Listener):
                 file = self._starter.look(partition.of, job.target) if is_of_use else None
             else:
                 file = self._look_there(job, split, runtime)
-            if file is not None:
-                session = await self._starter.begin(step, file, runtime, max(1, len(readers)), "said")
-                if session is not None:
-                    self._of_splits[job.name] = session
-                    self._ways.read_ahead(job.name)
+            consumers = max(1, len(readers))
+            if file is not None and (
+                first := await self._starter.begin(step, file, runtime, consumers, "said", guess=True)
+            ):
+                others = await self._elsewhere(job, file, first, consumers)
+                self._of_splits[job.name] = SpreadSessions([Home(first, job.location.name), *others], file.chunk)
+                self._ways.read_ahead(job.name)
+
+    async def _elsewhere(
+        self, job: JobState, file: WorthReading, first: ReadAheadSession, consumers: int
+    ) -> list[Home]:
+        """Begin sessions at the other nodes whose jobs see the file, unless the file is cached where the split runs."""
+        seen = [each for each in self._ways.seen_at(job.name) if each.runtime.has_sessions]
+        if seen:
+            await first.looked()
+        if first.ended is not None:
+            return []
+        # Elsewhere its device has another number.
+        identity = replace(file.identity, device=None)
+
+        async def begin(seen: SeenAt) -> Home | None:
+            there = replace(file, identity=identity, target=seen.target, node=node_name(seen.location))
+            session = await self._starter.begin(job.step, there, seen.runtime, consumers, "said")
+            return None if session is None else Home(session, seen.location.name)
+
+        return [home for home in await asyncio.gather(*map(begin, seen)) if home is not None]
 
     def _look_there(self, job: JobState, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
         """Whether a file that a job splits on a host is worth a session: all readers of its parts get them there."""
@@ -118,8 +141,14 @@ class ReadSessions(Listener):
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
         session = self._of_splits.get(job.name)
-        if isinstance(event, PartEvent) and session is not None and (part := part_of(event)) not in self._parts:
-            self._parts[part] = session, session.announce(_spans(part))
+        if (
+            isinstance(event, PartEvent)
+            and session is not None
+            and (part := known_as(part_of(event))) not in self._parts
+        ):
+            home, number = session.announce(_spans(part))
+            self._parts[part] = home.session, number
+            self._ways.read_at(part, home.location, is_at_split=session.is_first(home))
 
     def split_ended(self, job: JobState) -> None:
         """A job will not say more parts."""
@@ -131,7 +160,7 @@ class ReadSessions(Listener):
 
         Lists of parts are not waited for: they may be larger than the window.
         """
-        parts = [token.part for token in job.job.inputs.values() if isinstance(token, PartToken)]
+        parts = [known_as(token.part) for token in job.job.inputs.values() if isinstance(token, PartToken)]
         if reads := [self._parts[part] for part in parts if part in self._parts]:
             job.keep(_Reads(reads))
             for session, part in reads:

@@ -120,12 +120,19 @@ class SessionStarter:
             session.all_announced()
 
     async def begin(
-        self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
+        self,
+        step: str,
+        file: WorthReading,
+        runtime: EmbeddedRuntime | RemoteRuntime,
+        consumers: int,
+        form: SessionForm,
+        guess: bool = False,
     ) -> ReadAheadSession | None:
         """Begin a session. None: a warning says why nothing is read, or a whole file has no room in the window.
 
         :param consumers: how many jobs say that they have consumed a part. 0: no job does
         :param form: whether a program says the parts one by one, or the jobs of a list select them; `whole`: neither
+        :param guess: whether bytes are read that may be of the next part
         """
         size = file.identity.size
         try:
@@ -136,7 +143,7 @@ class SessionStarter:
             number = self._count
             tasks = await self._readers.make(file.target, file.node, file.storage)
             readers = tasks.readers
-            director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")
+            director = Director(size, file.chunk, window, readers.most, consumers, guess)
             job = runtime.create_session(f"read-{step}")
             await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
         except (NodeRuntimeError, OSError) as error:

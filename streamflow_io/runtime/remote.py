@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shlex
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
@@ -75,10 +76,19 @@ class RemoteRuntime(ConversingRuntime):
             return (delivered.directory if shared or place is not None else delivered.temporary) / name
 
         def script(delivered: Delivered) -> str:
-            return serve(delivered.binary, directory(delivered), options)
+            tried.append(directory(delivered))
+            return serve(delivered.binary, tried[0], options)
 
+        tried: list[PurePosixPath] = []
         delivering = deliver(access, workdir, binary, neighbours)
-        delivered, conversation, event = await begin(access, delivering, script, cls.stop_seconds)
+        try:
+            delivered, conversation, event = await begin(access, delivering, script, cls.stop_seconds)
+        except BaseException:
+            # `serve` may have been killed when its directory was there.
+            for left in tried:
+                with contextlib.suppress(NodeRuntimeError):
+                    await asyncio.shield(_remove_directory(access, left))
+            raise
         run = directory(delivered)
         runtime = cls(access, str(delivered.binary), run, shared, links, place, conversation, event.pid)
         runtime._workdir = workdir, neighbours
@@ -147,10 +157,7 @@ class RemoteRuntime(ConversingRuntime):
         directory = shlex.quote(str(self.directory))
         end = f"grep -qF {directory} /proc/{self._process}/cmdline 2>/dev/null && kill -KILL {self._process}; "
         try:
-            said, code = await self._access.run(
-                f"{end if self._process else ''}test -d {directory} || exit 0; sleep 1; rm -rf {directory}",
-                _ANSWER_SECONDS,
-            )
+            said, code = await _remove_directory(self._access, self.directory, end if self._process else "")
         except NodeRuntimeError as error:
             said, code = str(error), 1
             self._access.abandon()
@@ -159,3 +166,14 @@ class RemoteRuntime(ConversingRuntime):
             is_told = self._lost is not None and said.removeprefix(f"{self.location}: ") in self._lost
             level = logging.DEBUG if is_told else logging.WARNING
             logger.log(level, f"{self.directory} at {self.location} could not be removed: {said}")
+
+
+async def _remove_directory(access: Access, directory: PurePath, first: str = "") -> tuple[str, int]:
+    """Remove a run directory, which `serve` may be removing itself.
+
+    :param first: commands of a shell that are run before
+    :return: what the commands said, and their exit code
+    :raises NodeRuntimeError: if the location cannot be reached
+    """
+    quoted = shlex.quote(str(directory))
+    return await access.run(f"{first}test -d {quoted} || exit 0; sleep 1; rm -rf {quoted}", _ANSWER_SECONDS)

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,8 +28,10 @@ from lab.installed_capio import installed_capio
 from lab.machines.laboratory import LaboratoryError
 from lab.runs import Run
 
+from .allocations import Allocation, Cluster, cluster
 from .capio import CAPIO, CAPIO_SPAN
 from .cases import (
+    ALLOCATION_FAULTS,
     CAPIO_FAULTS,
     CONTAINER_FAULTS,
     CONTAINER_SPAN,
@@ -60,7 +62,7 @@ def main() -> int:
     try:
         trials = run(numbers, faults, directory, options)
     except LaboratoryError as error:
-        what = "containers" if options.containers else "hosts"
+        what = "containers" if options.containers else "hosts" if options.hosts else "allocation"
         sys.exit(f"There can be no {what} here: {error}")
     Console(width=120).print(summary(trials))
     broken = [trial for trial in trials if trial.verdict.violations]
@@ -77,6 +79,8 @@ def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
     """The faults that make sense where the jobs run."""
     if options.hosts:
         return HOST_FAULTS
+    if options.allocation:
+        return ALLOCATION_FAULTS
     if options.capio:
         return CAPIO_FAULTS
     if options.containers:
@@ -114,7 +118,8 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
         cases = [choose(options.seed, number, list(plain), faults, span) for number in numbers]
 
         def try_case(case: Case) -> Trial:
-            return run_case(directory / f"trial-{case.number}", case, plain[case.workload], where)
+            with for_one(where) as here:
+                return run_case(directory / f"trial-{case.number}", case, plain[case.workload], here)
 
         # There are two hosts, and one trial at a time that has them.
         with ThreadPoolExecutor(1 if options.hosts else options.jobs) as pool:
@@ -126,21 +131,37 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
     return trials
 
 
-def place(options: argparse.Namespace) -> AbstractContextManager[Hosts | Engine | None]:
+def place(options: argparse.Namespace) -> AbstractContextManager[Hosts | Engine | Cluster | None]:
     """Where the jobs run; None: here."""
+    if options.allocation:
+        return cluster()
     return hosts() if options.hosts else engine() if options.containers else contextlib.nullcontext()
 
 
-def run_workloads(directory: Path, options: argparse.Namespace, where: Hosts | Engine | None) -> dict[str, Run]:
+@contextlib.contextmanager
+def for_one(where: Hosts | Engine | Cluster | None) -> Iterator[Hosts | Engine | Allocation | None]:
+    """Where the jobs of one trial run: in an allocation that no other trial has."""
+    if isinstance(where, Cluster):
+        with where.allocation() as allocation:
+            yield allocation
+    else:
+        yield where
+
+
+def run_workloads(
+    directory: Path, options: argparse.Namespace, where: Hosts | Engine | Cluster | None
+) -> dict[str, Run]:
     """Run each workload with plain StreamFlow. Of the random ones, those are left out that it cannot run."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
     if options.capio:
         return {CAPIO: run_plain(directory / f"plain-{CAPIO}", CAPIO)}
-    plain = {name: run_plain(directory / f"plain-{name}", name) for name in options.workloads}
-    for name in random_names(options.seed, options.random):
-        with contextlib.suppress(RuntimeError):
-            plain[name] = run_plain(directory / f"plain-{name}", name)
+    with for_one(where if isinstance(where, Cluster) else None) as here:
+        allocation = here if isinstance(here, Allocation) else None
+        plain = {name: run_plain(directory / f"plain-{name}", name, allocation) for name in options.workloads}
+        for name in random_names(options.seed, options.random):
+            with contextlib.suppress(RuntimeError):
+                plain[name] = run_plain(directory / f"plain-{name}", name, allocation)
     return plain
 
 
@@ -191,6 +212,11 @@ def _options() -> argparse.Namespace:
     )
     elsewhere.add_argument(
         "--containers", action="store_true", help="in containers of a laboratory; dockerd dies only with --jobs 1"
+    )
+    elsewhere.add_argument(
+        "--allocation",
+        action="store_true",
+        help="on two nodes of a Slurm of a laboratory, an allocation for each trial",
     )
     elsewhere.add_argument(
         "--capio", action="store_true", help="with CAPIO itself, whose server dies, too (where it is installed)"

@@ -18,6 +18,7 @@ from lab.forked import Driver
 from lab.runs import Bench
 
 from . import containers
+from .allocations import Allocation
 from .capio import CAPIO
 from .cases import Case
 from .containers import Engine
@@ -42,7 +43,7 @@ class Place:
     temporary: Path
     jump: Path
     bench: Bench
-    where: Hosts | Engine | None = None
+    where: Hosts | Engine | Allocation | None = None
 
 
 def strike(case: Case, driver: Driver, place: Place) -> str | None:
@@ -76,6 +77,9 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
         case "hosts":
             assert isinstance(place.where, Hosts)
             return place.where.strike(case, driver)
+        case "node":
+            assert isinstance(place.where, Allocation)
+            return place.where.strike(case)
         case "container" | "dockerd":
             assert isinstance(place.bench, Containers)
             return containers.strike(case, driver, place.bench)
@@ -196,6 +200,8 @@ def _victims(case: Case, driver: Driver, processes: list[Process]) -> list[Proce
             return [process for process in processes if process.is_serve]
         case "exec":
             return [process for process in processes if process.is_exec]
+        case "srun":
+            return [process for process in processes if process.is_srun]
         case "capio":
             return [process for process in processes if process.is_capio]
         case role:

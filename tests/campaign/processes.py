@@ -35,6 +35,10 @@ class Process:
         return os.path.basename(self.command[0]) == "capio_server"
 
     @property
+    def is_srun(self) -> bool:
+        return os.path.basename(self.command[0]) == "srun"
+
+    @property
     def is_exec(self) -> bool:
         """Whether it runs a job; the reader of a read session is one, too."""
         return self.command[1:3] in (("exec", "--job"), ("read", "--job"))

@@ -15,8 +15,10 @@ from lab.container_sites import Containers
 from lab.disks import mounts, real_disk, small_disk
 from lab.forked import Driver
 from lab.runs import Bench, Run
+from lab.sites import Site
 from streamflow_io.records.learned.proofs import known_proofs
 
+from .allocations import Allocation
 from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault
 from .containers import Engine
@@ -29,10 +31,12 @@ from .workloads import BESIDE, CONFIGS, ENVIRONMENTS, LEARNED, REFUSED, make, pl
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
-#: Containers come and go one after the other.
-_CONTAINERS_SECONDS = 90.0
+#: Containers come and go one after the other. A node that is lost is noticed late.
+_LABORATORY_SECONDS = 90.0
 #: `serve` waits 10 s for jobs to end when the driver is gone.
 _LEAVE_SECONDS = 15.0
+#: Slurm takes 36 s for a step whose `srun` has ended while the step was launched.
+_STEP_SECONDS = 60.0
 _CONTAINERS_DIE = (Fault("container", "KILL"), Fault("dockerd", "KILL"))
 _PAUSED = Fault("container", "pause")
 #: What StreamFlow says of a container that it has started, and then cannot look into.
@@ -56,24 +60,26 @@ class Trial:
     evidence: Path
 
 
-def run_plain(directory: Path, workload: str, engine: Engine | None = None) -> Run:
+def run_plain(directory: Path, workload: str, where: Engine | Allocation | None = None) -> Run:
     """Run a workload with plain StreamFlow.
 
-    :param engine: of the containers of all steps; None runs the steps here
+    :param where: all steps run; None: here
     :raises RuntimeError: if it fails
     """
     directory.mkdir(parents=True)
     document, job = make(workload, directory / "files")
-    if engine is None:
-        run = Bench(directory).run(document, job, io=False)
-    else:
-        run = engine.site(directory).run(engine.contain(document, ()), job, io=False, seconds=RUN_SECONDS)
+    if isinstance(where, Engine):
+        document = where.contain(document, ())
+    bench = Bench(directory) if where is None else where.site(directory)
+    # StreamFlow 0.2.0rc3 gathers all outputs but the last one of a nested_crossproduct wrongly.
+    bench.program = "streamflow gathering"
+    run = bench.run(document, job, io=False, seconds=RUN_SECONDS)
     if not run.ok:
         raise RuntimeError(f"plain StreamFlow fails on {workload}: {run.log}")
     return run
 
 
-def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | None = None) -> Trial:
+def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Allocation | None = None) -> Trial:
     """Run a case in a directory of its own, which is left as evidence.
 
     :param where: the jobs run; None: here
@@ -94,7 +100,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         environment |= {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
     # A network that comes back late is part of the trial.
     longest = CAPIO_SECONDS if case.workload == CAPIO else RUN_SECONDS
-    seconds = longest + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
+    seconds = longest + (case.relief or 0) + (_LABORATORY_SECONDS if isinstance(where, Engine | Allocation) else 0)
     began = time.monotonic()
     left: list[str] = []
     with (
@@ -114,7 +120,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     run = bench.finish(process, path)
     verdict = judge(
         run, plain, struck=struck is not None, driver_was_victim=case.fault.victim == "driver", left=left,
-        plain_steps=plain_steps(document),
+        plain_steps=plain_steps(document, has_gates=not isinstance(where, Allocation)),
     )  # fmt: skip
     if case.fault.is_from_outside and (lessons := _wrong_lessons(bench)):
         verdict = replace(verdict, violations=(*verdict.violations, *lessons))
@@ -173,7 +179,7 @@ def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -
     is_dead = case.fault.victim == "driver" and not hung
     is_given_up = case.fault == _PAUSED and _DEPLOYED_IN_VAIN.search((place / "stderr").read_text()) is not None
     allowed = re.compile(r"/\.streamflow-io-\d+/streamflow-io-" if case.fault in _CONTAINERS_DIE else r"(?!)")
-    end = time.monotonic() + _LEAVE_SECONDS
+    end = time.monotonic() + (_STEP_SECONDS if isinstance(bench, Site) else _LEAVE_SECONDS)
     while True:
         idle_may_stay = is_dead or is_given_up
         left = bench.left_by_us() if isinstance(bench, Containers) and idle_may_stay else bench.leftovers()

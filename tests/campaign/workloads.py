@@ -14,6 +14,7 @@ from typing import Any
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
+from tests.random_workflows.programs import READERS
 
 from .capio import CAPIO, capio_streams
 from .cases import RANDOM
@@ -361,13 +362,17 @@ def random_name(seed: int, number: int) -> str:
 
 
 def random_names(seed: int, count: int) -> list[str]:
-    """Random workflows with something of ours, in which nothing fails without its job, as in the background."""
+    """Random workflows with something of ours, in which nothing fails without its job, as in the background.
+
+    No tool of theirs is declared wrongly: what is learned of such a tool is true.
+    """
 
     def is_fit(number: int) -> bool:
         steps = generate(seed, number, _RANDOM_STEPS).steps
         outputs = [output for step in steps for output in step.outputs]
         ours = sum(bool(output.hint) or output.streamable for output in outputs)
-        return ours >= _OURS and all(output.writer != "background" for output in outputs)
+        is_wrong = any(step.streamable and READERS[step.reader].wrong for step in steps)
+        return ours >= _OURS and not is_wrong and all(output.writer != "background" for output in outputs)
 
     return [random_name(seed, number) for number in itertools.islice(filter(is_fit, itertools.count()), count)]
 
@@ -415,12 +420,15 @@ def space(name: str) -> int:
     return _MORE_SPACE.get(name, _SPACE)
 
 
-def plain_steps(workflow: Document) -> set[str]:
-    """The steps that neither write early for another nor read a stream: StreamFlow runs them by itself."""
+def plain_steps(workflow: Document, has_gates: bool = True) -> set[str]:
+    """The steps that neither write early for another nor read a stream: StreamFlow runs them by itself.
+
+    :param has_gates: whether consumers start with their producers where the steps run
+    """
     tools = {name: _tool(step) for name, step in workflow["steps"].items()}
     sources = {name: {*_sources(step)} for name, step in workflow["steps"].items()}
     rules = [(f"{name}/{rule['port']}", rule) for name, tool in tools.items() for rule in _rules(tool)]
-    early = {source for source, rule in rules if rule.get("start") == "producer" or "of" in rule}
+    early = {source for source, rule in rules if (has_gates and rule.get("start") == "producer") or "of" in rule}
     streams = {f"{name}/{port}" for name, tool in tools.items() for port in _streamable(tool["outputs"])}
     read = set().union(*sources.values())
     served = {source.partition("/")[0] for source in read & (streams | {source for source, _ in rules})}

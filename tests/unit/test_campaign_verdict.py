@@ -137,6 +137,10 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
     }
 
 
+def test_where_there_is_no_gate_its_consumers_are_run_by_streamflow() -> None:
+    assert plain_steps(WORKLOADS["gate"](), has_gates=False) == {"readfile", "readtree"}
+
+
 def test_rules_that_serve_nobody_are_not_ours(tmp_path: Path) -> None:
     """Also not within a workflow of its own."""
     document, _ = make(random_name(131, 1), tmp_path / "files")

@@ -157,6 +157,23 @@ async def test_a_job_goes_to_its_part_if_it_fits_there() -> None:
     assert ways.narrow(reader, both) == {"home": both["home"]}
 
 
+async def test_a_job_whose_part_is_read_at_another_node_than_the_split_goes_there_or_reads_the_file() -> None:
+    """The device of the file has another number at each node."""
+    reader = Job("/count/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
+    both = {name: cast(Any, SimpleNamespace(name=name)) for name in ("a", "home")}
+    setting = Setting(readers={"a": (other := Runtime(reaches=True))})
+    ways = setting.ways()
+    assert await setting.decide(ways) is not None
+    ways.read_ahead("/split/0")
+    elsewhere = replace(PART, identity=replace(IDENTITY, device=7))
+    ways.read_at(elsewhere, "home", is_at_split=True)
+    assert ways.narrow(reader, both) == {"home": both["home"]}
+    assert link_of(ways, other) is not None
+    ways.read_at(elsewhere, "a", is_at_split=False)
+    assert ways.narrow(reader, both) == {"a": both["a"]}
+    assert link_of(ways, other) is None
+
+
 @pytest.mark.parametrize(
     ("setting", "why"),
     [

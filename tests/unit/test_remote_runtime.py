@@ -396,6 +396,15 @@ async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_pa
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+async def test_a_serve_that_is_killed_while_it_starts(access: Access, workdir: Path, tmp_path: Path) -> None:
+    """The directory is there, and is removed."""
+    delivered = await deliver(access, str(workdir), stand_in())
+    Path(f"{delivered.binary}.killed").touch()
+    with pytest.raises(NodeRuntimeError, match="host/host: sfio-node serve does not start"):
+        await RemoteRuntime.start(access, str(workdir), stand_in())
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "drop", lambda: pytest.fail("its host may be well"))
     async with serving(access, workdir) as runtime:
