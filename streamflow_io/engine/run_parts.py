@@ -46,6 +46,8 @@ from streamflow_io.storage.storages import Storages
 from .plan import Plan
 
 if TYPE_CHECKING:
+    from streamflow_io.jobs.reach import Reach
+
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
@@ -287,7 +289,7 @@ class ProofsOfRun:
         await self._programs.close()
 
 
-def make_space_limits(services: Services) -> SpaceLimits | None:
+def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     """Make what decides how much space files may take. None: the run has no limit, and puts no files into memory."""
     removal = services.plan.intermediates
     if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
@@ -296,7 +298,7 @@ def make_space_limits(services: Services) -> SpaceLimits | None:
     from .space_limits import SpaceLimits
 
     scheduler = services.scheduler
-    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake)
+    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake, reach.runtime)
 
 
 def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence[SpaceWatcher]) -> Intermediates | None:
