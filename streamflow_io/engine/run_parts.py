@@ -47,7 +47,6 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from streamflow_io.jobs.reach import Reach
-
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates

@@ -269,9 +269,10 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
 def _has_others(file: str | os.PathLike[str]) -> bool:
     """Whether a StreamFlow file has deployments on other nodes, which may have more memory than this one."""
     try:
-        deployments = read_yaml(Path(file), "StreamFlow file").get("deployments")
+        read = read_yaml(Path(file), "StreamFlow file")
     except HintErrors:
         return False
+    deployments = read.get("deployments") if isinstance(read, Mapping) else None
     entries = deployments.values() if isinstance(deployments, Mapping) else ()
     return any(isinstance(entry, Mapping) and entry.get("type") != "local" for entry in entries)
 
