@@ -189,3 +189,4 @@ def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
     assert not done.ok
     if killed == "runtime":
         assert "job /b/0 of step /b has failed" in done.errors
+        assert "Files of jobs in memory on " in done.errors

@@ -141,6 +141,7 @@ class OutputsInMemory(SpaceWatcher):
         self._is_measured = False
 
     async def run_closed(self) -> None:
+        self._tell_of_lost()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -176,9 +177,19 @@ class OutputsInMemory(SpaceWatcher):
                 grant = job.kept(JobInMemory)
                 if grant is not None and not grant.has_outgrown and job.node_job is not None:
                     running[grant.runtime].append(job)
+            self._tell_of_lost()
             began = time.monotonic()
             await asyncio.gather(*(self._look(runtime, jobs) for runtime, jobs in running.items()))
             took = time.monotonic() - began
+
+    def _tell_of_lost(self) -> None:
+        """Say that files were lost with their node runtime, once for each."""
+        for runtime in {grant.runtime for grant in self._granted.values()} - self._without:
+            try:
+                runtime.check()
+            except NodeRuntimeError as error:
+                self._without.add(runtime)
+                logger.error(f"Files of jobs in memory on {runtime.location} are lost: {error}")
 
     async def _look(self, runtime: NodeRuntime, jobs: Sequence[JobState]) -> None:
         grants = [grant for job in jobs if (grant := job.kept(JobInMemory)) is not None]
