@@ -24,7 +24,7 @@ class SpaceLimits:
     :param learned: the file with learned sizes
     :param used: the resources of running jobs as StreamFlow counts them, by location
     :param wake: lets StreamFlow ask again for the jobs that wait
-    :param runtime_of: returns the node runtime at the location of a job; None: there is none
+    :param runtime_of: returns the node runtime at the location of a job; None: the job runs without one
 
     :ivar sizes: of earlier jobs
     :ivar disk: lets jobs wait for disk space; None: no job waits for space

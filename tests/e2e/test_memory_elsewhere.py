@@ -49,7 +49,7 @@ def in_memory(run: Run) -> list[bool]:
 
 
 def left_in_memory(site: Site) -> list[str]:
-    """What is left of runs in the memory of hosts, or of nodes."""
+    """The directories that runs have left in the memory of hosts, or of nodes."""
     if not site.is_slurm:
         return [name for address in ADDRESSES for name in login(site.laboratory, address, "ls /dev/shm").split()]
     return [path.name for node in nodes(site) for path in Path(f"/proc/{node}/root{PLACE}").glob("streamflow-io-*")]

@@ -60,7 +60,7 @@ class OutputsInMemory(SpaceWatcher):
     :param sizes: of earlier jobs
     :param used: the resources of running jobs as StreamFlow counts them, by location
     :param wake: lets StreamFlow ask again for the jobs that wait
-    :param runtime_of: returns the node runtime at the location of a job; None: there is none
+    :param runtime_of: returns the node runtime at the location of a job; None: the job runs without one
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class OutputsInMemory(SpaceWatcher):
             await asyncio.gather(self._watching, return_exceptions=True)
 
     def _needed(self, job: JobState) -> int | None:
-        """The bytes in memory that the files of a job may need; None: they go to the disk."""
+        """The bytes in memory that the files of a job may need; None: the files go to the disk."""
         known = job.kept(JobSize)
         if known is None or job.name not in self._open or not self._is_measured:
             return None
