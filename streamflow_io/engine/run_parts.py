@@ -251,7 +251,7 @@ class ProofsOfRun:
                 rehearsable_jobs.RehearsableJobs(
                     plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
                 ),
-                findings.Findings(self.proofs, config.declarations, services.record),
+                findings.Findings(self.proofs, config.declarations, services.record, plan.file),
                 services.scheduler.hardware_locations,
                 disk_limit,
             )
@@ -269,6 +269,15 @@ class ProofsOfRun:
     def waiting(self) -> Mapping[str, str]:
         """The jobs that run once more if their files may stay: their names, and the host."""
         return {} if self.rehearsals is None or self._waits else self.rehearsals.waiting()
+
+    def fruitless(self) -> Collection[str]:
+        """The jobs that wait, and of whose inputs the last trials have shown nothing."""
+        return () if self.rehearsals is None else self.rehearsals.fruitless()
+
+    def keep(self, jobs: Collection[str]) -> None:
+        """Note whose files are kept for a trial."""
+        if self.rehearsals is not None:
+            self.rehearsals.keep(jobs)
 
     def give_up(self, jobs: Collection[str]) -> None:
         """Run these jobs only once."""

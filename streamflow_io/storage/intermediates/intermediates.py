@@ -283,7 +283,8 @@ class Intermediates(Listener):
         if not needs:
             return decision
         kept = {job: sum(self._bytes.get(name, 0) for name in needed) for job, needed in needs.items()}
-        chosen = kept_at_each_host(waiting, kept)
+        chosen = kept_at_each_host(waiting, kept, self._repeated.fruitless() if len(kept) > 1 else ())
+        self._repeated.keep(chosen)
         self._repeated.give_up(kept.keys() - chosen)
         return decide({*held, *chosen})
 
