@@ -84,6 +84,7 @@ class OutputsInMemory(SpaceWatcher):
         self._gone: set[str] = set()
         # Node runtimes where no file can lie in memory.
         self._without: set[NodeRuntime] = set()
+        self._asking: dict[NodeRuntime, asyncio.Task[Memory]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._is_measured = True
 
@@ -99,10 +100,13 @@ class OutputsInMemory(SpaceWatcher):
         runtime = await self._runtime_of(job)
         if runtime is None or runtime in self._without:
             return
-        try:
-            found = await runtime.memory_of_run()
-        except NodeRuntimeError as error:
-            found = Memory(why=str(error))
+        # Jobs of a scatter are placed at the same time, and ask once.
+        asking = self._asking.get(runtime)
+        if asking is None or asking.done():
+            asking = self._asking[runtime] = asyncio.create_task(_memory_of(runtime))
+        found = await asyncio.shield(asking)
+        if runtime in self._without:
+            return
         if found.directory is None:
             self._without.add(runtime)
             logger.info(f"No file lies in memory on {runtime.location}: {found.why}")
@@ -202,3 +206,10 @@ class OutputsInMemory(SpaceWatcher):
             if (is_full(found) or size > grant.size) and job.name in self._open and job.node_job is not None:
                 grant.has_outgrown = True
                 await job.node_job.cancel()
+
+
+async def _memory_of(runtime: NodeRuntime) -> Memory:
+    try:
+        return await runtime.memory_of_run()
+    except NodeRuntimeError as error:
+        return Memory(why=str(error))
