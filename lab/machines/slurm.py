@@ -39,7 +39,7 @@ mount --bind /run/shadow /etc/shadow
 mkdir -m 755 {directory}/local
 """
 # slurmd and its jobs see the mounts, and nothing else does.
-OWN = "mount -t tmpfs -o mode=755 {name} {directory}/local"
+OWN = "mount -t tmpfs -o mode=755 {name} {directory}/local && mount -t tmpfs -o mode=1777 {name} /dev/shm"
 OWN_CLIENT = "umount --lazy {directory}/volume && {mount}"
 CONFIGURATION = """\
 ClusterName=laboratory

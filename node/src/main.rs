@@ -21,16 +21,16 @@ use std::time::Duration;
 
 use clap::{value_parser, Parser};
 
-use self::host::{read, run, serve};
+use self::host::{memory, read, run, serve};
 use self::processes::usage::Spent;
 use self::processes::watchdog;
 use self::protocol::{liveness, verify};
-use self::sys::{memory, raw};
+use self::sys::raw;
 use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
 /// number, here and in `streamflow_io/runtime/build.py`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 11");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 12");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -185,7 +185,14 @@ enum Command {
     /// Print which system calls are refused here, as in many containers, one name in a line
     Refused,
     /// Print how much memory is available here
-    Memory,
+    Memory {
+        /// Make the directory in memory of a run
+        #[arg(long, value_name = "PATH")]
+        directory: Option<PathBuf>,
+        /// A directory there whose size is printed, too
+        #[arg(long, value_name = "NAME")]
+        of: Vec<PathBuf>,
+    },
     /// Run a command as a job, and end as it ends
     Exec {
         /// The directory of the job, with job.json
@@ -232,6 +239,12 @@ enum Command {
         #[arg(long)]
         job: PathBuf,
     },
+    /// Started by memory for the directory of a run
+    #[command(hide = true)]
+    GuardMemory {
+        #[arg(long)]
+        directory: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -267,13 +280,14 @@ fn main() -> ExitCode {
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Excerpt { of, to, bytes } => excerpt::run(&of, &to, bytes),
         Command::Refused => refused::run(),
-        Command::Memory => memory::run(),
+        Command::Memory { directory, of } => memory::run(directory.as_deref(), &of),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Read { job } => read::run(&job),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),
         Command::Guard { job } => watchdog::run(&job),
+        Command::GuardMemory { directory } => memory::guard(&directory),
     };
     // An exit code of a process has only these bits.
     ExitCode::from((code & 0xFF) as u8)

@@ -29,7 +29,7 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
-from streamflow_io.storage.intermediates.memory import PLACE, free_memory, memory_obstacle
+from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.storage.sharing.directory import locks_keep_out
 from streamflow_io.wording import size_text
 
@@ -214,9 +214,9 @@ def _inotify() -> LocationFinding:
 
 def _memory() -> LocationFinding:
     name, otherwise = "memory", "`memory` has no effect: all files are on the disk"
-    if (why := memory_obstacle()) is not None or (free := free_memory()) is None:
-        return LocationFinding(name, None, why or "how much is free is not known", otherwise)
-    return LocationFinding(name, True, f"files of jobs can take up to {size_text(free)} in {PLACE}")
+    if (memory := memory_here()).why is not None:
+        return LocationFinding(name, None, memory.why, otherwise)
+    return LocationFinding(name, True, f"files of jobs can take up to {size_text(memory.free)} in /dev/shm")
 
 
 def _database() -> LocationFinding:

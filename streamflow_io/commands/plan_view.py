@@ -24,7 +24,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.storages import StepStorage
 from streamflow_io.storage.intermediates.disk_forecast import DiskForecast, disk_forecasts
-from streamflow_io.storage.intermediates.memory import memory_obstacle
+from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -90,7 +90,8 @@ def show_plan(console: Console, name: str, plan: Plan, locations: Mapping[str, K
         if (limit := plan.intermediates.disk_limit) is not None:
             say(console, _disk_limit(limit, [disk.peak for disk in foretold.values()]))
         if (memory := plan.intermediates.memory) is not None:
-            say(console, _memory(memory, plan.service))
+            is_here = all(plan.graph.steps[step].site.is_here for step in memory.steps)
+            say(console, _memory(memory, plan.service, is_here))
     if plan.intermediates.windows:
         rows = [
             (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
@@ -124,9 +125,14 @@ def _disk_limit(limit: int, peaks: Sequence[int]) -> str:
     return f"{text}: {'the last run fits' if max(peaks) <= limit else 'jobs will wait for space, or the run will end'}"
 
 
-def _memory(memory: MemoryPlan, service: Service) -> str:
-    """Say which steps may write into memory."""
-    obstacle = service.unavailable or memory_obstacle()
+def _memory(memory: MemoryPlan, service: Service, is_here: bool) -> str:
+    """Say which steps may write into memory.
+
+    :param is_here: whether they all run on the driver's node
+    """
+    obstacle = service.unavailable
+    if obstacle is None and is_here:
+        obstacle = memory_here().why
     if not memory.steps or obstacle is not None:
         why = obstacle or "no step has files that can lie there"
         lines = [f"No file lies in memory: {why}"]

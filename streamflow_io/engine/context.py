@@ -81,7 +81,7 @@ class Run:
         if config.oversubscribe == "idle":
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, record)
         self.bandwidth = BandwidthOfRun(services)
-        self._space = make_space_limits(services)
+        self._space = make_space_limits(services, self.reach)
         self.disk_limit = None if self._space is None else self._space.disk
         self.proofs = ProofsOfRun(services, self.streaming_jobs, self.disk_limit)
         parts = PartsOfRun(services, self.bandwidth.admission)
@@ -174,6 +174,11 @@ class Run:
             if self.bandwidth.limits.is_limited(job):
                 what = f"{job.step} is not held to its storageBW"
             await self.runner.measure(job, what)
+
+    async def choose_directory(self, job: JobState) -> None:
+        """Let the files of a job that has its place lie in memory, if they fit."""
+        if self._space is not None and self._space.memory is not None:
+            await self._space.memory.choose_directory(job)
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
         """Let a job of a step that does not stream be observed. Its command is about to run."""

@@ -45,6 +45,7 @@ from streamflow_io.storage.storages import Storages
 from .plan import Plan
 
 if TYPE_CHECKING:
+    from streamflow_io.jobs.reach import Reach
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
@@ -248,7 +249,7 @@ class ProofsOfRun:
                 rehearsable_jobs.RehearsableJobs(
                     plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
                 ),
-                findings.Findings(self.proofs, config.declarations, services.record),
+                findings.Findings(self.proofs, config.declarations, services.record, plan.file),
                 services.scheduler.hardware_locations,
                 disk_limit,
             )
@@ -266,6 +267,15 @@ class ProofsOfRun:
     def waiting(self) -> Mapping[str, str]:
         """The jobs that run once more if their files may stay: their names, and the host."""
         return {} if self.rehearsals is None or self._waits else self.rehearsals.waiting()
+
+    def fruitless(self) -> Collection[str]:
+        """The jobs that wait, and of whose inputs the last trials have shown nothing."""
+        return () if self.rehearsals is None else self.rehearsals.fruitless()
+
+    def keep(self, jobs: Collection[str]) -> None:
+        """Note whose files are kept for a trial."""
+        if self.rehearsals is not None:
+            self.rehearsals.keep(jobs)
 
     def give_up(self, jobs: Collection[str]) -> None:
         """Run these jobs only once."""
@@ -285,7 +295,7 @@ class ProofsOfRun:
         await self._programs.close()
 
 
-def make_space_limits(services: Services) -> SpaceLimits | None:
+def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     """Make what decides how much space files may take. None: the run has no limit, and puts no files into memory."""
     removal = services.plan.intermediates
     if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
@@ -294,7 +304,7 @@ def make_space_limits(services: Services) -> SpaceLimits | None:
     from .space_limits import SpaceLimits
 
     scheduler = services.scheduler
-    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake)
+    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake, reach.runtime)
 
 
 def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence[SpaceWatcher]) -> Intermediates | None:

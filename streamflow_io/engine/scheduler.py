@@ -182,6 +182,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             if hardware_requirement is not None and run.needs_no_core(state):
                 hardware_requirement = CorelessRequirement(hardware_requirement, state)
             await super().schedule(job, binding_config, hardware_requirement)
+            await run.choose_directory(state)
         except BaseException:
             run.jobs.ended(state, Status.CANCELLED, time.time())
             self.wake()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 
 from streamflow.core.scheduling import Hardware
 
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
 from streamflow_io.storage.intermediates.memory import OutputsInMemory
@@ -22,6 +24,7 @@ class SpaceLimits:
     :param learned: the file with learned sizes
     :param used: the resources of running jobs as StreamFlow counts them, by location
     :param wake: lets StreamFlow ask again for the jobs that wait
+    :param runtime_of: returns the node runtime at the location of a job; None: the job runs without one
 
     :ivar sizes: of earlier jobs
     :ivar disk: lets jobs wait for disk space; None: no job waits for space
@@ -29,7 +32,12 @@ class SpaceLimits:
     """
 
     def __init__(
-        self, plan: Plan, learned: Path, used: MutableMapping[str, Hardware], wake: Callable[[], None]
+        self,
+        plan: Plan,
+        learned: Path,
+        used: MutableMapping[str, Hardware],
+        wake: Callable[[], None],
+        runtime_of: Callable[[JobState], Awaitable[NodeRuntime | None]],
     ) -> None:
         removal = plan.intermediates
         self.sizes = RememberedSizes(learned, removal.tools)
@@ -41,7 +49,7 @@ class SpaceLimits:
         self.memory: OutputsInMemory | None = None
         # Without a node runtime no job would run again on disk.
         if removal.memory is not None and removal.memory.steps and plan.service.streams:
-            self.memory = OutputsInMemory(removal.memory, self.sizes.sizes, used, wake)
+            self.memory = OutputsInMemory(removal.memory, self.sizes.sizes, used, wake, runtime_of)
 
     @property
     def watchers(self) -> list[SpaceWatcher]:

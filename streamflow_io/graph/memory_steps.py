@@ -30,6 +30,8 @@ class MemoryPlan(Struct, frozen=True):
     largest: float = 0.0
 
 
+# Where the node runtime sees the memory of the node that a job runs on.
+_KINDS = (SiteKind.LOCAL, SiteKind.HOSTS)
 # A window is held by its slowest reader, and a producer writes on until it is paused.
 _WINDOWS = 3
 
@@ -74,8 +76,9 @@ def plan_memory(
 
 
 def _obstacles(step: str, ports: Iterable[str], steps: Mapping[str, Step], removal: Removal) -> Iterator[str]:
-    if steps[step].site.kind is not SiteKind.LOCAL or steps[step].site.locations != 1:
-        yield "its jobs do not run on the driver's node, or run in containers"
+    site = steps[step].site
+    if site.kind not in _KINDS or site.unwatched is not None:
+        yield "its jobs run in containers, on a queue manager, or where no node runtime is"
     if (why := removal.held.get(step)) is not None:
         yield why
     for port in ports:
@@ -85,5 +88,5 @@ def _obstacles(step: str, ports: Iterable[str], steps: Mapping[str, Step], remov
         if RESULT in readers:
             yield f"{port_path(step, port)} may be a result of the workflow"
         for reader in filter(None, readers):
-            if reader in steps and steps[reader].site.kind is not SiteKind.LOCAL:
+            if reader in steps and steps[reader].site.kind is not site.kind:
                 yield f"{reader} reads {port_path(step, port)} elsewhere"

@@ -221,7 +221,7 @@ class SchedulerConfig(Model):
     )
     memory: DiskLimitOf | None = Field(
         None,
-        description="the most in /dev/shm of the driver's node, as in 8GB, with `intermediates: remove` or `window`",
+        description="the most in /dev/shm of each node, as in 8GB, with `intermediates: remove` or `window`",
     )
     verify: Literal["full", "samples"] = Field(
         "full",

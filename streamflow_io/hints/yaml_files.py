@@ -256,7 +256,7 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
     config, errors = parse_model(SchedulerConfig, raw, _CONFIG, source)
     errors += _with_null(raw, (), source)
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if config is not None and config.memory is not None and config.memory > there:
+    if config is not None and config.memory is not None and config.memory > there and not _has_others(source.file):
         message = f"{raw['memory']} is more than the memory of this node"
         errors.append(
             HintError(source.file, source.line("memory"), f"{_CONFIG}.memory", message, f"up to {size_text(there)}")
@@ -264,6 +264,17 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
     if config is None or errors:
         raise HintErrors(errors)
     return config
+
+
+def _has_others(file: str | os.PathLike[str]) -> bool:
+    """Whether a StreamFlow file has deployments on other nodes, which may have more memory than this one."""
+    try:
+        read = read_yaml(Path(file), "StreamFlow file")
+    except HintErrors:
+        return False
+    deployments = read.get("deployments") if isinstance(read, Mapping) else None
+    entries = deployments.values() if isinstance(deployments, Mapping) else ()
+    return any(isinstance(entry, Mapping) and entry.get("type") != "local" for entry in entries)
 
 
 def _with_null(value: object, loc: Loc, source: Source) -> list[HintError]:

@@ -278,7 +278,7 @@ class Execution:
             if output.status is not Status.COMPLETED:
                 said = str(output.value or "").strip() or "its command has failed without a message"
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
-            self._check_memory()
+            await self._check_memory()
             await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
             attempt.end(True)
         finally:
@@ -340,7 +340,7 @@ class Execution:
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
                 streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
-                self._check_memory()
+                await self._check_memory()
             collected = None
             if has_windows:
                 collected = await self._collect_before(node_job, attempt, split, output)
@@ -398,12 +398,12 @@ class Execution:
         memory = self._state.kept(JobInMemory)
         return memory if memory is not None and memory.directory == self._job.output_directory else None
 
-    def _check_memory(self) -> None:
+    async def _check_memory(self) -> None:
         """Check that the attempt had space for its files.
 
         :raises JobFailedError: if not. A tool may have failed to write without saying so
         """
-        if (memory := self._memory) is not None and memory.is_full:
+        if (memory := self._memory) is not None and await memory.has_no_space():
             raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
 
     async def _new_directory(self) -> None:

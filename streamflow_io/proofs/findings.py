@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 from streamflow.log_handler import logger
@@ -13,6 +14,7 @@ from streamflow_io.jobs.learned_streams import not_as_declared
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.records.reader import fruitless_inputs
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
 
@@ -26,6 +28,7 @@ class Findings:
     :param proofs: of this run and earlier ones
     :param declarations: what a declaration that is refuted leads to
     :param record: keeps a record for telemetry
+    :param workflow: the CWL file, as records have it
     """
 
     def __init__(
@@ -33,10 +36,14 @@ class Findings:
         proofs: RememberedProofs,
         declarations: Literal["recover", "strict"],
         record: Callable[[Record], None],
+        workflow: str = "",
     ) -> None:
         self._proofs = proofs
         self._declarations = declarations
         self._record = record
+        self._workflow = workflow
+        # By name: whether the last rehearsal of an input in this run has shown nothing.
+        self._is_fruitless: dict[str, bool] = {}
         # The sizes of the largest files for which a rehearsal was begun.
         self._expected: dict[ProofKey, Extents] = {}
         # The declared inputs that are compared: of each only one job, whatever its options.
@@ -58,6 +65,15 @@ class Findings:
         elif key in self._expected and hold_for(self._expected[key], sizes):
             return False
         return self._proofs.is_wanted(key, sizes)
+
+    @cached_property
+    def _fruitless_before(self) -> frozenset[str]:
+        return fruitless_inputs(self._workflow)
+
+    def is_fruitless(self, rehearsal: Rehearsal) -> bool:
+        """Whether the last rehearsal of the same input has run, and has shown nothing."""
+        known = self._is_fruitless.get(rehearsal.name)
+        return rehearsal.name in self._fruitless_before if known is None else known
 
     def expect(self, rehearsal: Rehearsal) -> None:
         """Note that a rehearsal is to prove something."""
@@ -95,6 +111,8 @@ class Findings:
         if rehearsal.key.kind == "declared" and finding.is_known and finding.way is None:
             self._refuted[rehearsal.name] = finding.reason or "it is read in another way"
         logger.info(message_of(rehearsal, finding))
+        if finding.is_known or rehearsal.spent:
+            self._is_fruitless[rehearsal.name] = not finding.is_known
         original = rehearsal.original
         self._record(
             RehearsedRecord(

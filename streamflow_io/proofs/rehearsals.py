@@ -132,6 +132,15 @@ class Rehearsals(Listener):
         """The jobs with a rehearsal that waits for a free core: their names, and the host."""
         return {rehearsal.original.job.name: rehearsal.host for rehearsal in self._waiting}
 
+    def fruitless(self) -> frozenset[str]:
+        """The names of the jobs that wait, and of whose inputs the last rehearsals have shown nothing."""
+        may_show = {each.original.job.name for each in self._waiting if not self._findings.is_fruitless(each)}
+        return frozenset(self.waiting().keys() - may_show)
+
+    def keep(self, jobs: Collection[str]) -> None:
+        """Note the jobs whose files are kept for a rehearsal: no later job takes the place of theirs."""
+        self._waiting.keep(jobs)
+
     def give_up(self, jobs: Collection[str]) -> None:
         """Give up what waits of these jobs. Later jobs with the same inputs may be rehearsed."""
         for rehearsal in self._waiting.remove(lambda each: each.original.job.name in jobs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from .rehearsal import Rehearsal
 
@@ -18,6 +18,8 @@ class WaitingRehearsals:
         self._waiting: dict[str, list[Rehearsal]] = {}
         # How many rehearsals were begun, by input.
         self._begun: Counter[str] = Counter()
+        # The names of the jobs whose files are kept for a rehearsal.
+        self._kept: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Rehearsal]:
         """Yield all of them."""
@@ -39,12 +41,21 @@ class WaitingRehearsals:
         if not rehearsals:
             return ()
         waiting = self._waiting.setdefault(rehearsals[0].host, [])
-        added = rehearsals[: max(0, _MOST - len(waiting))]
-        for rehearsal in added:
-            # A larger file proves more than a smaller one that waits.
-            waiting[:] = [each for each in waiting if each.key != rehearsal.key or each.spent]
-            waiting.append(rehearsal)
+        added = list[Rehearsal]()
+        for rehearsal in rehearsals:
+            # A larger file proves more than a smaller one that waits. But files that are kept already take less.
+            left = [each for each in waiting if each.key != rehearsal.key or each.spent or self._is_kept(each)]
+            if len(left) < _MOST:
+                waiting[:] = [*left, rehearsal]
+                added.append(rehearsal)
         return added
+
+    def keep(self, jobs: Collection[str]) -> None:
+        """Note the jobs whose files are kept: no later job takes the place of their rehearsals."""
+        self._kept = frozenset(jobs)
+
+    def _is_kept(self, rehearsal: Rehearsal) -> bool:
+        return rehearsal.original.job.name in self._kept
 
     def put_back(self, rehearsal: Rehearsal) -> None:
         """Let a rehearsal wait again, which :meth:`take` has returned."""

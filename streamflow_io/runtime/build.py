@@ -6,7 +6,7 @@ import re
 
 #: The version of the protocol in the output of `sfio-node --version`. It is raised, here and in `node/src/main.rs`, by
 #: each change of docs/node-protocol.md that an older build on the other side would not understand.
-PROTOCOL = 11
+PROTOCOL = 12
 
 _SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from msgspec import convert
@@ -129,7 +130,19 @@ class NodeCommands(ABC):
 
         :raises NodeRuntimeError: if there is no answer
         """
-        said, _ = await self.run([self.binary, "memory"], _ANSWER_SECONDS)
+        return await self._memory()
+
+    async def memory_of_run(self, names: Sequence[str] = ()) -> Memory:
+        """Return how much memory there is for outputs, in a directory that is made if need be.
+
+        :param names: of directories there that are measured, too
+        :raises NodeRuntimeError: if there is no answer
+        """
+        measured = (word for name in names for word in ("--of", name))
+        return await self._memory("--directory", str(self.directory), *measured)
+
+    async def _memory(self, *words: str) -> Memory:
+        said, _ = await self.run([self.binary, "memory", *words], _ANSWER_SECONDS)
         try:
             return convert(json.loads(said), Memory)
         except ValueError:

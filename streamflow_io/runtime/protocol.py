@@ -581,6 +581,11 @@ class Memory(Message, frozen=True, kw_only=True):
 
     available: int | None = None
     limit: int | None = None
+    why: str | None = None
+    directory: Path | None = None
+    space: int = 0
+    free: int = 0
+    held: tuple[int, ...] = ()
 
 
 Event = (

@@ -143,7 +143,8 @@ def left_on_hosts(site: Site) -> list[str]:
 
 def left_at(laboratory: Laboratory, address: str) -> list[str]:
     look = (
-        "find /tmp /scratch \\( -name 'streamflow-io-*' -o -type p -o -type s \\) ! -path '*/.streamflow-io/*'; "
+        "find /tmp /scratch /dev/shm \\( -name 'streamflow-io-*' -o -type p -o -type s \\) "
+        "! -path '*/.streamflow-io/*'; "
         "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e '[s]fio-node' -e '[T]RACE'; done; true"
     )
     return [f"{address}: {line}" for line in login(laboratory, address, look).splitlines() if line]

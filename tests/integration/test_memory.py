@@ -14,24 +14,27 @@ from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench
-from streamflow_io.storage.intermediates.memory import PLACE, PREFIX, free_memory
+from streamflow_io.storage.intermediates.memory import memory_here
 from tests.integration.test_windows import awaited
 
-pytestmark = pytest.mark.skipif((free_memory() or 0) < 2**30, reason="1 GB of /dev/shm has to be free")
+pytestmark = pytest.mark.skipif(memory_here().free < 2**30, reason="1 GB of /dev/shm has to be free")
 
+PLACE: Final = Path("/dev/shm")
 MB: Final = 1 << 20
 MEMORY: Final[Document] = {"intermediates": "remove", "memory": "500MB"}
 
 
-def left() -> set[Path]:
-    return {*PLACE.glob(f"{PREFIX}*")}
+def left(bench: Bench) -> list[Path]:
+    """The directories in memory of the runs whose jobs have noted them."""
+    noted = {word for trace in bench.directory.rglob("trace") for word in trace.read_text().split()}
+    found = {PLACE / Path(word).relative_to(PLACE).parts[0] for word in noted if word.startswith(f"{PLACE}/")}
+    return [path for path in found if path.exists()]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    before = left()
+def nothing_is_left(bench: Bench) -> Iterator[None]:
     yield
-    wait_for(lambda: left() <= before, "nothing in memory")
+    wait_for(lambda: not left(bench), "nothing in memory")
 
 
 def writer(script: str, kind: Any = "stdout") -> Document:
@@ -141,10 +144,10 @@ def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench, number: signal.
     driver = bench.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and "there" in trace.read_text(), "the job")
-    assert left()
+    assert left(bench)
     os.kill(driver.pid, number)
     driver.wait(60)
-    wait_for(lambda: not left(), "nothing in memory")
+    wait_for(lambda: not left(bench), "nothing in memory")
     wait_for(lambda: not bench.leftovers(), "no process")
 
 

@@ -125,6 +125,22 @@ def test_links_are_not_followed(tmp_path: Path, way: str) -> None:
     assert (outside / "mine").read_text() == "x"
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_last_job_in_memory_leaves_nothing(way: str) -> None:
+    place = Path("/dev/shm")
+    if not os.access(place, os.W_OK):
+        pytest.skip("there is no memory for files")
+    of_run = place / f"streamflow-io-{uuid.uuid4().hex}"
+    of_run.mkdir(mode=0o700)
+    jobs = [of_run / str(uuid.uuid4()) for _ in range(2)]
+    for job in jobs:
+        job.mkdir()
+        (job / "a").write_text("x")
+    for job, is_last in zip(jobs, (False, True), strict=True):
+        assert cleared(way, job) == "removed"
+        assert of_run.exists() is not is_last
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
 @pytest.mark.parametrize("way", WAYS)
 def test_directories_of_others_stay(tmp_path: Path, way: str) -> None:

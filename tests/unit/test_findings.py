@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
+from streamflow_io.proofs import findings as findings_module
 from streamflow_io.proofs.findings import Findings, message_of, proof_of
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
@@ -129,3 +130,20 @@ def test_the_end_of_the_run_warns_of_what_is_refuted(kept: Kept, caplog: pytest.
     (warning,) = caplog.messages
     assert "/a/text" in warning
     assert "the output `out` differs. The results of this run are" in warning
+
+
+def test_an_input_is_fruitless_after_a_rehearsal_that_has_shown_nothing(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings_module, "fruitless_inputs", lambda _: frozenset({"/a/text"}))
+    findings = Findings(kept.proofs, "recover", kept.records.append, "file:///w.cwl")
+    assert findings.is_fruitless(rehearsal())
+    findings.tell(rehearsal(), Finding("net"))
+    assert not findings.is_fruitless(rehearsal())
+    findings.tell(rehearsal(), unknown("its core was wanted"))
+    assert findings.is_fruitless(rehearsal())
+    findings.tell(rehearsal(), Finding("net"))
+    not_begun = rehearsal()
+    not_begun.spent = 0.0
+    findings.give_up(not_begun)
+    assert not findings.is_fruitless(rehearsal())

@@ -1,5 +1,8 @@
 """The models: defaults, immutability, fields that go together, storages."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +79,18 @@ def test_readers_of_a_storage(readers: object) -> None:
     config = {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]}
     (storage,) = parse_scheduler_config(config, Source("streamflow.yml")).storages
     assert storage.readers == readers
+
+
+@pytest.mark.parametrize(("kind", "is_right"), [("local", False), ("ssh", True)])
+def test_other_nodes_may_have_more_memory_than_the_driver_s(tmp_path: Path, kind: str, is_right: bool) -> None:
+    file = tmp_path / "streamflow.yml"
+    file.write_text(json.dumps({"version": "v1.0", "deployments": {"d": {"type": kind, "config": {}}}}))
+    config = {"intermediates": "remove", "memory": "900TB"}
+    if is_right:
+        assert parse_scheduler_config(config, Source(str(file))).memory == 900 * 10**12
+    else:
+        with pytest.raises(HintErrors, match="more than the memory of this node"):
+            parse_scheduler_config(config, Source(str(file)))
 
 
 def test_bandwidth_of_a_storage() -> None:

@@ -140,6 +140,13 @@ def test_one_job_at_each_host_keeps_its_files_until_it_runs_once_more() -> None:
     assert kept_at_each_host(waiting, {}) == frozenset()
 
 
+def test_a_job_whose_last_trial_has_shown_nothing_yields() -> None:
+    waiting = {"large": "one", "small": "one", "other": "two"}
+    kept = {"large": 9, "small": 2, "other": 5}
+    assert kept_at_each_host(waiting, kept, {"small", "other"}) == {"large", "other"}
+    assert kept_at_each_host(waiting, kept, {"small", "large"}) == {"small", "other"}
+
+
 def test_one_file_of_a_directory_behind_a_link() -> None:
     ledger = FileLedger()
     with_job(ledger, 1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +11,6 @@ from streamflow_io.graph.last_readers import JobReader, LastReaders, Removal
 from streamflow_io.graph.memory_steps import MemoryPlan, plan_memory
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 from streamflow_io.graph.stream_windows import StreamWindow
-from streamflow_io.storage.intermediates import memory
 from streamflow_io.storage.intermediates.memory_ledger import FreeMemory, MemoryLedger
 
 ALL = 1000
@@ -108,7 +104,19 @@ def test_files_that_stay_or_leave_are_on_disk() -> None:
     result = LastReaders(steps=frozenset({"/o-collector/__schedule__"}))
     assert planned(step("/a"), readers=result).why_not == {"/a": "/a/o may be a result of the workflow"}
     assert planned(step("/a"), step("/b", site=HOST)).why_not == {"/a": "/b reads /a/o elsewhere"}
-    assert "do not run on the driver's node" in planned(step("/a", site=HOST), step("/b")).why_not["/a"]
+    assert planned(step("/a", site=HOST), step("/b")).why_not == {"/a": "/b reads /a/o elsewhere"}
+
+
+def test_files_of_hosts_are_in_the_memory_of_hosts() -> None:
+    assert planned(step("/a", site=HOST), step("/b", site=HOST)).steps == {"/a": 0}
+    for kind in (SiteKind.QUEUE, SiteKind.CONTAINERS, SiteKind.PODS, SiteKind.OTHER):
+        site = Site((Deployment("d", "t", kind),))
+        assert (
+            "in containers, on a queue manager, or"
+            in planned(step("/a", site=site), step("/b", site=site)).why_not["/a"]
+        )
+    many = Site(HOST.deployments, 2)
+    assert planned(step("/a", site=many), step("/b", site=many)).steps == {}
 
 
 def test_nothing_is_in_memory_if_it_is_not_known_what_jobs_need() -> None:
@@ -123,20 +131,3 @@ def test_a_gang_asks_for_the_memory_of_all_its_steps() -> None:
 def test_a_window_takes_three_times_its_size() -> None:
     window = StreamWindow("/a", "o", 7, frozenset(), None, False)
     assert planned(step("/a"), step("/b"), windows=(window,)).steps == {"/a": 21}
-
-
-@pytest.mark.parametrize(
-    ("user", "cgroup", "survives"),
-    [
-        (0, "0::/system.slice/cron.service", True),
-        (1000, "0::/user.slice/user-1000.slice/session-3.scope", True),
-        (1000, "0::/system.slice/slurmstepd.scope/job_7", False),
-        (1000, "0::/user.slice/user-10001.slice/session-3.scope", False),
-    ],
-)
-def test_systemd_removes_files_of_users_without_a_session(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, cgroup: str, survives: bool
-) -> None:
-    monkeypatch.setattr(memory, "_SYSTEMD", tmp_path)
-    monkeypatch.setattr(memory, "_LINGERING", tmp_path)
-    assert memory.survives_logout(user, cgroup) is survives

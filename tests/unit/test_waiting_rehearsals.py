@@ -13,7 +13,8 @@ from streamflow_io.proofs.waiting_rehearsals import WaitingRehearsals
 
 
 def rehearsal(name: str, host: str = "h", **fields: Any) -> Rehearsal:
-    facts = {"key": name, "spent": 0.0, "seconds": 1.0, "share": 1.0, "size": 9}
+    original = SimpleNamespace(job=SimpleNamespace(name=fields.pop("job", "")))
+    facts = {"original": original, "key": name, "spent": 0.0, "seconds": 1.0, "share": 1.0, "size": 9}
     return cast(Rehearsal, SimpleNamespace(name=name, host=host, **(facts | fields)))
 
 
@@ -61,6 +62,25 @@ def test_a_later_job_of_an_input_takes_the_place_of_one_that_has_not_begun() -> 
     waiting.add([rehearsal("a", size=2, spent=1.0)])
     waiting.add([rehearsal("a", size=3)])
     assert [each.size for each in waiting] == [2, 3], "a rehearsal that has run before is kept"
+
+
+def test_a_job_whose_files_are_kept_is_not_replaced() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a", size=1, job="small")])
+    waiting.keep(["small"])
+    waiting.add([rehearsal("a", size=2, job="large")])
+    assert [each.size for each in waiting] == [1, 2]
+    waiting.keep(["large"])
+    waiting.add([rehearsal("a", size=3, job="larger")])
+    assert [each.size for each in waiting] == [2, 3]
+
+
+def test_one_that_takes_the_place_of_another_needs_no_further_place() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a", key=f"{number}", size=1) for number in range(64)])
+    assert waiting.add([rehearsal("a", key="new")]) == []
+    assert len(waiting.add([rehearsal("a", key="7", size=2)])) == 1
+    assert len([*waiting]) == 64
 
 
 def test_what_is_void_is_removed() -> None:

@@ -28,6 +28,7 @@ use self::output::Output;
 pub use self::sweep::clear;
 use crate::link;
 use crate::protocol::json;
+use crate::protocol::memory_directory;
 use crate::protocol::messages::ReadyEvent;
 use crate::sys::ownership;
 
@@ -83,8 +84,12 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
     let directory = path.canonicalize()?;
     let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
     let mut jobs = Jobs::new(&directory, options.readable, lifeline, Output::new())?;
-    let listening =
-        options.listen.map(|address| link::listen(address, &directory, options.tls, options.hand_out.to_vec()));
+    let mut hand_out = options.hand_out.to_vec();
+    if !hand_out.is_empty() {
+        // It need not be there yet.
+        hand_out.push(memory_directory::of_run(&directory));
+    }
+    let listening = options.listen.map(|address| link::listen(address, &directory, options.tls, hand_out));
     jobs.output.print(&ready(listening));
     sweep::start(&directory);
     Conversation::new(&directory, options.readable, options.shared, options.patience, inherited)?.serve(jobs, signals)

@@ -1,8 +1,8 @@
-//! `RUN/memory`: a directory in memory for parts that a command needs as files.
+//! `RUN/memory`: a directory in memory for parts that a command needs as files, and for outputs that are removed.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{statfs, TMPFS_MAGIC};
@@ -12,7 +12,7 @@ use crate::sys::random::random;
 
 const NAME: &str = "memory";
 /// Where there is memory that every user may take, shm_overview(7).
-const SHARED: &str = "/dev/shm";
+pub const SHARED: &str = "/dev/shm";
 
 /// The directory in memory of a run, which is made if need be.
 ///
@@ -23,7 +23,7 @@ pub fn directory(run_directory: &Path) -> io::Result<PathBuf> {
 }
 
 fn directory_in(run_directory: &Path, shared: &Path) -> io::Result<PathBuf> {
-    let place = run_directory.join(NAME);
+    let place = of_run(run_directory);
     if !exists(&place) {
         if is_memory(shared) {
             let name: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -60,20 +60,44 @@ fn tolerate(made: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn is_memory(path: &Path) -> bool {
+pub fn is_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+}
+
+/// The path in a run directory that leads to its directory in memory.
+pub fn of_run(run_directory: &Path) -> PathBuf {
+    run_directory.join(NAME)
 }
 
 /// The place of a job there, by the directory of the job.
 pub fn of_job(job: &Path) -> Option<PathBuf> {
-    let place = job.ancestors().nth(2)?.join(NAME);
+    let place = of_run(job.ancestors().nth(2)?);
     Some(fs::read_link(&place).unwrap_or(place).join(job.file_name()?))
 }
 
 /// Removes what is in memory of a run directory, before that is removed.
 pub fn remove(run_directory: &Path) {
-    if let Ok(directory) = fs::read_link(run_directory.join(NAME)) {
+    if let Ok(directory) = fs::read_link(of_run(run_directory)) {
+        remove_whole(&directory);
+    }
+}
+
+/// Removes a directory, also what a job has made unwritable in it, and returns whether it is gone.
+pub fn remove_whole(directory: &Path) -> bool {
+    if fs::remove_dir_all(directory).is_err() {
+        allow(directory);
         let _ = fs::remove_dir_all(directory);
+    }
+    !exists(directory)
+}
+
+/// Lets the user remove what is in a directory.
+fn allow(directory: &Path) {
+    let _ = fs::set_permissions(directory, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            allow(&entry.path());
+        }
     }
 }
 
@@ -96,6 +120,7 @@ mod tests {
         assert_eq!(of_job(&job), Some(found.join("7")));
         fs::create_dir(found.join("7")).unwrap();
         fs::write(found.join("7/a"), "").unwrap();
+        fs::set_permissions(found.join("7"), Permissions::from_mode(0o500)).unwrap();
         remove(run.path());
         assert!(!found.exists());
     }

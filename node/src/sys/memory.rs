@@ -16,19 +16,33 @@ const VERSION_1: [&str; 4] =
 
 /// The available memory of the machine, and the lowest memory limit of the cgroups of this process. In bytes; None
 /// where unknown.
-#[derive(Debug, PartialEq, Serialize)]
-struct Memory {
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Available {
     #[serde(skip_serializing_if = "Option::is_none")]
     available: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
 }
 
-/// Prints the available memory and the limit as JSON.
-pub fn run() -> i32 {
-    let limit = limit_of(Path::new(CGROUPS), &read("/proc/self/cgroup"));
-    println!("{}", serde_json::json!(Memory { available: available(&read("/proc/meminfo")), limit }));
-    0
+impl Available {
+    pub fn find() -> Self {
+        let limit = limit_of(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+        Self { available: available(&read("/proc/meminfo")), limit }
+    }
+}
+
+/// Returns the bytes that are left in a file system, for users other than root. Without inodes, nothing is left.
+pub fn space(directory: &Path) -> u64 {
+    match statvfs(directory) {
+        Ok(found) if found.files() > 0 && found.files_available() == 0 => 0,
+        _ => free(directory).unwrap_or(0),
+    }
+}
+
+/// Returns the memory that this process can still take, in bytes.
+pub fn unused() -> u64 {
+    let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+    available(&read("/proc/meminfo")).into_iter().chain(limited).min().unwrap_or(u64::MAX)
 }
 
 /// Returns the bytes that are free for users other than root in the file system of a directory.
@@ -45,9 +59,7 @@ pub fn free(directory: &Path) -> nix::Result<u64> {
 /// The file may take at most half of the available memory, because the job and other processes need the rest.
 pub fn has_room(directory: &Path, size: u64) -> bool {
     let space = free(directory).unwrap_or(0);
-    let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
-    let memory = available(&read("/proc/meminfo")).into_iter().chain(limited).min().unwrap_or(u64::MAX);
-    size <= space && size <= memory / 2
+    size <= space && size <= unused() / 2
 }
 
 fn read(path: &str) -> String {

@@ -27,6 +27,9 @@ from .directories import CHECKS, REMOVE_ONE, ask, chunks, is_mounted_in, remove_
 #: is mounted in it. `missing`: there is no such directory.
 ClearedState = Literal["there", "removed", "stays", "link", "others", "mounted", "missing"]
 
+# So begins the directory in memory of a run. With its last job it goes, too.
+_IN_MEMORY = "/dev/shm/streamflow-io-"
+
 # With `%s` for the state of a directory that is to be removed, or only looked at.
 _CLEAR = f"""{CHECKS.replace("%", "%%")}for d; do s=%s; k=0
 if test -L "$d"; then s=link
@@ -39,6 +42,7 @@ if test $s = removed; then
 {REMOVE_ONE}
 test -z "$e" || rm -f "$e"
 test -e "$d" && s=stays
+case $d in {_IN_MEMORY}*) rmdir "${{d%%/*}}" 2>/dev/null; esac
 fi; fi
 printf '%%s\\0%%s\\0%%s\\0' "$d" "$s" "$k"; done; printf 'end\\0'"""
 
@@ -112,6 +116,9 @@ def _clear(path: str, removes: bool) -> Cleared:
     if has_errors:
         with contextlib.suppress(OSError):
             errors.unlink()
+    if path.startswith(_IN_MEMORY):
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(path))
     return Cleared(path, "stays" if os.path.lexists(path) else "removed", size)
 
 

@@ -283,7 +283,8 @@ class Intermediates(Listener):
         if not needs:
             return decision
         kept = {job: sum(self._bytes.get(name, 0) for name in needed) for job, needed in needs.items()}
-        chosen = kept_at_each_host(waiting, kept)
+        chosen = kept_at_each_host(waiting, kept, self._repeated.fruitless() if len(kept) > 1 else ())
+        self._repeated.keep(chosen)
         self._repeated.give_up(kept.keys() - chosen)
         return decide({*held, *chosen})
 
@@ -337,6 +338,7 @@ class Intermediates(Listener):
     async def _remove(self, decision: Decision) -> None:
         before = self._held_by_node()
         by_location = self._by_location([*decision.whole, *decision.parts])
+        places = {self._ledger.path(name): self._places[name] for name in decision.whole}
         partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
         # Nothing may wait between the decision and this: a job must not get a file that is to be removed.
         for name in (*decision.whole, *decision.parts):
@@ -351,6 +353,9 @@ class Intermediates(Listener):
                 await asyncio.wait_for(remove(self._context, location, whole, parts), _PATIENCE)
 
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
+        gone = {path for path, at in places.items() if not any(str(each) in self._silent for each in at)}
+        for watcher in self._watchers:
+            watcher.removed(gone)
         for name in decision.whole:
             self._bytes.pop(name, None)
             self._places.pop(name, None)

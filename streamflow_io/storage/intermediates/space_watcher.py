@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamflow_io.adapters.jobs import JobState, Listener
 
@@ -37,6 +37,9 @@ class SpaceWatcher(Listener):
         :param held: by node: the bytes of all files of jobs that have ended
         :param written: by job that has ended: the bytes in its directories; None: some directory could not be read
         """
+
+    def removed(self, directories: Collection[str]) -> None:
+        """Note that directories of jobs were removed, each as a whole."""
 
     def give_up(self) -> None:
         """Nothing is measured any more."""

@@ -1,0 +1,192 @@
+"""`memory` on SSH hosts and on the nodes of an allocation; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.cwl import Document, streamable, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.node import wait_for
+from lab.runs import Run
+from lab.sites import Site, apart
+from tests.e2e.test_allocation import kill_serve
+from tests.e2e.test_laboratory import login
+from tests.e2e.test_streaming import LONG, RETRY, check_gone
+from tests.integration.test_windows import awaited
+
+SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+MEMORY: Final[Document] = {"intermediates": "remove", "memory": "500MB"}
+PLACE: Final = "/dev/shm/"
+MB: Final = 1 << 20
+NOTE: Final = "note $PWD"
+
+
+def step(script: str, name: str, source: str | None = None, kind: Any = "File", output: Any = "stdout") -> Document:
+    given = {} if source is None else {"i": kind}
+    run = tool(script, given, {"o": output}, requirements=SMALL, stdout=f"{name}.txt")
+    return {"run": run, "in": {} if source is None else {"i": source}}
+
+
+def chain(first: str = "seq 1 9999999 | head -c 20000000", second: str = "tr 0-4 5-9 < $i") -> Document:
+    """Each job notes its directory; the last one's file is the result."""
+    steps = {
+        "a": step(f"{NOTE}; {first}", "a"),
+        "b": step(f"{NOTE}; {second}", "b", "a/o"),
+        "c": step(f"{NOTE}; cat $i", "c", "b/o"),
+    }
+    return workflow({}, steps, {"o": "c/o"})
+
+
+def in_memory(run: Run) -> list[bool]:
+    """Whether the directory of each job was in memory, in the order in which the attempts ran."""
+    return [what.startswith(PLACE) for _, what in run.trace if what.startswith("/")]
+
+
+def left_in_memory(site: Site) -> list[str]:
+    """The directories that runs have left in the memory of hosts, or of nodes."""
+    if not site.is_slurm:
+        return [name for address in ADDRESSES for name in login(site.laboratory, address, "ls /dev/shm").split()]
+    return [path.name for node in nodes(site) for path in Path(f"/proc/{node}/root{PLACE}").glob("streamflow-io-*")]
+
+
+def nodes(site: Site) -> Iterator[int]:
+    """The processes that are nodes of the Slurm."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words, variables = ((process / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
+        except OSError:
+            continue
+        if words[0].endswith(b"slurmd") and f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in variables:
+            yield int(process.name)
+
+
+@pytest.fixture(params=["apart", pytest.param("hosts", marks=LONG), "allocation"])
+def place(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """On the first, /b runs on another host than the others."""
+    site: Site = request.getfixturevalue("hosts" if request.param == "apart" else request.param)
+    yield apart(site) if request.param == "apart" else site
+    wait_for(lambda: not left_in_memory(site), "nothing in memory", 60)
+    check_gone(site)
+
+
+def test_the_second_run_writes_into_memory(place: Site) -> None:
+    (plain,) = place.run_all([place.write_plain(chain(), {})], 120)
+    assert plain.ok, plain.errors
+    for expected in ([False, False, False], [True, True, False]):
+        ours = place.run(chain(), config=MEMORY, seconds=120)
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+        assert in_memory(ours) == expected
+        assert "SFIO-" not in ours.log
+
+
+def test_a_job_reads_from_the_memory_of_another_node(allocation: Site) -> None:
+    """Each node has one of the first jobs, because both need all cores of a node."""
+    whole = [{"class": "ResourceRequirement", "coresMin": 2, "ramMin": 16}]
+    script = f"{NOTE}; until test $(grep -c ' /' $TRACE) -ge 2; do sleep 0.1; done; seq 1 99999"
+    make = tool(script, {"n": "int"}, {"o": "stdout"}, requirements=whole, stdout="$(inputs.n).txt")
+    files = {"i": {"type": "File[]", "inputBinding": {}}}
+    both = tool(f'{NOTE}; cat "$0" "$@"', files, {"o": "stdout"}, requirements=whole, stdout="both.txt")
+    steps: dict[str, Document] = {
+        "a": {"run": make, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": both, "in": {"i": "a/o"}},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"o": "b/o"})
+    for expected in ([False, False, False], [True, True, False]):
+        ours = allocation.run(document, {"numbers": [1, 2]}, config=MEMORY, seconds=120)
+        assert ours.ok, ours.errors
+        assert ours.files["both.txt"] == 2 * "".join(f"{n}\n" for n in range(1, 100_000)).encode()
+        assert in_memory(ours) == expected
+        assert "Files go through the driver" not in ours.log
+    check_gone(allocation)
+
+
+def test_windows_in_memory(place: Site) -> None:
+    steps = {
+        "a": step(f"{NOTE}; {awaited(60 * MB)}", "a", output=streamable("stdout")),
+        "b": step(f"{NOTE}; tr 0-4 5-9 < $i", "b", "a/o", streamable(), streamable("stdout")),
+        "c": step("sha1sum < $i", "c", "b/o", streamable()),
+    }
+    document = workflow({}, steps, {"o": "c/o"})
+    (plain,) = place.run_all([place.write_plain(document, {})], 120)
+    for expected in ([False, False], [True, True]):
+        ours = place.run(document, config={"intermediates": "window", "memory": "3GB"}, seconds=120)
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+        assert in_memory(ours) == expected
+        assert "SFIO-" not in ours.log
+
+
+def small_memory(site: Site, size: str) -> None:
+    for address in ADDRESSES:
+        login(site.laboratory, address, f"mount -o remount,size={size} /dev/shm")
+
+
+def test_hosts_without_enough_memory(hosts: Site) -> None:
+    site = apart(hosts)
+    first = site.run(chain(), config=MEMORY, seconds=120)
+    small_memory(site, "20m")
+    try:
+        second = site.run(chain(), config=MEMORY, seconds=120)
+    finally:
+        small_memory(site, "50%")
+    assert in_memory(first) == in_memory(second) == [False, False, False]
+    assert second.ok, second.errors
+    assert first.results == second.results
+
+
+def test_a_job_that_outgrows_the_memory_of_its_host(hosts: Site) -> None:
+    document = chain(f"case $PWD in {PLACE}*) head -c 30000000 /dev/zero; sleep 600;; *) seq 1 99999;; esac")
+    first = hosts.run(document, config=MEMORY, seconds=120)
+    second = hosts.run(document, config=MEMORY, seconds=120)
+    assert second.ok, second.errors
+    assert first.results == second.results
+    assert in_memory(second) == [True, False, True, False]
+    assert "starts again, with its files on the disk: they are larger than" in second.log
+
+
+def kill_runtimes(site: Site) -> None:
+    """Kill all `serve`: nothing else of the node runtime hears of it before."""
+    if site.is_slurm:
+        for number in range(1, 5):
+            kill_serve(site, f"n{number}")
+        return
+    serves = "tr '\\0' ' ' 2>&- < $p/cmdline | grep -q 'node-[^ ]* serve'"
+    kill = f"for p in /proc/[0-9]*; do {serves} && kill -9 ${{p#/proc/}}; done; true"
+    for address in ADDRESSES:
+        login(site.laboratory, address, kill)
+
+
+@pytest.mark.parametrize("killed", ["driver", "runtime", "both"])
+def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
+    flag = place.shared / f"{place.directory.name}.flag"
+    waits = f"test ! -e {flag} || {{ case $PWD in {PLACE}*) note there; sleep 600;; esac; }}"
+    document = chain(second=f"tr 0-4 5-9 < $i; {waits}")
+    first = place.run(document, config=MEMORY, seconds=120)
+    assert first.ok, first.errors
+    flag.touch()
+    path = place.write(document, {}, io=True, config=MEMORY, **RETRY)
+    driver = place.start(path)
+    trace = path.parent / "trace"
+    try:
+        wait_for(lambda: trace.exists() and "there" in trace.read_text(), "the job", 60)
+        assert left_in_memory(place)
+        flag.unlink()
+        if killed != "driver":
+            kill_runtimes(place)
+        if killed != "runtime":
+            os.kill(driver.pid, signal.SIGKILL)
+    except BaseException:
+        driver.kill()
+        raise
+    done = place.finish(driver, path, 120)
+    assert not done.ok
+    if killed == "runtime":
+        assert "job /b/0 of step /b has failed" in done.errors
+        assert "Files of jobs in memory on " in done.errors
