@@ -24,7 +24,6 @@ from streamflow_io.runtime.allocation.managers import MANAGERS, Wanted
 from streamflow_io.runtime.allocation.submission import Submission
 from streamflow_io.runtime.conversation import ProcessConversation
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.storage.intermediates import memory
 
 NODE = ExecutionLocation("n1", "nodes")
 
@@ -161,19 +160,3 @@ async def test_a_refusal_of_a_queue_manager(
     asking = HeldJob.ask("nodes", others[name], wanted) if name in others else Submission.ask("nodes", wanted)
     with pytest.raises(WorkflowExecutionException, match="no allocation to nodes: no such queue"):
         await asyncio.wait_for(asking, 30)
-
-
-async def test_a_guard_of_files_in_memory_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PLACE", tmp_path)
-    monkeypatch.setattr(memory, "memory_obstacle", lambda: None)
-    monkeypatch.setattr(memory, "_END_SECONDS", 0.05)
-    plan = cast(Any, SimpleNamespace(limit=1.0, largest=1.0, steps={}))
-    outputs = memory.OutputsInMemory(plan, cast(Any, None), {}, lambda: None)
-    assert outputs._home() is not None
-    assert outputs._guard is not None
-    outputs._guard.send_signal(signal.SIGSTOP)
-    await asyncio.wait_for(outputs.run_closed(), 30)
-    assert outputs._guard.poll() is None
-    outputs._guard.send_signal(signal.SIGCONT)
-    await asyncio.to_thread(outputs._guard.wait)
-    assert [path.name for path in tmp_path.iterdir()] == []
