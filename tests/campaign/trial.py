@@ -39,6 +39,11 @@ _LEAVE_SECONDS = 15.0
 _STEP_SECONDS = 60.0
 _CONTAINERS_DIE = (Fault("container", "KILL"), Fault("dockerd", "KILL"))
 _PAUSED = Fault("container", "pause")
+#: A pattern of the files that a dead container or node may leave. No command removes files of a node that is lost.
+_MAY_BE_LEFT = {
+    **dict.fromkeys(_CONTAINERS_DIE, r"/\.streamflow-io-\d+/streamflow-io-"),
+    Fault("node", "down"): r"^/.*/streamflow-io-\d+-",
+}
 #: What StreamFlow says of a container that it has started, and then cannot look into.
 _DEPLOYED_IN_VAIN = re.compile(r"Error \w+.* Docker container \w+: .* is paused, unpause the container before exec")
 _CLOCK = Path(__file__).parent / "clock"
@@ -178,7 +183,7 @@ def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -
     temporary = place / "tmp"
     is_dead = case.fault.victim == "driver" and not hung
     is_given_up = case.fault == _PAUSED and _DEPLOYED_IN_VAIN.search((place / "stderr").read_text()) is not None
-    allowed = re.compile(r"/\.streamflow-io-\d+/streamflow-io-" if case.fault in _CONTAINERS_DIE else r"(?!)")
+    allowed = re.compile(_MAY_BE_LEFT.get(case.fault, r"(?!)"))
     end = time.monotonic() + (_STEP_SECONDS if isinstance(bench, Site) else _LEAVE_SECONDS)
     while True:
         idle_may_stay = is_dead or is_given_up
