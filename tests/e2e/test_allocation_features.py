@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,14 @@ from lab.splits import job
 from tests.e2e.test_allocation import NODE, cores, nodes_of
 from tests.e2e.test_intermediates_elsewhere import LIMITED, files
 from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
-from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting, cold_split
+from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting
 from tests.e2e.test_parts_elsewhere import scattered as split_and_count
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
 from tests.e2e.test_streaming import chain as two_steps
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back, consumer, producer
 from tests.e2e.test_streaming_without_hints import READS, Learning
 from tests.e2e.test_streaming_without_hints import chain as unhinted
-from tests.integration.test_read_sessions import SIZE, read_once, told
+from tests.integration.test_read_sessions import SIZE, told
 
 
 def scattered(hints: list[Document], script: str, needed: float = 0.1) -> Document:
@@ -108,23 +107,6 @@ def test_what_is_proven_streams_in_the_next_run(allocation: Site, tmp_path: Path
     assert learning.known == [("net", None, 1)]
     assert ours.results == plain.results
     check_gone(allocation)
-
-
-def test_a_file_is_read_ahead(allocation: Site, tmp_path: Path) -> None:
-    """Each byte is read once."""
-    (directory := tmp_path / "data").mkdir()
-    document, values = cold_split(directory)
-    site = replace(allocation, ports=({"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}},))
-    ours = site.run(document, values)
-    assert ours.ok, ours.errors
-    content = (directory / "reads.bin").read_bytes()
-    pieces = [content[SIZE * number // 8 : SIZE * (number + 1) // 8] for number in range(8)]
-    assert sorted(ours.files.values()) == sorted(f"{hashlib.sha1(one).hexdigest()}  -\n".encode() for one in pieces)
-    end = read_once(site)
-    assert (end["reason"], end["parts"]) == ("done", 8)
-    assert end["storageBytes"] + end["cachedBytes"] == SIZE
-    assert " WARNING " not in ours.log, ours.errors
-    check_gone(site)
 
 
 def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def test_a_small_sample_proves_nothing_of_larger_files(
     assert known["cat"].is_proven
     assert known["ask"].is_proven
     ours, _ = run(bench, made, large, expected[large])
-    assert "reads the complete file: /cat/text is proven up to " in ours.log
+    # Which of the two is found first depends on the time.
+    assert re.search("reads the complete file: /cat/text is proven (up to|for the first) ", ours.log)
     known = {proof.step.strip("/"): proof for proof in known_proofs(default_path())}
     assert known["cat"].is_proven
     assert not known["ask"].is_proven
