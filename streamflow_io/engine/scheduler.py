@@ -283,7 +283,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             if job is not None and storages is not None:
                 storages.stand_down(job, _target.get(), location)
             return "disk"
-        if job is None or storages is None or storages.may_start(job, _target.get(), location):
+        if job is None or storages is None or storages.may_start(job, _target.get(), location, hardware_requirements):
             return None
         return "storage"
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     Location = TypeVar("Location", ExecutionLocation, AvailableLocation)
 
-_DRIVERS_NODE = "the driver's node"
+#: The name of the node of the driver, whatever its deployments are called.
+DRIVERS_NODE = "the driver's node"
 
 
 def location_name(location: ExecutionLocation | AvailableLocation) -> str:
@@ -40,7 +41,7 @@ def node_name(location: ExecutionLocation | AvailableLocation) -> str:
     The driver's node has one name, whatever its deployments are called.
     """
     node = innermost(location)
-    return _DRIVERS_NODE if node.local else location_name(node)
+    return DRIVERS_NODE if node.local else location_name(node)
 
 
 def location_node(location: ExecutionLocation) -> str:

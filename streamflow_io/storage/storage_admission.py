@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.records.jobs import AdmittedRecord
 from streamflow_io.records.records import ChoiceRecord, EpochRecord, Record
-from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.locations import DRIVERS_NODE, node_name
 
 from .admission.admission import Admission
 from .admission.demand import READ_SESSIONS, AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
@@ -143,12 +143,19 @@ class StorageAdmission(Listener):
         placement = submission.grant.placement
         return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
 
-    def may_start(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
-        """Whether a job for which StreamFlow has a free location may start there."""
+    def may_start(
+        self, job: JobState, target: Target, location: AvailableLocation, available: Collection[str] | None = None
+    ) -> bool:
+        """Whether a job for which StreamFlow has a free location may start there.
+
+        :param available: the names of all locations that the target has now. None: no location is lost
+        """
         if (submission := job.kept(_StorageRequest)) is None:
             return False
         if submission.grant is not None:
-            return self._is_granted(job, submission.grant, target, location)
+            if available is None or not self._is_lost(job, submission.grant, target, available):
+                return self._is_granted(job, submission.grant, target, location)
+            self._give_back(submission)
         could = self._admission.could_start(submission, node_name(location), self._demands.placement(job.step, target))
         if not could and not submission.is_lacking:
             submission.is_lacking = True
@@ -165,10 +172,7 @@ class StorageAdmission(Listener):
             if self._admission.stand_down(submission, node_name(location), self._demands.placement(job.step, target)):
                 self.decide()
         elif self._is_granted(job, submission.grant, target, location):
-            submission.grant = None
-            self._admission.give_back(submission, time.time())
-            self._shared.returned_by(submission)
-            self.decide()
+            self._give_back(submission)
             # The job may find a place at another location, and other jobs may wait for what it held.
             self._wake()
 
@@ -255,6 +259,17 @@ class StorageAdmission(Listener):
     ) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
+
+    def _is_lost(self, job: JobState, grant: Grant[StorageUser], target: Target, available: Collection[str]) -> bool:
+        """Whether a host where an I/O task was granted to start has been lost since."""
+        places = {*available, DRIVERS_NODE}
+        return grant.placement == self._demands.placement(job.step, target) and places.isdisjoint(grant.locations)
+
+    def _give_back(self, submission: _StorageRequest) -> None:
+        submission.grant = None
+        self._admission.give_back(submission, time.time())
+        self._shared.returned_by(submission)
+        self.decide()
 
     # Needs of a job
 

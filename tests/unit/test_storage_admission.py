@@ -118,6 +118,20 @@ async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
     await asyncio.wait_for(waiting, 1)
 
 
+async def test_a_grant_at_a_host_that_is_lost_holds_at_no_host() -> None:
+    """The host may be lost between the grant and the place."""
+    cluster = Cluster(2)
+    admission, task = io_task_admission(cluster), job(0)
+    await asyncio.wait_for(admission.admit(task, [target()]), 1)
+    first, second = (await cluster.get_available_locations()).values()
+    assert [admission.may_start(task, target(), where) for where in (first, second)] == [True, False]
+    both, left = {"cluster/node00000", "cluster/node00001"}, {"cluster/node00001"}
+    assert not admission.may_start(task, target(), second, both)
+    assert admission.may_start(task, target(), second, left)
+    place(admission, task, target(), [second])
+    admission.ended(task)
+
+
 class Chunk:
     """A chunk of a read session.
 
