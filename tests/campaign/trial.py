@@ -117,7 +117,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Al
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
         if beside is not None and other is not None:
-            left += _wrong_beside(bench, beside, other, plain)
+            left += _wrong_beside(bench, beside, other, plain, may_fail=case.fault == Fault("node", "down"))
         left += _leftovers(bench, path.parent, case, hung, process.pid)
         _kill(place.temporary)
     if isinstance(bench, Containers):
@@ -141,13 +141,16 @@ def _wrong_lessons(bench: Bench) -> list[str]:
     return [f"learned what is not true: {step} {reason}" for step, reason in refused if REFUSED.get(step) != reason]
 
 
-def _wrong_beside(bench: Bench, path: Path, driver: Driver, plain: Run) -> list[str]:
-    """Faults of a run to which nothing was done."""
+def _wrong_beside(bench: Bench, path: Path, driver: Driver, plain: Run, may_fail: bool) -> list[str]:
+    """Faults of a run to which nothing was done.
+
+    :param may_fail: whether the run shares the node that was lost; it repeats no job
+    """
     if not _ends(driver, RUN_SECONDS):
         return ["the run beside it, which hangs"]
     run = bench.finish(driver, path)
     if not run.ok:
-        return [f"the run beside it fails: {run.errors}"]
+        return [] if may_fail else [f"the run beside it fails: {run.errors}"]
     entries = sorted(bench.data.glob("streamflow-io/shared/*/runs/*"))
     return [f"entry {entry}" for entry in entries] + ([] if run.results == plain.results else ["another result beside"])
 
