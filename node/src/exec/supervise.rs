@@ -555,6 +555,7 @@ impl<'a> Supervisor<'a> {
             streamed: read.iter().map(|feeder| feeder.streamed()).sum(),
             full: read.iter().any(|feeder| matches!(feeder.need, Need::Space | Need::Pause)),
             writes: writes_any(&processes, &files),
+            exits: processes.iter().any(|process| process.vitals.exiting),
         })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! StreamFlow waits until every process has closed the output of the command, and ignores processes that continue after
 //! that. `exec` does the same, but first waits for two kinds of processes that are late because of `exec`. Some have
-//! waited for a stream or at a gate, and some are just about to close an output.
+//! waited for a stream or at a gate, and some are just about to close an output, or to end.
 
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Activity {
     pub full: bool,
     /// A process has an output open for writing.
     pub writes: bool,
+    /// A process ends just now: its use counts only when it has been waited for.
+    pub exits: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,7 @@ impl Leftovers {
             return Fate::End;
         }
         let late = self.read.is_some_and(|last| seen.reads || now < last + LATE);
-        if late || (seen.writes && now < closed + MOMENT) {
+        if late || ((seen.writes || seen.exits) && now < closed + MOMENT) {
             Fate::Wait
         } else {
             Fate::Leave
@@ -101,9 +103,11 @@ impl Leftovers {
 mod tests {
     use super::*;
 
-    const PRINTS: Activity = Activity { prints: true, reads: false, streamed: 0, full: false, writes: false };
+    const PRINTS: Activity =
+        Activity { prints: true, reads: false, streamed: 0, full: false, writes: false, exits: false };
     const DAEMON: Activity = Activity { prints: false, ..PRINTS };
     const WRITES: Activity = Activity { writes: true, ..DAEMON };
+    const EXITS: Activity = Activity { exits: true, ..DAEMON };
     const READS: Activity = Activity { reads: true, ..DAEMON };
     const STUCK: Activity = Activity { full: true, streamed: 7, ..READS };
 
@@ -124,12 +128,14 @@ mod tests {
     #[test]
     fn fates() {
         type Case<'a> = (&'a str, &'a [(u64, Activity)], Option<(u64, Fate)>);
-        let table: [Case; 8] = [
+        let table: [Case; 10] = [
             ("goes on", &[(0, DAEMON)], Some((5, Fate::Leave))),
             ("prints for ever", &[(0, PRINTS)], None),
             ("becomes a daemon", &[(0, PRINTS), (1000, DAEMON)], Some((1000, Fate::Leave))),
             ("keeps an output open", &[(0, WRITES)], Some((2005, Fate::Leave))),
             ("closes an output", &[(0, WRITES), (1000, DAEMON)], Some((1000, Fate::Leave))),
+            ("ends just now", &[(0, EXITS), (1000, DAEMON)], Some((1000, Fate::Leave))),
+            ("cannot end", &[(0, EXITS)], Some((2005, Fate::Leave))),
             ("reads for long", &[(0, READS), (50_000, DAEMON)], Some((59_750, Fate::Leave))),
             ("never reads", &[(0, STUCK)], Some((10_005, Fate::End))),
             ("takes its time, and prints", &[(0, Activity { prints: true, ..STUCK }), (30_000, READS)], None),
