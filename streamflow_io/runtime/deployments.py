@@ -31,7 +31,8 @@ logger = logging.getLogger("streamflow")
 _CONTAINED = (ContainerConnector, KubernetesBaseConnector)
 _HOLDER = "streamflow-io"
 _REMOVE_SECONDS = 20.0
-_UNDEPLOY_SECONDS = 300.0
+# Containers and pods may take long to stop. The end of a connection needs nothing of its host, which may be lost.
+_UNDEPLOY_SECONDS, _DISCONNECT_SECONDS = 300.0, 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
 
 
@@ -209,11 +210,13 @@ class Deployments:
             raise failed[0]
 
     async def _undeploy(self, deployment: str) -> None:
+        config = self._manager.config_map.get(deployment)
+        seconds = _DISCONNECT_SECONDS if config is not None and config.type == "ssh" else _UNDEPLOY_SECONDS
         try:
-            await asyncio.wait_for(self._manager.undeploy(deployment), _UNDEPLOY_SECONDS)
+            await asyncio.wait_for(self._manager.undeploy(deployment), seconds)
         except asyncio.TimeoutError:
             logger.warning(
-                f"The deployment {deployment} has not ended within {_UNDEPLOY_SECONDS:.0f} s. Its containers, its jobs "
+                f"The deployment {deployment} has not ended within {seconds:.0f} s. Its containers, its jobs "
                 "or its connections may be left there"
             )
 

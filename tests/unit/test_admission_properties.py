@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import pytest
 from hypothesis import Phase, settings
@@ -325,9 +326,8 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def places(self, job: Job) -> Iterator[tuple[Placement, list[str]]]:
         for placement in job.demand.placements:
-            locations = self.pools[placement.pool]
-            for index in range(len(locations) - job.demand.locations + 1):
-                yield placement, locations[index : index + job.demand.locations]
+            for locations in combinations(self.pools[placement.pool], job.demand.locations):
+                yield placement, list(locations)
 
     def io_tasks(self) -> Counter[str]:
         tasks = [job.grant for job in self.running() if job.demand.io_task and job.grant is not None]

@@ -184,16 +184,18 @@ class Silent(StoppedSlowly):
         await super().undeploy(external)
 
 
-async def test_a_container_that_does_not_answer_is_named_and_others_are_stopped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("kind", "bound"), [("docker", "_UNDEPLOY_SECONDS"), ("ssh", "_DISCONNECT_SECONDS")])
+async def test_a_deployment_that_does_not_answer_is_named_and_others_are_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, bound: str
 ) -> None:
-    monkeypatch.setitem(connector_classes, "docker", Silent)
-    monkeypatch.setattr("streamflow_io.runtime.deployments._UNDEPLOY_SECONDS", 1)
+    monkeypatch.setattr(Silent, "running", [])
+    monkeypatch.setitem(connector_classes, kind, Silent)
+    monkeypatch.setattr(f"streamflow_io.runtime.deployments.{bound}", 1)
     context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
     manager = context.deployment_manager = DefaultDeploymentManager(context)
     deployments = Deployments(context)
     for name in ("silent", "other"):
-        await manager.deploy(DeploymentConfig(name, "docker", {"image": name}, lazy=False))
+        await manager.deploy(DeploymentConfig(name, kind, {"image": name}, lazy=False))
         deployments.hold(ExecutionLocation(name, name))
     await manager.undeploy_all()
     await asyncio.sleep(0.15)
