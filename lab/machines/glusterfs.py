@@ -12,16 +12,11 @@ _NAME = "work"
 _OWN = ("/var/lib/glusterd", "/var/log/glusterfs", "/run/gluster")
 
 
-def start_volume(directory: Path, address: str) -> None:
+def start_volume(directory: Path) -> None:
     """Start a volume of one brick, `directory`/brick, and mount it at `directory`/volume.
 
-    The mounts and processes are those of the caller's namespaces.
-
-    :param address: of this machine in the laboratory
+    The mounts and processes are those of the caller's namespaces.     :data:`HOST` is the name of this machine.
     """
-    hosts = directory / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{address} {HOST}\n")
-    _run("mount", "--bind", str(hosts), "/etc/hosts")
     for own in _OWN:
         Path(own).mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "tmpfs", own)

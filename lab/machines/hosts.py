@@ -28,11 +28,7 @@ SSHD_CONFIGURATION = HERE / "sshd_config"
 def main(megabits: int, directory: Path) -> None:
     (directory / "shared").mkdir()
     generate_key(directory / "key")
-    call("ip link set lo up")
-    # With an address of its own: else it has that of a link, and another one when that host is gone.
-    call("ip link add bridge address 02:00:00:00:00:01 type bridge forward_delay 0")
-    call(f"ip addr add {NETWORK}.1/24 dev bridge")
-    call("ip link set bridge up")
+    make_bridge()
     shape = link_shape(megabits)
     hosts = [start_host(directory, f"host{number}", address, shape) for number, address in enumerate(ADDRESSES, 1)]
     for host, address in zip(hosts, ADDRESSES, strict=True):
@@ -43,6 +39,15 @@ def main(megabits: int, directory: Path) -> None:
     print("ready", flush=True)
     while True:  # Orphans are ours.
         os.wait()
+
+
+def make_bridge() -> None:
+    """Make the network that joins the hosts, with the address 1 in it for the laboratory itself."""
+    call("ip link set lo up")
+    # With an address of its own: else it has that of a link, and another one when that host is gone.
+    call("ip link add bridge address 02:00:00:00:00:01 type bridge forward_delay 0")
+    call(f"ip addr add {NETWORK}.1/24 dev bridge")
+    call("ip link set bridge up")
 
 
 def link_shape(megabits: int) -> str:
@@ -62,6 +67,15 @@ def start_host(directory: Path, name: str, address: str, shape: str) -> subproce
             stdout=log,
             stderr=log,
         )
+    join(host, name, address, shape)
+    return host
+
+
+def join(host: subprocess.Popen[bytes], name: str, address: str, shape: str) -> None:
+    """Join a host to the bridge as soon as it has a network of its own.
+
+    :param name: of the link
+    """
     network = Path(f"/proc/{host.pid}/ns/net")
     while os.readlink(network) == os.readlink("/proc/self/ns/net"):
         time.sleep(0.01)
@@ -73,7 +87,6 @@ def start_host(directory: Path, name: str, address: str, shape: str) -> subproce
     call(f"{inside} ip addr add {address}/24 dev eth0")
     call(f"{inside} ip link set lo up")
     call(f"{inside} ip link set eth0 up")
-    return host
 
 
 def generate_key(path: Path) -> None:

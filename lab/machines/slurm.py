@@ -3,8 +3,10 @@
     python -S -E -m lab.machines.slurm [--distributed] DIRECTORY
 
 The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in as root at LOGIN, with the key
-DIRECTORY/key. Each node has a file system of its own at DIRECTORY/local, and shares all others. With `--distributed`,
-DIRECTORY/volume is a distributed file system. Each node is a client with caches of its own.
+DIRECTORY/key. Each node has a network, processes and a name of its own. The links to the nodes carry :data:`MEGABITS`.
+A node has a file system of its own at DIRECTORY/local, and shares all others. With `--distributed`, DIRECTORY/volume is
+a distributed file system. Each node is a client with caches of its own. Where the kernel has cgroups of version 1,
+Slurm uses them: a job has the cores that were given to it, and all processes of a step end with the step.
 """
 
 from __future__ import annotations
@@ -15,20 +17,21 @@ import sys
 import time
 from pathlib import Path
 
-from lab.machines.glusterfs import mount_words, start_volume
-from lab.machines.hosts import SSHD_CONFIGURATION, generate_key
+from lab.machines.glusterfs import HOST, mount_words, start_volume
+from lab.machines.hosts import NETWORK, SSHD_CONFIGURATION, generate_key, join, link_shape, make_bridge
+from lab.machines.keeper import CGROUPS, NAMESPACES
 
-NODES = 4
 CPUS = 2  # of each node; they need not exist
-LOGIN = "10.77.0.1"
-# Slurm resolves no name, not even an address, where there is only loopback: hence the bridge, which joins nothing.
+MEGABITS = 1000
+LOGIN = f"{NETWORK}.1"
+#: The nodes and their addresses.
+NODES = {f"n{number}": f"{NETWORK}.{20 + number}" for number in range(1, 5)}
+#: The cgroups of version 1 by which Slurm tracks processes, and binds them to cores.
+HIERARCHIES = ("freezer", "cpuset")
 # sshd refuses users with a locked account.
 PREPARATION = """\
-hostname laboratory
-ip link set lo up
-ip link add bridge type bridge
-ip addr add {login}/24 dev bridge
-ip link set bridge up
+hostname {host}
+mount --bind {directory}/hosts /etc/hosts
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir /run/sshd
 cp {directory}/key.pub /run/sshd/authorized_keys
@@ -38,12 +41,20 @@ sed -i s/^root:[^:]*/root:*/ /run/shadow
 mount --bind /run/shadow /etc/shadow
 mkdir -m 755 {directory}/local
 """
-# slurmd and its jobs see the mounts, and nothing else does.
-OWN = "mount -t tmpfs -o mode=755 {name} {directory}/local && mount -t tmpfs -o mode=1777 {name} /dev/shm"
-OWN_CLIENT = "umount --lazy {directory}/volume && {mount}"
+# Process 1 of a node. slurmd and its jobs see the mounts, and nothing else does.
+NODE = """\
+hostname {name}
+echo reno >/proc/sys/net/ipv4/tcp_congestion_control
+mount -t tmpfs -o mode=755 {name} {directory}/local
+mount -t tmpfs -o mode=1777 {name} /dev/shm
+until ip addr show dev eth0 2>/dev/null | grep -q {address}; do sleep 0.02; done
+{mounts}
+slurmd -D -N {name}
+exit # The shell reaps orphans meanwhile.
+"""
 CONFIGURATION = """\
 ClusterName=laboratory
-SlurmctldHost=laboratory(127.0.0.1)
+SlurmctldHost={host}({login})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -55,8 +66,8 @@ SlurmctldPidFile={directory}/slurmctld.pid
 SlurmdPidFile={directory}/slurmd-%n.pid
 SlurmctldLogFile={directory}/slurmctld.log
 SlurmdLogFile={directory}/slurmd-%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/{tracking}
+TaskPlugin=task/{tasks}
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
@@ -70,28 +81,34 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=1000
 KillWait=2
 InactiveLimit=0
 {nodes}
-PartitionName=all Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
 
 
 def main(directory: Path, is_distributed: bool) -> None:
     for key in ("key", "host.key"):
         generate_key(directory / key)
-    for command in PREPARATION.format(login=LOGIN, directory=directory).splitlines():
+    names = {"localhost": "127.0.0.1", HOST: LOGIN, **NODES}
+    (directory / "hosts").write_text("".join(f"{address} {name}\n" for name, address in names.items()))
+    for command in PREPARATION.format(host=HOST, directory=directory).splitlines():
         subprocess.run(command.split(), check=True)
+    make_bridge()
     if is_distributed:
-        start_volume(directory, LOGIN)
-    os.environ["SLURM_CONF"] = str(configure(directory))
+        start_volume(directory)
+    has_cgroups = all(os.access(CGROUPS / each, os.W_OK) for each in HIERARCHIES)
+    os.environ["SLURM_CONF"] = str(configure(directory, has_cgroups))
     start_munge(directory)
     daemons = [start(directory, "slurmctld", "-D"), start_login(directory)]
-    for number in range(1, NODES + 1):
-        (directory / f"spool-n{number}").mkdir()
-        own = [OWN.format(name=f"n{number}", directory=directory)]
+    for name, address in NODES.items():
+        (directory / f"spool-{name}").mkdir()
+        mounts = make_cgroups(directory, name) if has_cgroups else []
         if is_distributed:
-            own.append(OWN_CLIENT.format(directory=directory, mount=" ".join(mount_words(directory))))
-        script = " && ".join([*own, f"exec slurmd -D -N n{number}"])
-        daemons.append(start(directory, "unshare", "--mount", "sh", "-c", script))
-    while idle_nodes() < NODES:
+            mounts += [f"umount --lazy {directory}/volume", " ".join(mount_words(directory))]
+        script = NODE.format(name=name, address=address, directory=directory, mounts="\n".join(mounts))
+        node = start(directory, *NAMESPACES, "sh", "-eu", "-c", script)
+        join(node, name, address, link_shape(MEGABITS))
+        daemons.append(node)
+    while idle_nodes() < len(NODES):
         if any(daemon.poll() is not None for daemon in daemons):
             sys.exit("a daemon has ended")
         time.sleep(0.1)
@@ -100,15 +117,31 @@ def main(directory: Path, is_distributed: bool) -> None:
         os.wait()
 
 
-def configure(directory: Path) -> Path:
+def make_cgroups(directory: Path, node: str) -> list[str]:
+    """Make the cgroups of a node; return the commands that put them where its slurmd looks for them."""
+    commands = []
+    for hierarchy in HIERARCHIES:
+        for own in (CGROUPS / hierarchy / directory.name, CGROUPS / hierarchy / directory.name / node):
+            own.mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                if (own / name).exists():
+                    (own / name).write_text((own.parent / name).read_text())
+        (place := directory / "cgroup" / hierarchy).mkdir(parents=True, exist_ok=True)
+        commands.append(f"mount --bind {own} {place}")
+    return commands
+
+
+def configure(directory: Path, has_cgroups: bool) -> Path:
     nodes = "\n".join(
-        f"NodeName=n{number} NodeHostname=laboratory NodeAddr=127.0.0.1 Port={17000 + number} CPUs={CPUS} "
-        "RealMemory=4000 State=UNKNOWN"
-        for number in range(1, NODES + 1)
+        f"NodeName={name} NodeAddr={address} CPUs={CPUS} RealMemory=4000 State=UNKNOWN"
+        for name, address in NODES.items()
     )
     path = directory / "slurm.conf"
-    path.write_text(CONFIGURATION.format(directory=directory, nodes=nodes, count=NODES))
-    (directory / "cgroup.conf").write_text("IgnoreSystemd=yes\n")
+    settings = {"host": HOST, "login": LOGIN, "nodes": nodes, "names": ",".join(NODES)}
+    settings |= {"tracking": "cgroup", "tasks": "cgroup"} if has_cgroups else {"tracking": "linuxproc", "tasks": "none"}
+    path.write_text(CONFIGURATION.format(directory=directory, **settings))
+    own = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={directory}/cgroup\nConstrainCores=yes\n"
+    (directory / "cgroup.conf").write_text(own if has_cgroups else "IgnoreSystemd=yes\n")
     (directory / "state").mkdir()
     return path
 

@@ -23,12 +23,12 @@ from streamflow_io.records.learned.database import (
 
 from . import learned_export
 from .console import say
-from .learned_entries import LIMITS, PROOFS, SIZES, WINDOWS, EntryKind, MoreKinds
+from .learned_entries import INCONCLUSIVE, LIMITS, PROOFS, SIZES, WINDOWS, EntryKind, MoreKinds
 from .learned_export import Exported
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
-_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, SIZES, *subclass_of(MoreKinds).kinds, PROOFS)
+_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, SIZES, *subclass_of(MoreKinds).kinds, PROOFS, INCONCLUSIVE)
 
 
 class LearnedList(Struct, frozen=True):

@@ -14,7 +14,7 @@ from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.records.learned.database import E, date_of
 from streamflow_io.records.learned.extents import bound_of
-from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.records.learned.sizes import SizeKey, size_range
 from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
@@ -255,8 +255,35 @@ def _proof_outcome(proof: Proof) -> str:
     return f"not streamed: {proof.reason}{again}"
 
 
-def _port(proof: Proof) -> str:
+def _port(proof: Proof | InconclusiveRehearsal) -> str:
     return port_path(proof.step, proof.key.port)
+
+
+def _inconclusive_row(found: InconclusiveRehearsal) -> tuple[str, ...]:
+    return _port(found), shorten(found.reason, _MOST, placeholder=" …"), date_of(found.learned)
+
+
+def _inconclusive_facts(found: InconclusiveRehearsal) -> Mapping[str, str]:
+    return {
+        "step": found.step,
+        "tool": found.key.tool,
+        "input": found.key.port,
+        "options": found.key.options or "all",
+        "reason": found.reason,
+        "tried with": f"{found.bytes:,} bytes",
+        "found": date_of(found.learned),
+    }
+
+
+def _inconclusive_json(found: InconclusiveRehearsal) -> dict[str, Any]:
+    return {
+        "kind": found.key.kind,
+        "port": found.key.port,
+        "options": found.key.options or None,
+        "found": found.learned,
+        "reason": found.reason,
+        "bytes": found.bytes,
+    }
 
 
 LIMITS = EntryKind(
@@ -299,6 +326,19 @@ PROOFS = EntryKind(
     _proof_facts,
     lambda proof: f"{_port(proof)}, {_proof_outcome(proof)}",
     _proof_json,
+    unfolded=("of",),
+)
+
+
+INCONCLUSIVE = EntryKind(
+    InconclusiveRehearsal,
+    "inconclusive",
+    "Rehearsals that have shown nothing",
+    ("of", "reason", "found"),
+    _inconclusive_row,
+    _inconclusive_facts,
+    lambda found: f"{_port(found)}, rehearsal that has shown nothing",
+    _inconclusive_json,
     unfolded=("of",),
 )
 

@@ -15,13 +15,14 @@ from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import bound_of
-from streamflow_io.records.learned.proofs import Proof, Way
+from streamflow_io.records.learned.proofs import Proof, ProofKey, Way
 from streamflow_io.wording import counted
 
 from .console import table
 from .learned_entries import proven_how
 
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
+_INCONCLUSIVE = "it was tried, and nothing is known yet"
 _UNREADABLE = "what earlier runs have proven cannot be read"
 _LEFT = "its name, or whether it is there, decides something else"
 _REFUSED = "it was tried, and does not stream"
@@ -105,7 +106,9 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.learned).reason)
     if candidate is not None and candidate.once is not None:
         return Prospect(of, to, "refused", candidate.once)
-    return Prospect(of, to, "unknown", _UNKNOWN)
+    tried = [each for each in plan.proofs.inconclusive if _is_about(plan, each.key, to, "reads")]
+    last = max(tried, key=lambda each: each.learned, default=None)
+    return Prospect(of, to, "unknown", _UNKNOWN if last is None else f"{_INCONCLUSIVE}: {last.reason}")
 
 
 def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
@@ -115,9 +118,12 @@ def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
 
 def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes", "declared"]) -> Iterator[Proof]:
     """Yield the proofs about an input, or about an output that is not written front to back."""
+    return (proof for proof in plan.proofs.known or () if _is_about(plan, proof.key, name, kind))
+
+
+def _is_about(plan: Plan, key: ProofKey, name: str, kind: Literal["reads", "writes", "declared"]) -> bool:
     step, _, port = name.rpartition("/")
-    key = plan.proofs.contents.get(step or "/"), kind, port
-    return (proof for proof in plan.proofs.known or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
+    return key.about == (plan.proofs.contents.get(step or "/"), kind, port)
 
 
 def declared(plan: Plan, edge: StreamEdge) -> str | None:

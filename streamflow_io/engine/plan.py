@@ -21,7 +21,7 @@ from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.storage.admission.storages import StepStorages
 
@@ -118,6 +118,7 @@ class ProofsPlan(Struct, frozen=True):
     :ivar candidates: by path: steps that may stream without a hint, and steps with inputs that are declared
         `streamable` and stream
     :ivar known: the remembered proofs; None: the proofs cannot be read
+    :ivar inconclusive: the remembered rehearsals that have shown nothing
     :ivar proven: the outputs that stream because of these proofs, by name
     :ivar contents: digests of all that is known of such tools before they run, by step path
     :ivar is_auto: whether proven streams are used without a hint
@@ -125,6 +126,7 @@ class ProofsPlan(Struct, frozen=True):
 
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     known: tuple[Proof, ...] | None = ()
+    inconclusive: tuple[InconclusiveRehearsal, ...] = ()
     proven: frozenset[str] = frozenset()
     contents: Mapping[str, str] = field(default_factory=dict)
     is_auto: bool = False

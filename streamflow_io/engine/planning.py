@@ -119,7 +119,7 @@ def make_plan(
     storages = _storages(workflow, annotations, config, sites) if config.storages or hints.are_given else None
     path = learned_path(config, Path(scheduler.context.config["path"]))
     tools = replace(hints.tools, kept_out=steps_kept_out(workflow, annotations))
-    proofs = known_to(path, annotations) if is_auto or hints.declaring else ()
+    proofs, inconclusive = known_to(path, annotations) if is_auto or hints.declaring else ((), ())
     proving, proved = _prove(graph, hints, tools, proofs, config)
     graph = proved.graph
     cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, tools.contents, path)
@@ -157,7 +157,7 @@ def make_plan(
         ),
         service=Service(wanted and unavailable is None, unavailable),
         parts=replace(parts, read_first=known_files(tokens, workflow, late)),
-        proofs=ProofsPlan(candidates, proofs, proved.streamed, tools.contents, is_auto),
+        proofs=ProofsPlan(candidates, proofs, inconclusive, proved.streamed, tools.contents, is_auto),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hints.are_given or in_detail else KnownJobs(),
         bandwidth=BandwidthPlan(storages, hints.learned),
         intermediates=intermediates,

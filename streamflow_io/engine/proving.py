@@ -20,9 +20,9 @@ from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
 from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.learned.database import LearnedStoreError
+from streamflow_io.records.learned.database import E, LearnedStoreError, known_entries
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import Proof, ProofKey, known_proofs, with_known
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, with_known
 
 _NETWORK = "the tool has NetworkAccess, and does not run twice"
 _TIMED = "the time of its jobs counts, and the jobs do not run twice"
@@ -50,13 +50,16 @@ class KnownTools(Struct, frozen=True):
         return Candidate(self.contents[step], inputs, self.programs.get(step, ()), once)
 
 
-def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
+def known_to(
+    path: Path, annotations: Mapping[str, StepAnnotations]
+) -> tuple[tuple[Proof, ...] | None, tuple[InconclusiveRehearsal, ...]]:
     """Return the proofs of earlier runs, and those in the annotations file. Of two, the better one counts.
 
-    :return: None: the proofs of earlier runs cannot be read; a warning was logged
+    :return: the proofs, and the rehearsals that have shown nothing. None: the proofs of earlier runs cannot be read; a
+        warning was logged
     """
-    if (remembered := _remembered(path)) is None:
-        return None
+    if (remembered := _remembered(path, Proof)) is None:
+        return None, ()
     proofs = {proof.key: proof for proof in remembered}
     for step, hints in annotations.items():
         for entry in hints.proven:
@@ -64,12 +67,12 @@ def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Pr
             extents = tuple(Extent(*each) for each in entry.extents)
             said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents)
             proofs[key] = with_known(proofs.get(key, said), said)
-    return tuple(proofs.values())
+    return tuple(proofs.values()), _remembered(path, InconclusiveRehearsal) or ()
 
 
-def _remembered(path: Path) -> tuple[Proof, ...] | None:
+def _remembered(path: Path, of: type[E]) -> tuple[E, ...] | None:
     try:
-        return known_proofs(path)
+        return known_entries(path, of)
     except LearnedStoreError as error:
         unknown = f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}"
         logger.warning(coded(unknown, Code.STORE_NOT_USED))

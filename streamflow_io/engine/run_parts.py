@@ -245,11 +245,14 @@ class ProofsOfRun:
             # Imported late: most runs try no streams, and `proofs/` takes 12 ms.
             from streamflow_io.proofs import findings, rehearsable_jobs, rehearsals
 
+            inconclusive = findings.RememberedInconclusive(
+                services.learned, None if plan.proofs.known is None else plan.proofs.inconclusive
+            )
             self.rehearsals = rehearsals.Rehearsals(
                 rehearsable_jobs.RehearsableJobs(
                     plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
                 ),
-                findings.Findings(self.proofs, config.declarations, services.record, plan.file),
+                findings.Findings(self.proofs, inconclusive, config.declarations, services.record),
                 services.scheduler.hardware_locations,
                 disk_limit,
             )

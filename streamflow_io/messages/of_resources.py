@@ -194,6 +194,10 @@ RESOURCES = {
                 "not yet tried: ...",
                 "Run the workflow again, or write `rehearse: wait` into the scheduler's config.",
             ),
+            Case(
+                "it was tried, and nothing is known yet: ...",
+                "The reason says what was missing, such as a larger file. Each run tries again.",
+            ),
             Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),
         ),
         "streaming-without-hints.md",

@@ -154,9 +154,10 @@ class PartWays:
         :param location: its name
         :param is_at_split: whether the split runs there, which sends the part to jobs elsewhere
         """
-        self._read_at[known_as(part)] = location
+        part = known_as(part)
+        self._read_at[part] = location
         if not is_at_split:
-            self._apart.add(known_as(part))
+            self._apart.add(part)
 
     def seen_at(self, job_name: str) -> list[SeenAt]:
         """The other locations at which readers of the parts of a job see its file, and may have parts by a link."""

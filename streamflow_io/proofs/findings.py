@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Literal
 
 from streamflow.log_handler import logger
@@ -13,8 +13,8 @@ from streamflow.log_handler import logger
 from streamflow_io.jobs.learned_streams import not_as_declared
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
-from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
-from streamflow_io.records.reader import fruitless_inputs
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs
+from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
 
@@ -22,28 +22,39 @@ from .rehearsal import Rehearsal
 from .rehearsal_rules import Finding, unknown
 
 
+class RememberedInconclusive(Remembered[InconclusiveRehearsal]):
+    """Rehearsals of earlier runs, and of this one, that have shown nothing.
+
+    :param path: the file
+    :param known: the entries of the file. None: the file cannot be read, and is not used
+    """
+
+    def __init__(self, path: Path, known: Iterable[InconclusiveRehearsal] | None) -> None:
+        super().__init__(path, InconclusiveRehearsal, known, "Which rehearsals have shown nothing is")
+
+
 class Findings:
     """The findings of the rehearsals of a run, and what rehearsals are still to find.
 
     :param proofs: of this run and earlier ones
+    :param inconclusive: the rehearsals of this run and earlier ones that have shown nothing
     :param declarations: what a declaration that is refuted leads to
     :param record: keeps a record for telemetry
-    :param workflow: the CWL file, as records have it
     """
 
     def __init__(
         self,
         proofs: RememberedProofs,
+        inconclusive: RememberedInconclusive,
         declarations: Literal["recover", "strict"],
         record: Callable[[Record], None],
-        workflow: str = "",
     ) -> None:
         self._proofs = proofs
         self._declarations = declarations
         self._record = record
-        self._workflow = workflow
-        # By name: whether the last rehearsal of an input in this run has shown nothing.
-        self._is_fruitless: dict[str, bool] = {}
+        self._inconclusive = inconclusive
+        # By name: the last rehearsal of an input in this run. None: the rehearsal has shown something.
+        self._last: dict[str, InconclusiveRehearsal | None] = {}
         # The sizes of the largest files for which a rehearsal was begun.
         self._expected: dict[ProofKey, Extents] = {}
         # The declared inputs that are compared: of each only one job, whatever its options.
@@ -66,14 +77,11 @@ class Findings:
             return False
         return self._proofs.is_wanted(key, sizes)
 
-    @cached_property
-    def _fruitless_before(self) -> frozenset[str]:
-        return fruitless_inputs(self._workflow)
-
     def is_fruitless(self, rehearsal: Rehearsal) -> bool:
         """Whether the last rehearsal of the same input has run, and has shown nothing."""
-        known = self._is_fruitless.get(rehearsal.name)
-        return rehearsal.name in self._fruitless_before if known is None else known
+        if rehearsal.name in self._last:
+            return self._last[rehearsal.name] is not None
+        return any(entry.key.about == rehearsal.key.about for entry in self._inconclusive.entries)
 
     def expect(self, rehearsal: Rehearsal) -> None:
         """Note that a rehearsal is to prove something."""
@@ -112,7 +120,7 @@ class Findings:
             self._refuted[rehearsal.name] = finding.reason or "it is read in another way"
         logger.info(message_of(rehearsal, finding))
         if finding.is_known or rehearsal.spent:
-            self._is_fruitless[rehearsal.name] = not finding.is_known
+            self._last[rehearsal.name] = None if finding.is_known else _inconclusive(rehearsal, finding)
         original = rehearsal.original
         self._record(
             RehearsedRecord(
@@ -129,8 +137,14 @@ class Findings:
             )
         )
 
-    def warn(self) -> None:
-        """Warn of the declared inputs that are not read as declared, at the end of the run."""
+    async def close(self) -> None:
+        """Keep for later runs what is still unknown, and warn of declared inputs that are not read as declared."""
+        last = [entry for entry in self._last.values() if entry is not None]
+        known = self._inconclusive.entries
+        await self._inconclusive.forget([entry for entry in known if self._proofs.of(entry.key) is not None])
+        if last:
+            await self._inconclusive.remember(*last)
+        await self._inconclusive.close()
         for name, how in self._refuted.items():
             logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
 
@@ -142,6 +156,11 @@ class Findings:
         tried, bound = size_text(rehearsal.size), bound_of(known.extents)
         before = "before" if bound is None else f"up to {size_text(bound)}"
         return dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+
+
+def _inconclusive(rehearsal: Rehearsal, finding: Finding) -> InconclusiveRehearsal:
+    reason = finding.reason or ""
+    return InconclusiveRehearsal(rehearsal.key, rehearsal.original.step.name, time.time(), reason, rehearsal.size)
 
 
 def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) -> Proof:

@@ -120,7 +120,7 @@ class Rehearsals(Listener):
                 await self._compare()
         finally:
             await self._end()
-            self._findings.warn()
+            await self._findings.close()
 
     def held(self) -> frozenset[str]:
         """The names of the jobs whose files a rehearsal reads, or is about to read."""

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from streamflow_io.hints.errors import HintErrors
 
-from .jobs import RehearsedRecord
 from .records import VERSION, DiskRecord, ProgressRecord, Record, RunRecord, RunState, RunStatus, record_decoder
 from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
@@ -131,27 +130,6 @@ def last_disk_records(workflow: str) -> Iterator[list[DiskRecord]]:
                             found.append(record)
             if found:
                 yield found
-
-
-def fruitless_inputs(workflow: str) -> frozenset[str]:
-    """The inputs, as /step/port, whose rehearsals ran in the last successful run of a workflow, and showed nothing.
-
-    :param workflow: the CWL file, as in the record of the start
-    """
-    tried, shown = set[str](), set[str]()
-    with contextlib.suppress(OSError, StopIteration):
-        last = next(run for run in list_runs() if run.workflow == workflow and run.state == "completed")
-        with (runs_directory() / last.name / TELEMETRY_FILE).open("rb") as file:
-            for line in filter(_is_of_a_rehearsal, file):
-                with contextlib.suppress(ValueError):
-                    record = record_decoder().decode(line)
-                    if isinstance(record, RehearsedRecord) and (record.known or record.seconds):
-                        (shown if record.known else tried).add(record.input)
-    return frozenset(tried - shown)
-
-
-def _is_of_a_rehearsal(line: bytes) -> bool:
-    return b'"rehearsed"' in line
 
 
 def running_run() -> Path:

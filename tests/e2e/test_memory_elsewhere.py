@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,10 @@ import pytest
 from lab.cwl import Document, streamable, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.node import wait_for
+from lab.node_remote import find_marked
 from lab.runs import Run, kill_group
 from lab.sites import Site, apart
+from streamflow_io.runtime.embedded import find_sfio_node
 from tests.e2e.test_allocation import kill_serve
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import LONG, RETRY, check_gone
@@ -65,6 +68,17 @@ def nodes(site: Site) -> Iterator[int]:
             continue
         if words[0].endswith(b"slurmd") and f"SLURM_CONF={site.environment['SLURM_CONF']}".encode() in variables:
             yield int(process.name)
+
+
+def clear(site: Site) -> None:
+    """Clear the run directories on nodes whose processes were all killed at once, as a later `serve` does."""
+    for run in [alive.parent for alive in site.directory.rglob("streamflow-io-*/alive")]:
+        memory, node = run / "memory", next(nodes(site))
+        if memory.is_symlink():
+            node = next((each for each in nodes(site) if Path(f"/proc/{each}/root{memory.readlink()}").exists()), node)
+        subprocess.run(
+            ["nsenter", f"--target={node}", "--mount", "--", find_sfio_node(), "clear", "--directory", run], check=True
+        )
 
 
 @pytest.fixture(params=["apart", pytest.param("hosts", marks=LONG), "allocation"])
@@ -190,6 +204,10 @@ def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
         raise
     done = place.finish(driver, path, 120)
     assert not done.ok
+    if killed == "both" and place.is_slurm:
+        # With cgroups, Slurm kills all processes of a step at once, and their guard with them.
+        wait_for(lambda: not find_marked(b"/streamflow-io-"), "the end of the step")
+        clear(place)
     if killed == "runtime":
         assert "job /b/0 of step /b has failed" in done.errors
         assert "Files of jobs in memory on " in done.errors

@@ -37,7 +37,7 @@ def submit(slurm_laboratory: Laboratory, shared: RemoteNode) -> Iterator[Submit]
         (directory / "job.json").write_text(job_text(name, **fields))
         batch = shared.base / f"{name}.sh"
         command = [str(shared.binary), "run", "--job", str(directory), "--", "sh", "-c", script]
-        batch.write_text(f"#!/bin/sh\n{shlex.join(command)}\n")
+        batch.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")  # as the connector does
         log = shared.base / f"{name}.log"
         number = slurm_laboratory.run("sbatch", "--parsable", "-o", log, batch, **variables).strip()
         numbers.append(number)

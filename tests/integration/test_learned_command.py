@@ -11,9 +11,9 @@ import pytest
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.cli import main
-from streamflow_io.records.learned.database import LearnedDatabase, LearnedEntry, default_path
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedEntry, default_path, known_entries
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import Proof, ProofKey
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey
 from streamflow_io.records.learned.sizes import SizeKey
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
@@ -61,7 +61,8 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
 
 
 def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: dict[str, Any] = {"learned": [], "windows": [], "sizes": [], "splits": [], "streams": []}
+    none = "learned", "windows", "sizes", "splits", "streams", "inconclusive"
+    nothing: dict[str, Any] = {kind: [] for kind in none}
     assert answer(capsys, "list") == {"ok": True, "file": str(file), **nothing}
     assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
     for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):
@@ -236,3 +237,16 @@ def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[s
     forgotten = answer(capsys, "forget", "--step", "/sort")["forgotten"]
     assert [one["port"] for one in forgotten] == ["out"]
     assert [one["port"] for one in answer(capsys, "list")["streams"]] == ["text"]
+
+
+def test_what_has_shown_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "the tool has not read the file"
+    found = InconclusiveRehearsal(ProofKey("a1", "reads", "text", "5d"), "/count", 1_790_000_000.0, reason, 4000)
+    save(file, found)
+    [one] = answer(capsys, "list")["inconclusive"]
+    assert (one["step"], one["port"], one["reason"], one["bytes"]) == ("/count", "text", reason, 4000)
+    for arguments in (["list"], ["show", found.key.digest]):
+        assert main(["learned", *arguments]) == 0
+        assert reason in " ".join(capsys.readouterr().out.split())
+    assert [one["port"] for one in answer(capsys, "forget", "--all")["forgotten"]] == ["text"]
+    assert known_entries(file, InconclusiveRehearsal) == ()

@@ -23,6 +23,9 @@ from lab.cwl import Document, found, tool, workflow
 from lab.node import wait_for
 from lab.processes import find_processes
 from lab.runs import Bench, Run
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.plan_proofs import prospects
+from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import Proof, known_proofs
 
@@ -133,6 +136,16 @@ def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
     again = bench.finish(bench.start(path), path)
     assert again.ok, again.errors
     assert rehearsed(bench) == {}
+
+
+def test_plan_says_what_was_tried_and_has_shown_nothing(bench: Bench) -> None:
+    process, path = start(bench, consumers(bench, {"blind": reader("echo none > out")}))
+    ended = bench.finish(process, path)
+    assert ended.ok, ended.errors
+    assert rehearsed(bench) == {"blind": (None, "the tool has not read the file")}
+    [one] = [each for each in prospects(plan_file(path).plans["main"]) if each.input == "/blind/text"]
+    tried = "it was tried, and nothing is known yet: the tool has not read the file"
+    assert (one.state, one.reason) == ("unknown", coded(tried, Code.NOT_TRIED))
 
 
 def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:

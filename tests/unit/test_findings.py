@@ -9,13 +9,13 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from streamflow_io.proofs import findings as findings_module
-from streamflow_io.proofs.findings import Findings, message_of, proof_of
+from streamflow_io.proofs.findings import Findings, RememberedInconclusive, message_of, proof_of
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.database import known_entries
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import ProofKey, RememberedProofs
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, ProofKey, RememberedProofs
 from streamflow_io.records.records import Record
 
 NET = Finding("net", read=(7,))
@@ -32,9 +32,11 @@ class Kept:
     """Findings, and the records of them."""
 
     def __init__(self, directory: Path, declarations: Literal["recover", "strict"] = "recover") -> None:
-        self.proofs = RememberedProofs(directory / "learned", ())
+        self.store = directory / "learned"
+        self.proofs = RememberedProofs(self.store, ())
         self.records: list[Record] = []
-        self.findings = Findings(self.proofs, declarations, self.records.append)
+        inconclusive = RememberedInconclusive(self.store, known_entries(self.store, InconclusiveRehearsal))
+        self.findings = Findings(self.proofs, inconclusive, declarations, self.records.append)
 
     async def found(self, of: Rehearsal, finding: Finding) -> None:
         proof = self.findings.proof_of(of, finding)
@@ -122,28 +124,37 @@ def test_messages(kind: Literal["reads", "declared"], finding: Finding, message:
     assert message_of(rehearsal(kind=kind), finding) == message
 
 
-def test_the_end_of_the_run_warns_of_what_is_refuted(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_end_of_the_run_warns_of_what_is_refuted(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     kept.findings.tell(rehearsal(kind="declared"), Finding(None, "the output `out` differs"))
     kept.findings.tell(rehearsal(), Finding(None, "the tool seeks"))
     caplog.clear()
-    kept.findings.warn()
+    await kept.findings.close()
     (warning,) = caplog.messages
     assert "/a/text" in warning
     assert "the output `out` differs. The results of this run are" in warning
 
 
-def test_an_input_is_fruitless_after_a_rehearsal_that_has_shown_nothing(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(findings_module, "fruitless_inputs", lambda _: frozenset({"/a/text"}))
-    findings = Findings(kept.proofs, "recover", kept.records.append, "file:///w.cwl")
-    assert findings.is_fruitless(rehearsal())
-    findings.tell(rehearsal(), Finding("net"))
-    assert not findings.is_fruitless(rehearsal())
-    findings.tell(rehearsal(), unknown("its core was wanted"))
-    assert findings.is_fruitless(rehearsal())
-    findings.tell(rehearsal(), Finding("net"))
+async def test_an_input_is_fruitless_after_a_rehearsal_that_has_shown_nothing(kept: Kept) -> None:
+    assert not kept.findings.is_fruitless(rehearsal())
+    kept.findings.tell(rehearsal(), unknown("its core was wanted"))
+    assert kept.findings.is_fruitless(rehearsal())
+    kept.findings.tell(rehearsal(), NET)
     not_begun = rehearsal()
     not_begun.spent = 0.0
-    findings.give_up(not_begun)
-    assert not findings.is_fruitless(rehearsal())
+    kept.findings.give_up(not_begun)
+    assert not kept.findings.is_fruitless(rehearsal())
+
+
+async def test_later_runs_know_what_has_shown_nothing_until_it_is_proven(kept: Kept, tmp_path: Path) -> None:
+    kept.findings.tell(rehearsal(), unknown("the file is too small to tell"))
+    await kept.findings.close()
+    [found] = known_entries(kept.store, InconclusiveRehearsal)
+    assert (found.step, found.reason, found.bytes) == ("/a", "the file is too small to tell", 7)
+    later = Kept(tmp_path)
+    assert later.findings.is_fruitless(rehearsal(9, options="other"))
+    assert not later.findings.is_fruitless(rehearsal(kind="declared"))
+    await later.found(rehearsal(), NET)
+    assert not later.findings.is_fruitless(rehearsal())
+    await later.findings.close()
+    await later.proofs.close()
+    assert known_entries(kept.store, InconclusiveRehearsal) == ()

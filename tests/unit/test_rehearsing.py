@@ -19,7 +19,7 @@ from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.proofs import rehearsals as module
-from streamflow_io.proofs.findings import Findings
+from streamflow_io.proofs.findings import Findings, RememberedInconclusive
 from streamflow_io.proofs.rehearsable_jobs import RehearsableJobs
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
@@ -80,7 +80,9 @@ class Stage:
         self.used = {"host": Hardware(0, 0)}
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
         self.proofs = RememberedProofs(directory / "learned", ())
-        monkeypatch.setattr(self.proofs, "_use", nothing)  # A file takes its time.
+        self.inconclusive = RememberedInconclusive(directory / "learned", ())
+        for remembered in self.proofs, self.inconclusive:
+            monkeypatch.setattr(remembered, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         self.context = SimpleNamespace(
@@ -89,7 +91,7 @@ class Stage:
         )
         self.rehearsals = Rehearsals(
             RehearsableJobs(candidates, True, "full", Programs(), StreamingJobs()),
-            Findings(self.proofs, "recover", self.records.append),
+            Findings(self.proofs, self.inconclusive, "recover", self.records.append),
             self.used,
         )
 

@@ -14,8 +14,7 @@ from rich.console import Console
 from lab.telemetry import BEGIN, write
 from streamflow_io.cli import main
 from streamflow_io.commands.runs import answer, told_apart
-from streamflow_io.records.jobs import RehearsedRecord
-from streamflow_io.records.reader import RunSummary, fruitless_inputs, list_runs
+from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.records.runs import lock
 
@@ -51,23 +50,6 @@ def test_which_there_are(runs: Path) -> None:
         ("killed", 5.0, "killed"),
     ]
     assert [run.name for run in list_runs(1)] == ["running"]
-
-
-def rehearsed(name: str, seconds: float, known: bool) -> RehearsedRecord:
-    return RehearsedRecord(time=BEGIN, job="/a/0", step="/a", input=name, known=known, seconds=seconds, bytes=1)
-
-
-def test_inputs_whose_last_rehearsals_have_shown_nothing(runs: Path) -> None:
-    found = [
-        rehearsed("/a/nothing", 2.0, False),
-        rehearsed("/a/not_begun", 0.0, False),
-        rehearsed("/a/twice", 2.0, False),
-        rehearsed("/a/twice", 2.0, True),
-    ]
-    begin = RunRecord(time=BEGIN, name="completed", workflow="/w/[main].cwl")
-    write(runs / "completed" / "telemetry.jsonl", [begin, *found, EndRecord(time=BEGIN + 5, status="completed")])
-    assert fruitless_inputs("/w/[main].cwl") == {"/a/nothing"}
-    assert fruitless_inputs("/w/other.cwl") == frozenset()
 
 
 def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,19 @@ class Proof(LearnedEntry, frozen=True):
         return 2 if self.closes is None else 1
 
 
+class InconclusiveRehearsal(LearnedEntry, frozen=True):
+    """A rehearsal that ran, and after which it is still unknown whether the input streams.
+
+    :ivar reason: why nothing is known, in words
+    :ivar bytes: size of the file with which the stream was tried
+    """
+
+    kind: ClassVar[str] = "inconclusive rehearsal"
+    key: ProofKey
+    reason: str
+    bytes: int = 0
+
+
 def with_known(found: Proof, known: Proof | None) -> Proof:
     """Return the proof to keep where another one is known: a proof with larger files stays."""
     if known is None or known.way is None or found.way is None:

@@ -56,6 +56,13 @@ class Remembered(Generic[E]):
         if keys:
             await self._use(lambda file: file.update(self._kind, keys, change))
 
+    async def forget(self, entries: Collection[E]) -> None:
+        """Delete entries, for this run and later ones."""
+        for entry in entries:
+            self._known.pop(entry.key, None)
+        if entries:
+            await self._use(lambda file: file.forget(entries))
+
     def read(self) -> tuple[E, ...]:
         """Return the entries that the file has now. The entries of this object stay as they are."""
         try:
