@@ -56,7 +56,8 @@ def _results(reports: Iterable[Report]) -> Iterator[str]:
         for result in goals or report.results:
             value = "not measured" if result.value is None else _number(result.value)
             shown = f"**{value}**" if result.met is False else value
-            each = ", ".join(map(_number, single_values(result.comparison, report.variants)))
+            values = single_values(result.comparison, report.variants)
+            each = ", ".join(map(_number, values)) if len(values) > 1 else ""
             yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{each}|"
         measured = [variant for variant in report.variants if variant.samples]
         if len(measured) <= _MOST_VARIANTS:

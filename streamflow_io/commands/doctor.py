@@ -31,9 +31,9 @@ from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
 from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.storage.sharing.directory import locks_keep_out
-from streamflow_io.wording import size_text
 
 from .console import PlainResult, table
+from .doctor_space import memory_finding
 from .javascript import find_engine
 
 _SECONDS = 15.0
@@ -213,10 +213,7 @@ def _inotify() -> LocationFinding:
 
 
 def _memory() -> LocationFinding:
-    name, otherwise = "memory", "`memory` has no effect: all files are on the disk"
-    if (memory := memory_here()).why is not None:
-        return LocationFinding(name, None, memory.why, otherwise)
-    return LocationFinding(name, True, f"files of jobs can take up to {size_text(memory.free)} in /dev/shm")
+    return memory_finding("memory", {"": memory_here()})
 
 
 def _database() -> LocationFinding:

@@ -33,7 +33,7 @@ from streamflow_io.runtime.self_test import link_rate, self_test
 from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation, LocationFinding
 from streamflow_io.wording import size_text
 
-from .doctor_space import try_space
+from .doctor_space import memory_of, try_space
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 _HOST_SECONDS = 60.0
@@ -183,7 +183,7 @@ async def _try_locations(
         if location.name in started
     }
     space = await try_space(deployments.workdir(locations[0]), {name: one.access for name, one in there.items()})
-    return [*findings, *await _try_rates(there), *space]
+    return [*findings, *await _try_rates(there), *space, await memory_of(started)]
 
 
 async def _try_location(

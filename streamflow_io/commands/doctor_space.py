@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import Memory
 from streamflow_io.runtime.tried_location import LocationFinding
+from streamflow_io.storage.intermediates.memory import memory_at
 from streamflow_io.wording import size_text
 
 _SECONDS = 60.0
@@ -46,6 +49,26 @@ def read_spaces(printed: str) -> dict[str, Space]:
         Space(words[2], words[0], int(words[1]) * 1024) for words in lines if len(words) == 3 and words[1].isdigit()
     )
     return {space.directory: space for space in found}
+
+
+def memory_finding(name: str, found: Mapping[str, Memory]) -> LocationFinding:
+    """Return how much memory the files of jobs can take.
+
+    :param found: by location. The name of this machine is empty
+    """
+    sizes = [size_text(memory.free) + (where and f" ({where})") for where, memory in found.items() if not memory.why]
+    obstacles = [(where and f"{where}: ") + str(memory.why) for where, memory in found.items() if memory.why]
+    room = f"files of jobs can take up to {', '.join(sizes)} in /dev/shm"
+    detail = "; ".join([*([room] if sizes else []), *obstacles])
+    return LocationFinding(
+        name, None if obstacles else True, detail, "`memory` has no effect: all files are on the disk"
+    )
+
+
+async def memory_of(runtimes: Mapping[str, NodeRuntime]) -> LocationFinding:
+    """Return how much memory the files of jobs can take at each location."""
+    found = await asyncio.gather(*map(memory_at, runtimes.values()))
+    return memory_finding("memory of each location", dict(zip(runtimes, found, strict=True)))
 
 
 def space_findings(

@@ -85,7 +85,7 @@ def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any
     return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
 
 
-OF_HOSTS = ("rate of links", "work directory", "space of each location")
+OF_HOSTS = ("rate of links", "work directory", "space of each location", "memory of each location")
 
 
 @pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.long), True])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from streamflow_io.commands.doctor import shown_findings
-from streamflow_io.commands.doctor_space import Space, is_place, read_spaces, space_findings
+from streamflow_io.commands.doctor_space import Space, is_place, memory_finding, read_spaces, space_findings
 from streamflow_io.runtime.allocation.allocation import Node
 from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation
 from streamflow_io.runtime.allocation.managers import FoundAllocation, FoundNode
+from streamflow_io.runtime.protocol import Memory
 from streamflow_io.runtime.tried_location import LocationFinding
 
 GB = 10**9
@@ -79,3 +80,14 @@ def test_many_nodes_are_counted() -> None:
     assert allocation.size == "200 nodes, n000 to n199: 150 x 64 cores, 256,000 MiB; 50 x 128 cores, 512,000 MiB"
     few = LaunchedAllocation("the list", FoundAllocation(nodes[:2]), "ssh {node}")
     assert few.size == ", ".join(str(Node(f"n00{rank}", "", 64, 256_000)) for rank in range(2))
+
+
+def test_memory() -> None:
+    one, other, none = Memory(free=4 * GB), Memory(free=2 * GB), Memory(why="/dev/shm is no tmpfs")
+    assert memory_finding("memory", {"": one}).detail == "files of jobs can take up to 4.0 GB in /dev/shm"
+    found = memory_finding("memory", {"n1": one, "n2": other})
+    assert (found.works, found.detail) == (True, "files of jobs can take up to 4.0 GB (n1), 2.0 GB (n2) in /dev/shm")
+    found = memory_finding("memory", {"n1": one, "n2": none})
+    assert found.works is None
+    assert found.detail == "files of jobs can take up to 4.0 GB (n1) in /dev/shm; n2: /dev/shm is no tmpfs"
+    assert memory_finding("memory", {"": none}).detail == "/dev/shm is no tmpfs"

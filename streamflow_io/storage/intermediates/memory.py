@@ -103,7 +103,7 @@ class OutputsInMemory(SpaceWatcher):
         # Jobs of a scatter are placed at the same time, and ask once.
         asking = self._asking.get(runtime)
         if asking is None or asking.done():
-            asking = self._asking[runtime] = asyncio.create_task(_memory_of(runtime))
+            asking = self._asking[runtime] = asyncio.create_task(memory_at(runtime))
         found = await asyncio.shield(asking)
         if runtime in self._without:
             return
@@ -208,7 +208,8 @@ class OutputsInMemory(SpaceWatcher):
                 await job.node_job.cancel()
 
 
-async def _memory_of(runtime: NodeRuntime) -> Memory:
+async def memory_at(runtime: NodeRuntime) -> Memory:
+    """How much memory the files of jobs can take at a location, or why no file can lie there."""
     try:
         return await runtime.memory_of_run()
     except NodeRuntimeError as error:
