@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -152,13 +152,16 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
 
 
 @contextmanager
-def allocation_site(laboratory: Laboratory, directory: Path, nodes: int = 2, limit: str = "60") -> Iterator[Site]:
+def allocation_site(
+    laboratory: Laboratory, directory: Path, nodes: int = 2, limit: str = "60", options: Sequence[str] = ()
+) -> Iterator[Site]:
     """An allocation of a Slurm, as its batch jobs find it.
 
     :param limit: of time, for `salloc`
+    :param options: more words for `salloc`
     """
     site = slurm_site(laboratory, directory)
-    with held_allocation(laboratory, nodes, limit) as environment:
+    with held_allocation(laboratory, nodes, limit, *options) as environment:
         yield replace(site, deployment=allocation_deployment(directory / "work"), environment=environment)
 
 

@@ -13,14 +13,15 @@ from lab.machines.laboratory import Laboratory, LaboratoryError
 
 
 @contextmanager
-def held_allocation(laboratory: Laboratory, nodes: int, limit: str) -> Iterator[dict[str, str]]:
+def held_allocation(laboratory: Laboratory, nodes: int, limit: str, *options: str) -> Iterator[dict[str, str]]:
     """Hold an allocation as a batch job does; yield the environment in which commands of Slurm find it.
 
     :param limit: of time, for `salloc`
+    :param options: more words for `salloc`
     :raises LaboratoryError: if Slurm does not give it
     """
     variables = slurm_environment(laboratory)
-    ask = ("salloc", "--no-shell", "--no-kill", "--exclusive", f"-N{nodes}", f"-t{limit}")
+    ask = ("salloc", "--no-shell", "--no-kill", "--exclusive", f"-N{nodes}", f"-t{limit}", *options)
     told = subprocess.run(
         [*laboratory.prefix, *ask],
         env={**os.environ, **variables},

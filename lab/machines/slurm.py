@@ -6,7 +6,7 @@ The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in a
 DIRECTORY/key. Each node has a network, processes and a name of its own. The links to the nodes carry :data:`MEGABITS`.
 A node has a file system of its own at DIRECTORY/local, and shares all others. With `--distributed`, DIRECTORY/volume is
 a distributed file system. Each node is a client with caches of its own. Where the kernel has cgroups of version 1,
-Slurm uses them: a job has the cores that were given to it, and all processes of a step end with the step.
+Slurm uses them: a job has the cores and the memory that were given to it, and a step ends with all its processes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from lab.machines.glusterfs import HOST, mount_words, start_volume
 from lab.machines.hosts import NETWORK, SSHD_CONFIGURATION, generate_key, join, link_shape, make_bridge
 from lab.machines.keeper import CGROUPS, NAMESPACES
 
-CPUS = 2  # of each node; they need not exist
+# Of each node; they need not exist. Memory in MB.
+CPUS, MEMORY = 2, 4000
 MEGABITS = 1000
 LOGIN = f"{NETWORK}.1"
 #: The nodes and their addresses.
 NODES = {f"n{number}": f"{NETWORK}.{20 + number}" for number in range(1, 5)}
-#: The cgroups of version 1 by which Slurm tracks processes, and binds them to cores.
-HIERARCHIES = ("freezer", "cpuset")
+#: The cgroups of version 1 by which Slurm tracks processes, binds them to cores, and limits their memory.
+HIERARCHIES = ("freezer", "cpuset", "memory")
 # sshd refuses users with a locked account.
 PREPARATION = """\
 hostname {host}
@@ -73,7 +74,8 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SwitchType=switch/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU={memory}
 SlurmdParameters=config_overrides
 ReturnToService=2
 SchedulerType=sched/backfill
@@ -95,13 +97,12 @@ def main(directory: Path, is_distributed: bool) -> None:
     make_bridge()
     if is_distributed:
         start_volume(directory)
-    has_cgroups = all(os.access(CGROUPS / each, os.W_OK) for each in HIERARCHIES)
-    os.environ["SLURM_CONF"] = str(configure(directory, has_cgroups))
+    os.environ["SLURM_CONF"] = str(configure(directory))
     start_munge(directory)
     daemons = [start(directory, "slurmctld", "-D"), start_login(directory)]
     for name, address in NODES.items():
         (directory / f"spool-{name}").mkdir()
-        mounts = make_cgroups(directory, name) if has_cgroups else []
+        mounts = make_cgroups(directory, name) if has_cgroups() else []
         if is_distributed:
             mounts += [f"umount --lazy {directory}/volume", " ".join(mount_words(directory))]
         script = NODE.format(name=name, address=address, directory=directory, mounts="\n".join(mounts))
@@ -115,6 +116,11 @@ def main(directory: Path, is_distributed: bool) -> None:
     print("ready", flush=True)
     while True:  # Orphans are ours.
         os.wait()
+
+
+def has_cgroups() -> bool:
+    """Whether Slurm has cgroups here."""
+    return all(os.access(CGROUPS / each, os.W_OK) for each in HIERARCHIES)
 
 
 def make_cgroups(directory: Path, node: str) -> list[str]:
@@ -131,17 +137,20 @@ def make_cgroups(directory: Path, node: str) -> list[str]:
     return commands
 
 
-def configure(directory: Path, has_cgroups: bool) -> Path:
+def configure(directory: Path) -> Path:
     nodes = "\n".join(
-        f"NodeName={name} NodeAddr={address} CPUs={CPUS} RealMemory=4000 State=UNKNOWN"
+        f"NodeName={name} NodeAddr={address} CPUs={CPUS} RealMemory={MEMORY} State=UNKNOWN"
         for name, address in NODES.items()
     )
     path = directory / "slurm.conf"
-    settings = {"host": HOST, "login": LOGIN, "nodes": nodes, "names": ",".join(NODES)}
-    settings |= {"tracking": "cgroup", "tasks": "cgroup"} if has_cgroups else {"tracking": "linuxproc", "tasks": "none"}
+    settings = {"host": HOST, "login": LOGIN, "nodes": nodes, "names": ",".join(NODES), "memory": MEMORY // CPUS}
+    settings |= (
+        {"tracking": "cgroup", "tasks": "cgroup"} if has_cgroups() else {"tracking": "linuxproc", "tasks": "none"}
+    )
     path.write_text(CONFIGURATION.format(directory=directory, **settings))
-    own = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={directory}/cgroup\nConstrainCores=yes\n"
-    (directory / "cgroup.conf").write_text(own if has_cgroups else "IgnoreSystemd=yes\n")
+    own = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={directory}/cgroup\n"
+    own += "ConstrainCores=yes\nConstrainRAMSpace=yes\n"
+    (directory / "cgroup.conf").write_text(own if has_cgroups() else "IgnoreSystemd=yes\n")
     (directory / "state").mkdir()
     return path
 

@@ -18,6 +18,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.machines.laboratory import Laboratory
+from lab.machines.slurm import has_cgroups
 from lab.node import wait_for
 from lab.runs import STREAMFLOW, Run
 from lab.sites import Site, allocation_site
@@ -271,6 +272,24 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
     assert f"No more jobs start at hpc/{first}: {why}" in ours.log
     assert f"the connection to hpc/{first} is lost: {why}" in ours.log
     if what != "node":  # A node that dies may leave files.
+        check_gone(allocation)
+
+
+def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
+    """The memory of all jobs at a node is limited, and that of the node runtime with it. The node gets more jobs."""
+    if not has_cgroups():
+        pytest.skip("Slurm limits memory by cgroups, which are missing")
+    eats = "head -c 1000000000 /dev/zero | tail > /dev/null || exit 1"
+    script = f'{NODE}[ $(wc -l < "$TRACE") = 2 ] || {{ {eats}; }}; echo done > out.txt'
+    with allocation_site(slurm_laboratory, tmp_path, nodes=1, options=["--mem=300"]) as allocation:
+        small = [{"class": "ResourceRequirement", "ramMin": 100}]
+        eater = tool(script, {}, {"out": found("out.txt")}, requirements=small)
+        document = workflow({}, {"a": {"run": eater, "in": {}}}, {"out": "a/out"})
+        path = allocation.write(document, {}, io=True, **RETRY)
+        ours = allocation.finish(allocation.start(path), path)
+        assert ours.ok, ours.errors
+        assert len(ours.trace) == 2, "the first attempt was killed"
+        assert "No more jobs start at" not in ours.log
         check_gone(allocation)
 
 
