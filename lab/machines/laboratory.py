@@ -81,6 +81,18 @@ class Laboratory:
         words = (word for option in options for word in ("-o", option))
         return ("ssh", "-i", str(self.directory / "key"), *words, f"root@{address}", command)
 
+    @contextlib.contextmanager
+    def without_network(self, name: str) -> Iterator[None]:
+        """Take the link of a host or of a node down.
+
+        :param name: of the host or of the node
+        """
+        self.run("ip", "link", "set", name, "down")
+        try:
+            yield
+        finally:
+            self.run("ip", "link", "set", name, "up")
+
     def run(self, *command: object, **environment: str) -> str:
         """Run a command in its network, and return what it prints.
 

@@ -1,15 +1,16 @@
-"""Trials on the nodes of an allocation of Slurm, in which a node and an `srun` die, too."""
+"""Trials on the nodes of an allocation of Slurm, in which a node, its link and an `srun` die, too."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.machines.allocation import held_allocation
-from lab.machines.deployments import allocation_deployment
+from lab.machines.deployments import allocation_deployment, slurm_environment
 from lab.machines.laboratory import Laboratory, LaboratoryError, obstacle, slurm_obstacle, start_slurm
 from lab.sites import Site
 
@@ -17,6 +18,7 @@ from .cases import Case
 
 _NODES = 2
 _MINUTES = "30"
+_SETTLING = 300.0
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,14 @@ class Allocation:
         )
 
     def strike(self, case: Case) -> str:
-        """Take a node from the allocation, as Slurm does when a node dies."""
+        """Do the damage of a case to a node: Slurm takes the node from the allocation, or its link is down."""
         nodes = self._control("squeue", "-h", "-j", self.environment["SLURM_JOB_ID"], "-o", "%N").strip()
         names = self._control("scontrol", "show", "hostnames", nodes).split()
         node = names[int(case.pick * len(names))]
+        if case.fault.kind == "network":
+            with self.laboratory.without_network(node):
+                time.sleep(case.relief or 0)
+            return f"no network at {node} for {case.relief or 0:.0f} s"
         self.lost.append(node)
         self._control("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=campaign")
         return f"{node} is down"
@@ -80,6 +86,17 @@ class Cluster:
                 yield held
             finally:
                 held.repair()
+                self._settle()
+
+    def _settle(self) -> None:
+        """Wait until Slurm has nodes for the next trial: a node without a network is missed for a while."""
+        end = time.monotonic() + _SETTLING
+        while self._idle() < _NODES and time.monotonic() < end:
+            time.sleep(0.5)
+
+    def _idle(self) -> int:
+        states = self.laboratory.run("sinfo", "-h", "-N", "-o", "%T", **slurm_environment(self.laboratory))
+        return states.split().count("idle")
 
 
 @contextlib.contextmanager

@@ -82,6 +82,7 @@ ALLOCATION_FAULTS = (
     Fault("srun", "KILL"),
     Fault("srun", "STOP"),
     Fault("node", "down"),
+    Fault("node", "network"),
 )
 FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS, *CAPIO_FAULTS, *ALLOCATION_FAULTS)))
 #: For how many seconds the network is down: shorter and longer than a reader tries to come back.

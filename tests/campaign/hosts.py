@@ -53,20 +53,12 @@ class Hosts:
         """Do the damage of a case to one of the hosts, and repair it."""
         index = int(case.pick * len(_HOSTS))
         if case.fault.kind == "network":
-            with self._down(_HOSTS[index]):
+            with self.laboratory.without_network(_HOSTS[index]):
                 time.sleep(case.relief or 0)
             return f"no network at {_HOSTS[index]} for {case.relief or 0:.0f} s"
         with self._full(ADDRESSES[index]), contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(case.relief)
         return f"no space at {_HOSTS[index]}" + ("" if case.relief is None else f" for {case.relief:.2f} s")
-
-    @contextlib.contextmanager
-    def _down(self, host: str) -> Iterator[None]:
-        self.laboratory.run("ip", "link", "set", host, "down")
-        try:
-            yield
-        finally:
-            self.laboratory.run("ip", "link", "set", host, "up")
 
     @contextlib.contextmanager
     def _full(self, address: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +17,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from lab.node import wait_for
+from streamflow_io.runtime.allocation.allocation import Allocation
 from streamflow_io.runtime.allocation.commands import begin, said
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 from streamflow_io.runtime.allocation.held_job import HeldJob
@@ -51,25 +52,38 @@ def held(tmp_path: Path) -> Iterator[Held]:
         os.kill(int(child), signal.SIGKILL)
 
 
-class HoldingLauncher(AllocationConnector):
-    """Starts the programs of nodes on this machine, with a child that holds their pipes."""
+class HoldingAllocation:
+    """Starts the programs of nodes on this machine, with a child that holds their pipes.
 
-    held: Held
+    :ivar started: called when a program runs, and before the connector knows of it
+    """
 
-    async def start(
-        self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
-    ) -> Process:
-        count = len(self.held.children)
-        process = await begin(self.held.words(f"exec {shlex.join(words)}"), stdin, stdout, stderr)
-        self._processes.setdefault(location.name, set()).add(process)
-        await asyncio.to_thread(wait_for, lambda: len(self.held.children) > count, "the child")
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self.started: Callable[[], None] = lambda: None
+
+    async def start(self, node: str, words: Sequence[str], stdin: int, stdout: int, stderr: int) -> Process:
+        count = len(self._held.children)
+        process = await begin(self._held.words(f"exec {shlex.join(words)}"), stdin, stdout, stderr)
+        await asyncio.to_thread(wait_for, lambda: len(self._held.children) > count, "the child")
+        self.started()
         return process
+
+    def lost(self, node: str) -> None:
+        pass
+
+    over = None
 
 
 @pytest.fixture
-def connector(held: Held) -> HoldingLauncher:
-    made = HoldingLauncher("nodes", "/")
-    made.held = held
+def allocation(held: Held) -> HoldingAllocation:
+    return HoldingAllocation(held)
+
+
+@pytest.fixture
+def connector(allocation: HoldingAllocation) -> AllocationConnector:
+    made = AllocationConnector("nodes", "/")
+    made._allocation = cast(Allocation, allocation)
     return made
 
 
@@ -77,33 +91,41 @@ async def test_a_command_of_a_queue_manager_has_said_all_when_it_has_ended(held:
     assert await asyncio.wait_for(said(held.words("echo 7")), 30) == "7\n"
 
 
-async def test_a_command_on_a_node(connector: HoldingLauncher) -> None:
+async def test_a_command_on_a_node(connector: AllocationConnector) -> None:
     ran = connector.run(NODE, ["echo", "7"], capture_output=True, job_name="job")
     assert await asyncio.wait_for(ran, 30) == ("7", 0)
 
 
-async def test_a_command_on_a_node_that_is_dropped(connector: HoldingLauncher, tmp_path: Path) -> None:
+async def test_a_command_on_a_node_that_is_dropped(connector: AllocationConnector, tmp_path: Path) -> None:
     script = f"echo $$ >> {tmp_path}/children; touch {tmp_path}/runs; exec sleep 600"
     running = asyncio.create_task(connector.run(NODE, ["sh", "-c", shlex.quote(script)], job_name="job"))
     await asyncio.to_thread(wait_for, (tmp_path / "runs").exists, "the command")
-    connector._lost["n1"] = "it does not answer"
+    await asyncio.to_thread(wait_for, lambda: bool(connector._processes), "that the connector knows")
     connector.drop(NODE)
     await asyncio.wait_for(running, 30)
 
 
-async def test_a_copy_whose_reader_fails(connector: HoldingLauncher) -> None:
+async def test_a_command_on_a_node_that_is_dropped_meanwhile(
+    connector: AllocationConnector, allocation: HoldingAllocation
+) -> None:
+    allocation.started = lambda: connector.drop(NODE)
+    with pytest.raises(WorkflowExecutionException, match="does not answer"):
+        await asyncio.wait_for(connector.run(NODE, ["exec", "sleep", "600"], job_name="job"), 30)
+    assert [process.returncode for process in connector._processes["n1"]] == [-signal.SIGKILL]
+
+
+async def test_a_copy_whose_reader_fails(connector: AllocationConnector) -> None:
     stream = await connector.get_stream_reader(["exec", "cat", "/dev/zero"], NODE)
     assert len(await (await stream.__aenter__()).read(10)) == 10
     error = ValueError("no more")
     await asyncio.wait_for(stream.__aexit__(type(error), error, None), 30)
 
 
-async def test_a_copy_from_a_node_that_is_dropped(connector: HoldingLauncher) -> None:
+async def test_a_copy_from_a_node_that_is_dropped(connector: AllocationConnector) -> None:
     stream = await connector.get_stream_reader(["printf", "a;", "exec", "sleep", "600"], NODE)
     content = await stream.__aenter__()
     reading = asyncio.create_task(content.read())
     await asyncio.sleep(0)
-    connector._lost["n1"] = "it does not answer"
     connector.drop(NODE)
     with pytest.raises(WorkflowExecutionException, match="is lost"):
         await asyncio.wait_for(reading, 30)
@@ -111,7 +133,7 @@ async def test_a_copy_from_a_node_that_is_dropped(connector: HoldingLauncher) ->
     await asyncio.wait_for(stream.__aexit__(type(error), error, None), 30)
 
 
-async def test_a_whole_copy(connector: HoldingLauncher, tmp_path: Path) -> None:
+async def test_a_whole_copy(connector: AllocationConnector, tmp_path: Path) -> None:
     async with await connector.get_stream_reader(["echo", "7"], NODE) as reader:
         assert await asyncio.wait_for(reader.read(), 30) == b"7\n"
     stream = await connector.get_stream_writer(["tee", str(tmp_path / "copy")], NODE)
@@ -122,7 +144,7 @@ async def test_a_whole_copy(connector: HoldingLauncher, tmp_path: Path) -> None:
 
 
 async def test_a_copy_to_a_program_that_reads_nothing(
-    connector: HoldingLauncher, monkeypatch: pytest.MonkeyPatch
+    connector: AllocationConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streamflow_io._streamflow._END_SECONDS", 0.05)
     stream = await connector.get_stream_writer(["exec", "sleep", "600"], NODE)

@@ -23,7 +23,7 @@ from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
 from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
-from streamflow_io.processes import end_process
+from streamflow_io.processes import end_process, kill_process
 
 from .allocation import Allocation, Node
 from .seen_files import DRIVER, SeenFiles
@@ -217,13 +217,21 @@ class AllocationConnector(OwnHosts):
     async def start(
         self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> Process:
-        location = self.own(location)
-        if (why := self._lost.get(location.name)) is not None and location.name not in self._answering:
-            raise WorkflowExecutionException(why)
-        process = await self._deployed().start(location.name, words, stdin, stdout, stderr)
-        running = {other for other in self._processes.get(location.name, ()) if other.returncode is None}
-        self._processes[location.name] = running | {process}
+        name = self.own(location).name
+        self._check(name)
+        process = await self._deployed().start(name, words, stdin, stdout, stderr)
+        running = {other for other in self._processes.get(name, ()) if other.returncode is None}
+        self._processes[name] = running | {process}
+        try:
+            self._check(name)  # The node may be lost since.
+        except WorkflowExecutionException:
+            await kill_process(process)
+            raise
         return process
+
+    def _check(self, name: str) -> None:
+        if (why := self._lost.get(name)) is not None and name not in self._answering:
+            raise WorkflowExecutionException(why)
 
     async def explain(self, location: ExecutionLocation, process: Process) -> None:
         code = await process.wait()
