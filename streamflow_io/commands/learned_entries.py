@@ -224,14 +224,9 @@ def _proof_facts(proof: Proof) -> Mapping[str, str]:
 
 def _proof_json(proof: Proof) -> dict[str, Any]:
     return {
-        "kind": proof.key.kind,
-        "port": proof.key.port,
-        "options": proof.key.options or None,
-        "found": proof.learned,
+        **_tried_json(proof),
         "proven": proof.is_proven,
         "way": proof.way,
-        "reason": proof.reason,
-        "bytes": proof.bytes,
         "excerpt": proof.excerpt,
         "extents": [list(extent) for extent in proof.extents],
         "closes": proof.closes,
@@ -275,14 +270,14 @@ def _inconclusive_facts(found: InconclusiveRehearsal) -> Mapping[str, str]:
     }
 
 
-def _inconclusive_json(found: InconclusiveRehearsal) -> dict[str, Any]:
+def _tried_json(tried: Proof | InconclusiveRehearsal) -> dict[str, Any]:
     return {
-        "kind": found.key.kind,
-        "port": found.key.port,
-        "options": found.key.options or None,
-        "found": found.learned,
-        "reason": found.reason,
-        "bytes": found.bytes,
+        "kind": tried.key.kind,
+        "port": tried.key.port,
+        "options": tried.key.options or None,
+        "found": tried.learned,
+        "reason": tried.reason,
+        "bytes": tried.bytes,
     }
 
 
@@ -338,7 +333,7 @@ INCONCLUSIVE = EntryKind(
     _inconclusive_row,
     _inconclusive_facts,
     lambda found: f"{_port(found)}, rehearsal that has shown nothing",
-    _inconclusive_json,
+    _tried_json,
     unfolded=("of",),
 )
 
