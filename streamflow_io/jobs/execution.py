@@ -17,7 +17,7 @@ from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import prepare_work_dir, retry_policy
+from streamflow_io._streamflow import RetryPolicy, prepare_work_dir, retry_policy
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
@@ -37,7 +37,7 @@ from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, stream_tokens, streams_of, with_own_value
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.splitting import Split
-from streamflow_io.runtime.node_commands import AttemptLostError
+from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.values import readable
@@ -151,6 +151,12 @@ class Execution:
                     else:
                         await self._wait_for_retry(error)
                     await deliverer.failed()
+                except NodeRuntimeError as error:
+                    # Its readers have the place of this attempt, and StreamFlow cannot roll them back.
+                    if self._retry_policy().take():
+                        why = f"{error}. A job that delivers before its end is tried again only where it ran"
+                        raise UnrecoverableWorkflowException(why) from None
+                    raise
                 except UnicodeEncodeError as error:
                     raise UnrecoverableWorkflowException(
                         f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
@@ -199,11 +205,14 @@ class Execution:
         self._streams = streams_of(self._inputs)
 
     async def _wait_for_retry(self, error: JobFailedError) -> None:
-        policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
+        policy = self._retry_policy()
         if not policy.take():
             raise UnrecoverableWorkflowException(str(error)) from None
         logger.warning(f"{error}\nThe job is tried again in place, with the jobs that read from it")
         await asyncio.sleep(policy.delay)
+
+    def _retry_policy(self) -> RetryPolicy:
+        return retry_policy(self._step.workflow.context.failure_manager, self._job.name)
 
     async def _attempt(self, record: StreamingJob) -> None:
         await self._windows.read_again()

@@ -275,6 +275,19 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
         check_gone(allocation)
 
 
+def test_a_job_that_delivers_early_is_not_moved_from_a_lost_node(allocation: Site) -> None:
+    """The message says so: a failure manager moves other jobs."""
+    path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    kill_serve(allocation, trace.read_text().split()[1])
+    ours = allocation.finish(process, path)
+    assert ours.code == 1
+    assert "A job that delivers before its end is tried again only where it ran" in ours.errors
+    check_gone(allocation)
+
+
 def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
     """The memory of all jobs at a node is limited, and that of the node runtime with it. The node gets more jobs."""
     if not has_cgroups():
