@@ -39,10 +39,11 @@ _LEAVE_SECONDS = 15.0
 _STEP_SECONDS = 60.0
 _CONTAINERS_DIE = (Fault("container", "KILL"), Fault("dockerd", "KILL"))
 _PAUSED = Fault("container", "pause")
-#: A pattern of the files that a dead container or node may leave. No command removes files of a node that is lost.
+#: A pattern of the files that a dead container or node may leave. No command removes files of a node that is lost: its
+#: run directory, and FIFOs in the directories of its jobs.
 _MAY_BE_LEFT = {
     **dict.fromkeys(_CONTAINERS_DIE, r"/\.streamflow-io-\d+/streamflow-io-"),
-    Fault("node", "down"): r"^/.*/streamflow-io-\d+-",
+    Fault("node", "down"): r"^/.*/(streamflow-io-\d+-|work/[-\w]+/)",
 }
 #: What StreamFlow says of a container that it has started, and then cannot look into.
 _DEPLOYED_IN_VAIN = re.compile(r"Error \w+.* Docker container \w+: .* is paused, unpause the container before exec")
