@@ -15,7 +15,7 @@ _OWN = ("/var/lib/glusterd", "/var/log/glusterfs", "/run/gluster")
 def start_volume(directory: Path) -> None:
     """Start a volume of one brick, `directory`/brick, and mount it at `directory`/volume.
 
-    The mounts and processes are those of the caller's namespaces.     :data:`HOST` is the name of this machine.
+    The mounts and processes are those of the caller's namespaces, where :data:`HOST` is the name of this machine.
     """
     for own in _OWN:
         Path(own).mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ sed -i s/^root:[^:]*/root:*/ /run/shadow
 mount --bind /run/shadow /etc/shadow
 mkdir -m 755 {directory}/local
 """
-# Process 1 of a node. slurmd and its jobs see the mounts, and nothing else does.
+# Process 1 of a node. slurmd and its jobs see the mounts, and nothing else does. For `reno` see host.sh.
 NODE = """\
 hostname {name}
 echo reno >/proc/sys/net/ipv4/tcp_congestion_control

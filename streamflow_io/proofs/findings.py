@@ -138,15 +138,15 @@ class Findings:
         )
 
     async def close(self) -> None:
-        """Keep for later runs what is still unknown, and warn of declared inputs that are not read as declared."""
+        """Warn of declared inputs that are not read as declared, and keep for later runs what is still unknown."""
+        for name, how in self._refuted.items():
+            logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
         last = [entry for entry in self._last.values() if entry is not None]
         known = self._inconclusive.entries
         await self._inconclusive.forget([entry for entry in known if self._proofs.of(entry.key) is not None])
         if last:
             await self._inconclusive.remember(*last)
         await self._inconclusive.close()
-        for name, how in self._refuted.items():
-            logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
 
     def _with_bound(self, rehearsal: Rehearsal, finding: Finding) -> Finding:
         """The finding. If it refutes what was proven with another file, its reason says so."""
