@@ -1,8 +1,9 @@
 """Seven workflows as bioinformaticians write them, of bwa, samtools, bcftools, fastp, cutadapt and seqkit on two cores.
 
 All cores compute for most of the time: little can be won here, and nothing may be lost. Each workflow is run plain, and
-with `streamable` where its tools stream. It is also run with the hints that `suggest` proposes after an observed run,
-and with `streaming: auto` after two runs that learn.
+with `streamable` where its tools stream or seem to: `seqkit` asks for the size of its input, which the first run with
+hints learns. It is also run with the hints that `suggest` proposes after an observed run, and with `streaming: auto`
+after two runs that learn.
 
 `busy-cores` is the first of them, with more reads.
 """
@@ -339,15 +340,18 @@ def _variants(directory: Path, name: str, data: Mapping[str, JSON]) -> Iterator[
         json.dumps({key: value for key, value in data.items() if key in document.inputs}), encoding="utf-8"
     )
     bare = without_hints(place, directory / "bare") / annotated.name
-    store, hints = place / "learned.db", place / "suggested.yml"
-    auto = {"streaming": "auto", "learned": str(store)}
+    hints = place / "suggested.yml"
+    auto = {"streaming": "auto", "learned": str(place / "auto.db")}
     runs = {
         _PLAIN: StreamFlowRun(bare, None),
-        _HINTS: StreamFlowRun(annotated, {}),
+        _HINTS: StreamFlowRun(annotated, {"learned": str(place / "hints.db")}),
         _SUGGESTED: StreamFlowRun(bare, {"annotations": str(hints)}),
         _AUTO: StreamFlowRun(bare, auto),
     }
     runs = {what: replace(way, settings=settings, digest=_digest) for what, way in runs.items()}
+
+    def try_hints(run_directory: Path) -> None:
+        runs[_HINTS].run(run_directory)
 
     def learn(run_directory: Path) -> None:
         for number in range(2):
@@ -361,7 +365,7 @@ def _variants(directory: Path, name: str, data: Mapping[str, JSON]) -> Iterator[
         if not hints.exists():
             hints.write_text("steps: {}\n", encoding="utf-8")
 
-    first = {_SUGGESTED: observe, _AUTO: learn}
+    first = {_HINTS: try_hints, _SUGGESTED: observe, _AUTO: learn}
     for what, way in runs.items():
         yield Variant(f"{name}: {what}", _named(name, way), verify=first.get(what))
 

@@ -163,7 +163,8 @@ fn run_job(
         feeders.map(Feeder::streamed).sum::<u64>()
     };
     let parts = job.inputs.iter().any(|input| input.part().is_some()).then(|| placed + fed(true));
-    let held = (!job.gates.is_empty()).then(|| inputs.gates.handler.table.held());
+    let may_wait = !(job.gates.is_empty() && job.inputs.is_empty());
+    let held = may_wait.then(|| inputs.gates.handler.table.held());
     let end = ended.end();
     let exit = ExitEvent {
         code: ended.code(),

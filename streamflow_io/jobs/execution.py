@@ -327,7 +327,7 @@ class Execution:
         prepared = await self._prepare(runtime, record, producers)
         node_job, attempt, split = prepared.node_job, prepared.attempt, prepared.split
         runner = self._run.runner
-        events = self._writes.told(split.told(runner.events(self._state, node_job)))
+        events = self._learned.told(self._writes.told(split.told(runner.events(self._state, node_job))))
         permitted = partial(self._run.proofs.awaited.permitted, self._step.name)
         losing = asyncio.create_task(end_when_lost(node_job, attempt))
         following = asyncio.gather(
@@ -367,7 +367,7 @@ class Execution:
             await self._splitting.delivered(split, runtime, tokens, prepared.globs)
             if rehearsals is not None:
                 rehearsals.succeeded(self._state, tokens, exit_event)
-            await self._learned.succeeded()
+            await self._learned.succeeded(exit_event)
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -27,6 +27,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import Event, ExitEvent, WarningEvent
 from streamflow_io.wording import size_text
 
 from .barrier import OutgrownError, RewrittenError
@@ -39,6 +40,8 @@ from .wants import is_want
 
 # The most characters that are kept of the message of a failed job.
 _REASON = 400
+# Why a declared input is not streamed again: its job holds cores, and gains nothing.
+_WAITED = "the command asks by path for more than its bytes, and waits longer for the whole file than it has run before"
 
 
 class LearnedStreams(Struct, frozen=True):
@@ -178,6 +181,8 @@ class LearnedReads:
         self._blamed: frozenset[str] = frozenset()
         # The outputs that count as complete when they are closed, by job and port.
         self._closed: set[tuple[str, str]] = set()
+        # When the command asked for more than the bytes of a stream, by the job and the port that write it.
+        self._asked: dict[tuple[str, str], float] = {}
         self._why = ""
         self._has_begun = False
 
@@ -384,11 +389,30 @@ class LearnedReads:
                 raise
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
 
+    async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """Pass on the events of an attempt, and note when its command asked for more than bytes."""
+        self._asked = {}
+        async for event in events:
+            if isinstance(event, WarningEvent) and event.input is not None and event.port is not None:
+                self._asked.setdefault((event.input, event.port), event.time)
+            yield event
+
     def _is_unasked(self, name: str) -> bool:
         """Whether an input has a stream that no hint has asked for."""
         return any(map(self._learned.is_learned, stream_tokens(self._job.inputs[name])))
 
-    async def succeeded(self) -> None:
+    def _waited(self, exit_event: ExitEvent) -> Iterator[str]:
+        """The declared inputs for which the command has waited longer than it had run before."""
+        started, waited = exit_event.started, exit_event.usage.held
+        if not self._learned.recovers or started is None or waited is None:
+            return
+        for name in sorted(self.streams & self._declared & self._keys.keys()):
+            sources = (token.source for token in stream_tokens(self._job.inputs[name]))
+            asked = [self._asked[at] for at in ((each.job, each.port) for each in sources) if at in self._asked]
+            if asked and min(asked) - started < waited:
+                yield name
+
+    async def succeeded(self, exit_event: ExitEvent) -> None:
         """Remember what the success of the job says about its streams."""
         step, proofs = self._step.name, self._learned.proofs
         for name in sorted(self._blamed):
@@ -404,4 +428,7 @@ class LearnedReads:
             if key is not None:
                 failures = 0 if name in self._declared else proofs.failures(key) + 1
                 await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
+        for name in self._waited(exit_event):
+            logger.info(f"{port_path(step, name)} is not streamed in later runs: {_WAITED}")
+            await proofs.remember(Proof(self._keys[name], step, time.time(), reason=_WAITED))
         proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

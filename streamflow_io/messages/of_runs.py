@@ -138,8 +138,8 @@ RUNS = {
     Code.ASKS_BY_PATH: Explanation(
         "The command asks for more than the bytes of its stream",
         "The command calls `stat` or a similar function with the path of its input, as `test -s`, `cp` and `sort` do."
-        " A listing of the directory of its input does the same. The call waits for the complete file, so no time is"
-        " saved.",
+        " A listing of its directory does so, too. The call waits for the complete file. If it waits longer than the"
+        " command ran before, later runs do not stream that input.",
         (
             Case(
                 "the command asks by path for more than the bytes of FILE ...",

@@ -131,6 +131,39 @@ def test_standard_input_whose_path_is_told_in_another_way_is_the_file(bench: Ben
     assert [proof.step for proof in known(bench)] == ["/b"]
 
 
+def writes_until(mark: str, seconds: int) -> Document:
+    """A writer that goes on for some seconds after its reader has left a mark."""
+    awaited = f"until grep -q {mark} $TRACE; do sleep 0.05; done"
+    return producer(f"{{ seq 9000; {awaited}; sleep {seconds}; }} > out.txt; note end")
+
+
+def test_a_reader_that_waits_for_the_file_begins_with_it_in_later_runs(bench: Bench) -> None:
+    """The command asks for the size before it reads: it would hold its cores, and gain nothing."""
+    second, whole = reader("test -s $file && cksum < $file > read.txt"), producer("seq 9000 > out.txt; note end")
+    plain = bench.run(chain(second, whole), io=False)
+    ours = bench.run(chain(second, writes_until("read", 1)), config=ALONE)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.time("read") < ours.time("end")
+    assert "[SFIO-S024]" in ours.log
+    reason = (
+        "the command asks by path for more than its bytes, and waits longer for the whole file than it has run before"
+    )
+    assert compared(bench) == {"/b/file": (None, reason)}
+    again = bench.run(chain(second, whole), config=ALONE)
+    assert again.results == plain.results
+    assert again.time("read") > again.time("end")
+    assert f"an earlier run has found: {reason}" in again.log
+
+
+def test_a_reader_that_asks_after_it_has_read_is_a_stream_in_later_runs(bench: Bench) -> None:
+    second = reader("head -n 8000 $file | cksum > read.txt; sleep 1; note asks; test -s $file")
+    ours = bench.run(chain(second, writes_until("asks", 0)), config=ALONE)
+    assert ours.ok, ours.errors
+    assert "[SFIO-S024]" in ours.log
+    assert known(bench) == []
+
+
 def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     run = bench.run(chain(reader(OPENS_TWICE)), config={**ALONE, "declarations": "strict"})
     assert run.code != 0
