@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, urldefrag, urlparse
@@ -217,9 +218,10 @@ class _Walker:
             if uri.startswith("file:"):
                 _check_positions(document, file_of(uri))
             # The options of the outer document are not used: a file has the namespaces that it declares itself.
-            fresh = type(options)(fetcher=options.fetcher, fileuri=real, baseuri=os.path.dirname(real))
-            loaded = cwl_utils.parser.load_document_by_yaml(document, real, fresh, load_all=True)
-            self.documents[uri] = loaded if isinstance(loaded, list) else [loaded]
+            fresh = partial(type(options), fetcher=options.fetcher, fileuri=real, baseuri=os.path.dirname(real))
+            self.documents[uri] = [
+                cwl_utils.parser.load_document_by_yaml(process, real, fresh()) for process in _processes(document)
+            ]
         processes = self.documents[uri]
         wanted = f"{uri}#{fragment or 'main'}"
         return next((process for process in processes if process.id == wanted), processes[0])
@@ -281,6 +283,21 @@ class _Walker:
                 for file, is_streamable in _files_of_record(parameter.type_).items()
             }
             yield Parameter(name, types, streamable, tuple(_globs(process, parameter)), fields)
+
+
+def _processes(document: Any) -> Iterator[object]:
+    """Yield each process of a document as a document of its own. With `$graph`, the processes are changed.
+
+    cwl_utils refuses a `$graph` whose processes have namespaces of their own, as `cwltool --pack` writes them.
+    """
+    graph = document.get("$graph") if isinstance(document, Mapping) else None
+    if not isinstance(graph, list) or not all(isinstance(process, MutableMapping) for process in graph):
+        yield document
+        return
+    for process in graph:
+        process["cwlVersion"] = document.get("cwlVersion")
+        process["$namespaces"] = {**document.get("$namespaces", {}), **process.get("$namespaces", {})}
+        yield process
 
 
 def _classes(element: CWLObject) -> frozenset[str]:

@@ -210,6 +210,20 @@ def test_documents_with_a_graph(tmp_path: Path, namespaces: str, prefix: str) ->
     assert steps["/only"].streamable_inputs["source"].line == 9
 
 
+@pytest.mark.parametrize("version", ["v1.0", "v1.1", "v1.2"])
+def test_processes_of_a_graph_may_have_namespaces_of_their_own(tmp_path: Path, version: str) -> None:
+    """`cwltool --pack` writes such documents."""
+    text = GRAPH.format(namespaces='$namespaces: {other: "https://example.org/"}', prefix="io:")
+    own = '    $namespaces: {io: "urn:streamflow-io:cwl#"}\n    other:author: nobody\n'
+    text = text.replace("v1.2", version).replace("    class: CommandLineTool\n", f"    class: CommandLineTool\n{own}")
+    file = tmp_path / "graph.cwl"
+    file.write_text(text)
+    (step,) = resolve(cwl_utils.parser.load_document_by_uri(str(file))).values()
+    assert step.io_task is not None
+    assert step.io_task.line == 9
+    assert step.streamable_inputs["source"].line == 11
+
+
 def test_what_a_linked_file_runs_is_beside_the_file_itself(tmp_path: Path) -> None:
     (elsewhere := tmp_path / "elsewhere").mkdir()
     _load(elsewhere)
