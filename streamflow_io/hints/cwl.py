@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, urldefrag, urlparse
@@ -218,9 +217,10 @@ class _Walker:
             if uri.startswith("file:"):
                 _check_positions(document, file_of(uri))
             # The options of the outer document are not used: a file has the namespaces that it declares itself.
-            fresh = partial(type(options), fetcher=options.fetcher, fileuri=real, baseuri=os.path.dirname(real))
+            own = {"fetcher": options.fetcher, "fileuri": real, "baseuri": os.path.dirname(real)}
             self.documents[uri] = [
-                cwl_utils.parser.load_document_by_yaml(process, real, fresh()) for process in _processes(document)
+                cwl_utils.parser.load_document_by_yaml(process, real, type(options)(**own))
+                for process in _processes(document)
             ]
         processes = self.documents[uri]
         wanted = f"{uri}#{fragment or 'main'}"
