@@ -221,11 +221,36 @@ def test_a_gang_asks_for_all_its_steps() -> None:
     sizes.measured("/a", 0, 100)
     gang = Gang(("/a", "/b"), ("/a",), 1.0)
     space = SpaceGraph(routes(("/a", "/b")), (gang,), sizes)
-    assert space.demand("j", "/a", 0) == DiskDemand("j", 200, "unknown", 100, 100, 0)
+    assert space.demand("j", "/a", 0, {"/b"}) == DiskDemand("j", 200, "unknown", 100, 100, 0)
     sizes.measured("/b", 100, 5)
-    assert space.demand("j", "/a", 0) == DiskDemand("j", 105, "known", 100, 5, 0)
+    assert space.demand("j", "/a", 0, {"/b"}) == DiskDemand("j", 105, "known", 100, 5, 0)
+
+
+def test_a_job_whose_producers_have_ended_starts_without_them() -> None:
+    """The job also starts without the other readers of these producers, unless a job reads from both."""
+    sizes = StepSizes()
+    for step, written in (("/a", 100), ("/b", 10), ("/c", 20), ("/d", 40)):
+        sizes.measured(step, 0, written)
+    steps = ("/a", "/b", "/c", "/d")
+    edges = (("/a", "/b"), ("/a", "/c"), ("/b", "/d"))
+    space = SpaceGraph(routes(*edges), (Gang(steps, ("/a",), 1.0),), sizes)
+    assert space.together("/a", set()) == {"/b", "/c", "/d"}
+    assert space.together("/b", {"/a"}) == {"/d"}
+    assert space.together("/c", {"/a"}) == set()
+    assert space.demand("j", "/b", 100, {"/d"}).size == 50
+    both = SpaceGraph(routes(*edges, ("/c", "/d")), (Gang(steps, ("/a",), 1.0),), sizes)
+    assert both.together("/b", {"/a"}) == {"/c", "/d"}
+    assert both.together("/b", {"/a", "/c"}) == {"/d"}
+
+
+def test_producers_of_one_reader_start_together() -> None:
+    gang = Gang(("/a", "/e", "/b", "/f"), ("/a", "/e"), 2.0)
+    space = SpaceGraph(routes(("/a", "/b"), ("/e", "/b"), ("/e", "/f")), (gang,), StepSizes())
+    assert space.together("/a", set()) == {"/b", "/e", "/f"}
+    assert space.together("/e", {"/a"}) == {"/b", "/f"}
 
 
 def test_loops_end() -> None:
-    space = SpaceGraph(routes(("/a", "/b"), ("/b", "/a")), (), StepSizes())
-    assert space.demand("j", "/a", 5).size == 5
+    edges = routes(("/a", "/b"), ("/b", "/a"))
+    assert SpaceGraph(edges, (), StepSizes()).demand("j", "/a", 5).size == 5
+    assert SpaceGraph(edges, (Gang(("/a", "/b"), ("/a",), 1.0),), StepSizes()).together("/a", set()) == set()

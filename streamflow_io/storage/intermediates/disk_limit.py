@@ -40,10 +40,12 @@ class _SpaceRequest(Struct):
     """The request of a job for space.
 
     :ivar gang: the gang and the tag of the job; None: no other job runs at the same time because of streams
+    :ivar together: the steps whose jobs start with this one, and have their space from its demand
     :ivar demand: the last one; None: the job has not asked yet
     """
 
     gang: tuple[int, str] | None
+    together: Collection[str] = ()
     demand: DiskDemand[JobState | str] | None = None
 
 
@@ -82,7 +84,9 @@ class DiskLimit(SpaceWatcher):
         self._nodes: dict[JobState, str] = {}
         # By node: bytes of jobs whose directories could not be measured.
         self._unseen: dict[str, int] = {}
+        # By gang and tag: the jobs that run, and the steps whose jobs have ended.
         self._running: dict[tuple[int, str], dict[JobState, None]] = {}
+        self._done: dict[tuple[int, str], set[str]] = {}
         self._lent: set[str] = set()
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
@@ -109,7 +113,7 @@ class DiskLimit(SpaceWatcher):
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
         ledger = self._ledger(node_name(location))
-        request.demand = self._demand(job)
+        request.demand = self._demand(job, request)
         if self._leader(job, request) is not None or ledger.may_start(request.demand):
             self._refused.discard(job)
             return True
@@ -126,12 +130,14 @@ class DiskLimit(SpaceWatcher):
             gang = self._space.gang(job.step)
             place = None if gang is None else (gang, str(get_job_tag(job.name)))
             job.keep(_SpaceRequest(place))
+            if place is not None:
+                self._done.setdefault(place, set()).discard(job.step)
 
     def placed(self, job: JobState) -> None:
         if (request := job.kept(_SpaceRequest)) is None:
             return
         self._happened()
-        demand = request.demand or self._demand(job)
+        demand = request.demand or self._demand(job, request)
         node = self._nodes[job] = node_name(job.places[0])
         leader = self._leader(job, request)
         for other in self._ledgers.values():
@@ -159,8 +165,9 @@ class DiskLimit(SpaceWatcher):
         if self._open.get(job.name) is job:
             del self._open[job.name]
         self._refused.discard(job)
-        if request.gang is not None and (running := self._running.get(request.gang)) is not None:
-            running.pop(job, None)
+        if request.gang is not None:
+            self._running.get(request.gang, {}).pop(job, None)
+            self._done[request.gang].add(job.step)
         for ledger in self._ledgers.values():
             ledger.withdraw(job)
         if (node := self._nodes.pop(job, None)) is not None:
@@ -225,17 +232,20 @@ class DiskLimit(SpaceWatcher):
     def _ledger(self, node: str) -> DiskLedger[JobState | str]:
         return self._ledgers.setdefault(node, DiskLedger(self.limit))
 
-    def _demand(self, job: JobState) -> DiskDemand[JobState | str]:
+    def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand[JobState | str]:
         size = job.kept(JobSize)
-        return self._space.demand(job, job.step, 0 if size is None else size.inputs)
+        if request.gang is not None:
+            request.together = self._space.together(job.step, self._done[request.gang])
+        return self._space.demand(job, job.step, 0 if size is None else size.inputs, request.together)
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""
         for name in job.sources:
             if (source := self._open.get(name)) is not None and source in self._nodes:
                 return source
-        running = self._running.get(request.gang) if request.gang is not None else None
-        return next(iter(running), None) if running else None
+        running = self._running.get(request.gang, ()) if request.gang is not None else ()
+        others = ((other, other.kept(_SpaceRequest)) for other in running)
+        return next((other for other, of in others if of is not None and job.step in of.together), None)
 
     # Progress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
@@ -29,12 +29,15 @@ class SpaceGraph:
         self._gangs = {step: (number, gang) for number, gang in enumerate(gangs) for step in gang.steps}
         # By step: the steps that read its outputs. Loops lead back.
         self._after: dict[str, dict[str, None]] = defaultdict(dict)
+        # By step: the steps whose outputs it reads.
+        self._before: dict[str, dict[str, None]] = defaultdict(dict)
         readers: dict[str, set[str | None]] = defaultdict(set)
         for route in routes:
             consumer = None if route.consumer is None else route.consumer.step
             readers[route.output.name].add(consumer)
             if consumer is not None:
                 self._after[route.output.step][consumer] = None
+                self._before[consumer][route.output.step] = None
         shared = {reader for found in readers.values() if len(found) > 1 for reader in found}
         # The steps whose inputs nothing else reads.
         self._sole = {reader for found in readers.values() for reader in found} - shared
@@ -44,19 +47,49 @@ class SpaceGraph:
         found = self._gangs.get(step)
         return None if found is None else found[0]
 
-    def demand(self, job: J, step: str, inputs: int) -> DiskDemand[J]:
+    def together(self, step: str, ended: Collection[str]) -> set[str]:
+        """Return the steps whose jobs have to start together with a job, because of streams.
+
+        The jobs that this job reads from run, or have ended: they are not among them. Neither are the other readers
+        of these jobs, unless another job reads from both.
+
+        :param ended: the steps of the gang whose jobs have ended
+        """
+        if step not in self._gangs:
+            return set()
+        members = set(self._gangs[step][1].steps).difference(ended)
+        before = self._reached(step, self._before)
+        found: set[str] = set()
+        waiting = [*self._after.get(step, ())]
+        while waiting:
+            other = waiting.pop()
+            if other in members and other not in before and other not in found and other != step:
+                found.add(other)
+                waiting += [*self._after.get(other, ()), *self._before.get(other, ())]
+        return found
+
+    @staticmethod
+    def _reached(step: str, ways: Mapping[str, Iterable[str]]) -> set[str]:
+        found: set[str] = set()
+        waiting = [step]
+        while waiting:
+            new = set(ways.get(waiting.pop(), ())) - found
+            found |= new
+            waiting += new
+        return found
+
+    def demand(self, job: J, step: str, inputs: int, together: Iterable[str] = ()) -> DiskDemand[J]:
         """Return the space that a job needs.
 
         :param inputs: bytes of its input files
+        :param together: the steps whose jobs start with this one
         """
         own = self._sizes.expect(step, inputs)
         size, certainty = own.bytes, own.certainty
-        if step in self._gangs:
-            for member in self._gangs[step][1].steps:
-                if member != step:
-                    expected = self._sizes.expect(member, own.bytes)
-                    size += expected.bytes
-                    certainty = max(certainty, expected.certainty, key=_WORSE.index)
+        for member in together:
+            expected = self._sizes.expect(member, own.bytes)
+            size += expected.bytes
+            certainty = max(certainty, expected.certainty, key=_WORSE.index)
         ahead = self._ahead(step, own.bytes, _STEPS)
         return DiskDemand(job, size, certainty, own.bytes, ahead, inputs if step in self._sole else 0)
 
