@@ -114,6 +114,19 @@ async def test_a_command_on_a_node_that_is_dropped_meanwhile(
     assert [process.returncode for process in connector._processes["n1"]] == [-signal.SIGKILL]
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_copy_to_a_place_that_is_the_same_file(
+    connector: AllocationConnector, tmp_path: Path, read_only: bool
+) -> None:
+    """StreamFlow may transfer the files of a directory that is a link to their own directory."""
+    (tmp_path / "directory").mkdir()
+    (file := tmp_path / "directory" / "file").write_text("7")
+    (link := tmp_path / "link").symlink_to("directory")
+    copied = connector.copy_remote_to_remote(str(file), str(link / "file"), [NODE], NODE, read_only=read_only)
+    await asyncio.wait_for(copied, 30)
+    assert (file.read_text(), file.is_symlink()) == ("7", False)
+
+
 async def test_a_copy_whose_reader_fails(connector: AllocationConnector) -> None:
     stream = await connector.get_stream_reader(["exec", "cat", "/dev/zero"], NODE)
     assert len(await (await stream.__aenter__()).read(10)) == 10

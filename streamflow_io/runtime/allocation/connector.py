@@ -310,7 +310,8 @@ class AllocationConnector(OwnHosts):
         if src != dst:
             copy = ["ln", "-snf"] if read_only else ["cp", "-rLf"]
             said, code = await self._said(location, shlex.join([*copy, src, dst]))
-            if code != 0:
+            # StreamFlow may copy the files of a directory that is a link to the directory of the sources.
+            if code != 0 and (await self._said(location, shlex.join(["test", src, "-ef", dst])))[1] != 0:
                 raise WorkflowExecutionException(f"{src} cannot be copied to {dst} on {location}: {said}")
         return True
 
