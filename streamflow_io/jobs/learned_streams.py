@@ -19,7 +19,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from streamflow_io.adapters.inputs import Producers, written_to
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.adapters.tokens import StreamToken, file_tokens, parts_of, stream_tokens
+from streamflow_io.adapters.tokens import StreamToken, file_tokens, parts_of, stream_tokens, streams_of
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
@@ -406,6 +406,8 @@ class LearnedReads:
         started, waited = exit_event.started, exit_event.usage.held
         if not self._learned.recovers or started is None or waited is None:
             return
+        if any(token.source.gate is not None for token in streams_of(self._job.inputs)):
+            return  # the job may have waited for these files
         for name in sorted(self.streams & self._declared & self._keys.keys()):
             sources = (token.source for token in stream_tokens(self._job.inputs[name]))
             asked = [self._asked[at] for at in ((each.job, each.port) for each in sources) if at in self._asked]
