@@ -127,6 +127,16 @@ async def test_a_copy_to_a_place_that_is_the_same_file(
     assert (file.read_text(), file.is_symlink()) == ("7", False)
 
 
+async def test_a_missing_file_is_not_copied(connector: AllocationConnector, tmp_path: Path) -> None:
+    """StreamFlow would extract its empty archive, and a job would find an empty directory."""
+    missing, there, other = str(tmp_path / "missing"), str(tmp_path / "there"), ExecutionLocation("n2", "nodes")
+    with pytest.raises(WorkflowExecutionException, match=r"missing is missing on nodes/n1, and cannot be copied"):
+        await asyncio.wait_for(connector.copy_remote_to_local(missing, there, NODE), 30)
+    with pytest.raises(WorkflowExecutionException, match=r"missing is missing on nodes/n1, and cannot be copied"):
+        await asyncio.wait_for(connector.copy_remote_to_remote(missing, there, [other], NODE), 30)
+    assert not (tmp_path / "there").exists()
+
+
 async def test_a_copy_whose_reader_fails(connector: AllocationConnector) -> None:
     stream = await connector.get_stream_reader(["exec", "cat", "/dev/zero"], NODE)
     assert len(await (await stream.__aenter__()).read(10)) == 10

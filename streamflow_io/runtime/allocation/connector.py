@@ -278,6 +278,7 @@ class AllocationConnector(OwnHosts):
             if await self._is_same(src, location.name, DRIVER):
                 await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
             else:
+                await self._check_there(src, location)
                 await super().copy_remote_to_local(src, dst, location, read_only)
 
     async def copy_remote_to_remote(
@@ -332,7 +333,7 @@ class AllocationConnector(OwnHosts):
             why: str | None = "no node runtime runs there"
         elif (why := await self.copy_by_link(source, src, location, unpacking(src, dst))) is None:
             return True
-        await self._said(source, "true")
+        await self._check_there(src, source)
         if not self._told_of_copies:
             self._told_of_copies = True
             logger.warning(
@@ -340,6 +341,14 @@ class AllocationConnector(OwnHosts):
                 f"{location} cannot get {src} from {source}: {why}"
             )
         return False
+
+    async def _check_there(self, path: str, location: ExecutionLocation) -> None:
+        """Check that a file is on a node: StreamFlow takes the archive of a missing file for an empty directory.
+
+        :raises WorkflowExecutionException: if the file is missing, or the node is lost
+        """
+        if (await self._said(location, shlex.join(["test", "-e", path])))[1] != 0:
+            raise WorkflowExecutionException(f"{path} is missing on {location}, and cannot be copied")
 
     @contextlib.contextmanager
     def _naming(self, path: str, location: ExecutionLocation) -> Iterator[None]:
