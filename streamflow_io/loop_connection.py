@@ -88,7 +88,7 @@ class LoopConnection:
         if self._connection is None:
             async with self._opening:
                 if self._connection is None:
-                    await self._prepare()
+                    await self._prepared()
                     # SQLite itself would wait for the lock in our thread.
                     connection = sqlite3.connect(self._file, timeout=0, check_same_thread=False)
                     connection.row_factory = sqlite3.Row
@@ -211,6 +211,17 @@ class LoopConnection:
     def _raise_failed(self) -> None:
         if self._failed is not None:
             raise self._failed
+
+    async def _prepared(self) -> None:
+        """Prepare the file. SQLite does not wait for another process that makes the journal of the same new file."""
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return await self._prepare()
+            except sqlite3.OperationalError as error:
+                if not says_locked(error) or time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(random.uniform(0.5, 1.5) * _RETRY_SECONDS)
 
     async def _try(self, call: Callable[[], T]) -> T:
         began: float | None = None

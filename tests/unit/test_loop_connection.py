@@ -211,6 +211,37 @@ async def test_other_tasks_have_their_turn(file: str, monkeypatch: pytest.Monkey
     await ours.close()
 
 
+@pytest.mark.parametrize("message", ["database is locked", "no such table"])
+async def test_a_file_that_another_process_prepares_at_the_same_time(file: str, message: str) -> None:
+    """SQLite raises the error at once, whatever the timeout is."""
+    asked = 0
+
+    async def prepare() -> None:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise sqlite3.OperationalError(message)
+
+    ours = LoopConnection(file, 20, prepare)
+    if message == "no such table":
+        with pytest.raises(sqlite3.OperationalError, match=message):
+            await ours.__aenter__()
+        assert asked == 1
+        return
+    async with ours as db:
+        await db.execute(INSERT, {"id": None, "name": "ours"})
+    await ours.close()
+    assert asked == 3
+
+
+async def test_a_file_that_is_locked_for_too_long_is_an_error(file: str) -> None:
+    async def prepare() -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        await LoopConnection(file, 0.05, prepare).__aenter__()
+
+
 async def test_it_is_opened_once(file: str) -> None:
     opened = 0
 
