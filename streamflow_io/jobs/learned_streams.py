@@ -432,5 +432,5 @@ class LearnedReads:
                 await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
         for name in self._waited(exit_event):
             logger.info(f"{port_path(step, name)} is not streamed in later runs: {_WAITED}")
-            await proofs.remember(Proof(self._keys[name], step, time.time(), reason=_WAITED))
+            proofs.remember_later(Proof(self._keys[name], step, time.time(), reason=_WAITED))
         proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

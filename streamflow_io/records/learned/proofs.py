@@ -155,6 +155,8 @@ class RememberedProofs(Remembered[Proof]):
         self._outgrown: set[ProofKey] = set()
         # How many jobs have streamed, by the key of their proof.
         self._streamed: Counter[ProofKey] = Counter()
+        # Proofs that only later runs are to know.
+        self._for_later: dict[ProofKey, Proof] = {}
         self._news = asyncio.Event()
 
     def is_read(self, tool: str, port: str) -> bool:
@@ -204,7 +206,13 @@ class RememberedProofs(Remembered[Proof]):
         """Count a job that has streamed as it was proven, without a difference. The file gets the counts at the end."""
         self._streamed.update(key for key in keys if self.of(key) is not None)
 
+    def remember_later(self, proof: Proof) -> None:
+        """Keep a proof for later runs: the jobs of this run go on as they began."""
+        self._for_later[proof.key] = proof
+
     async def close(self) -> None:
+        if self._for_later:
+            await self.remember(*self._for_later.values())
         counts, self._streamed = self._streamed, Counter()
         await self.update(counts, lambda proof: replace(proof, runs=proof.runs + counts[proof.key]))
         await super().close()
