@@ -19,8 +19,18 @@ SCHEMA_FILE = Path(__file__).with_name("telemetry.schema.json")
 
 
 def record_schema() -> dict[str, Any]:
-    """Return the JSON Schema of one record."""
-    return {"$schema": DRAFT, "title": "Record", **tidy(msgspec.json.schema(Record, ref_template="#/$defs/{name}"))}
+    """Return the JSON Schema of one record, the same with each version of msgspec."""
+    schema = _without_names(msgspec.json.schema(Record, ref_template="#/$defs/{name}"))
+    return {"$schema": DRAFT, "title": "Record", **tidy(schema)}
+
+
+def _without_names(schema: Any) -> Any:
+    """Return a schema without `propertyNames`, which msgspec writes since 0.23."""
+    if isinstance(schema, list):
+        return [_without_names(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_names(value) for key, value in schema.items() if key != "propertyNames"}
 
 
 def schema_text() -> str:
