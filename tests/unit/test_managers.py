@@ -153,6 +153,40 @@ async def test_nodes_that_do_not_answer(tmp_path: Path) -> None:
         await LaunchedAllocation.of_nodes(["n1"], "missing-launcher {node}")
 
 
+def launch(path: Path, script: str) -> str:
+    """A launcher that is a script, with the node as its first argument."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return f"{path} {{node}}"
+
+
+async def test_a_node_that_does_not_answer_takes_no_other_with_it(tmp_path: Path) -> None:
+    """The others look their addresses up on a node that answers."""
+    (tmp_path / "getent").write_text("#!/bin/sh\ntest $2 = n3 && echo no such name && exit 2\necho 10.0.0.${2#n} x\n")
+    (tmp_path / "getent").chmod(0o755)
+    script = f'test $1 = n1 && exit 255; shift; export PATH={tmp_path}:$PATH; exec "$@"'
+    connector = AllocationConnector("nodes", "/", None, launch(tmp_path / "launch", script), ["n1", "n2", "n3", "n4"])
+    await connector.deploy(False)
+    try:
+        found = await asyncio.wait_for(connector.get_available_locations(), 60)
+    finally:
+        await connector.undeploy(False)
+    assert {name: each.hostname for name, each in found.items()} == {"n2": "10.0.0.2", "n3": "n3", "n4": "10.0.0.4"}
+
+
+async def test_a_silent_node_is_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It answers when the launcher is tried, and never again."""
+    monkeypatch.setattr("streamflow_io.runtime.allocation.connector._ANSWER_SECONDS", 0.1)
+    script = 'test "$2" = echo || exec sleep 600; shift; exec "$@"'
+    connector = AllocationConnector("nodes", "/", None, launch(tmp_path / "launch", script), ["n1"])
+    await connector.deploy(False)
+    try:
+        with pytest.raises(WorkflowExecutionException, match=r"no node of .*: node n1 of .* does not answer"):
+            await asyncio.wait_for(connector.get_available_locations(), 60)
+    finally:
+        await connector.undeploy(False)
+
+
 @pytest.mark.parametrize(
     ("variable", "commands", "nodes"),
     [

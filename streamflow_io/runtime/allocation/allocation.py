@@ -28,20 +28,20 @@ class Node(Struct, frozen=True):
     cores: int | None
     memory: int | None
 
-    @property
-    def has_address(self) -> bool:
-        """Whether the address is no name."""
-        try:
-            ipaddress.ip_address(self.address)
-        except ValueError:
-            return False
-        return True
-
     def __str__(self) -> str:
         cores = "" if self.cores is None else f"{self.cores} cores"
         memory = "" if self.memory is None else f"{self.memory:,} MiB"
         size = ", ".join(filter(None, (cores, memory)))
         return f"{self.name} ({size})" if size else self.name
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address, and no name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Loss(Struct, frozen=True):

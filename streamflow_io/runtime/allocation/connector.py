@@ -25,13 +25,15 @@ from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
 from streamflow_io.processes import end_process, kill_process
 
-from .allocation import Allocation, Node
+from .allocation import Allocation, Node, is_address
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import SharedFiles
 
 logger = logging.getLogger("streamflow")
 
 _RELEASE_SECONDS = 10.0
+# The programs of a thousand nodes that start at once take long.
+_ANSWER_SECONDS = 120.0
 
 
 class AllocationConnector(OwnHosts):
@@ -57,7 +59,7 @@ class AllocationConnector(OwnHosts):
         self._submit, self._launcher, self._nodes = submit, launcher, nodes
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[str, asyncio.Task[str]] = {}
         self._lost: dict[str, str] = {}
         # The lost nodes on which commands can still remove what jobs have left.
         self._answering: set[str] = set()
@@ -81,7 +83,7 @@ class AllocationConnector(OwnHosts):
 
     async def undeploy(self, external: bool) -> None:
         self._closing = True
-        for looking in self._hardware.values():
+        for looking in (*self._hardware.values(), *self._addresses.values()):
             looking.cancel()
         try:
             await super().undeploy(external)
@@ -159,12 +161,14 @@ class AllocationConnector(OwnHosts):
             await allocation.wait()
         if (over := allocation.over) is not None:
             raise WorkflowExecutionException(over)
-        names = [name for name in allocation.nodes if name not in self._lost]
-        found = await asyncio.gather(*(self._hardware_of(name) for name in names))
+        nodes = [node for name, node in allocation.nodes.items() if name not in self._lost]
+        found = await asyncio.gather(*map(self._hardware_of, nodes))
+        answering = [(node, has) for node, has in zip(nodes, found, strict=True) if has is not None]
+        addresses = await asyncio.gather(*(self._address_of(node) for node, _ in answering))
         locations = {
-            name: AvailableLocation(name, self.deployment_name, self._addresses[name], service=service, hardware=has)
-            for name, has in zip(names, found, strict=True)
-            if has is not None
+            node.name: AvailableLocation(node.name, self.deployment_name, address, service=service, hardware=has)
+            for (node, has), address in zip(answering, addresses, strict=True)
+            if node.name not in self._lost
         }
         if not locations and not allocation.comes:
             raise WorkflowExecutionException(
@@ -368,10 +372,11 @@ class AllocationConnector(OwnHosts):
     async def _ran(self, node: str, script: str) -> tuple[str, int]:
         return await self._said(ExecutionLocation(node, self.deployment_name), script)
 
-    async def _hardware_of(self, name: str) -> Hardware | None:
+    async def _hardware_of(self, node: Node) -> Hardware | None:
         """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
+        name = node.name
         if name not in self._hardware:
-            self._hardware[name] = asyncio.create_task(self._look(self._deployed().nodes[name]))
+            self._hardware[name] = asyncio.create_task(self._look(node))
         try:
             return await asyncio.shield(self._hardware[name])
         except WorkflowExecutionException as error:
@@ -381,14 +386,14 @@ class AllocationConnector(OwnHosts):
             return None
 
     async def _look(self, node: Node) -> Hardware:
-        location = ExecutionLocation(node.name, self.deployment_name)
-        printed, code = await self._said(location, "df -PTk 2>/dev/null; true")
+        printed, code = await self._answer(node.name, "df -PTk 2>/dev/null; true")
         if code != 0:
             raise WorkflowExecutionException(f"node {node.name} does not answer: {printed}")
-        self._addresses[node.name] = await self._address(node)
         cores, memory = node.cores, node.memory
         if cores is None or memory is None:
-            said, _ = await self._said(location, "nproc && awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo")
+            said, _ = await self._answer(
+                node.name, "nproc && awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo"
+            )
             try:
                 all_cores, all_memory = map(int, said.split())
             except ValueError:
@@ -397,17 +402,34 @@ class AllocationConnector(OwnHosts):
             memory = all_memory if memory is None else memory
         return Hardware(float(cores), float(memory), _storages(printed))
 
+    async def _address_of(self, node: Node) -> str:
+        if node.name not in self._addresses:
+            self._addresses[node.name] = asyncio.create_task(self._address(node))
+        return await asyncio.shield(self._addresses[node.name])
+
     async def _address(self, node: Node) -> str:
-        """The address of a node for other nodes; a name is looked up on another node.
+        """The address of a node for other nodes; a name is looked up on another node that answers.
 
         The own name of a machine often means 127.0.1.1 there.
         """
-        if node.has_address:
+        if is_address(node.address):
             return node.address
-        others = [name for name in self._deployed().nodes if name != node.name and name not in self._lost]
-        asked = ExecutionLocation(others[0] if others else node.name, self.deployment_name)
-        printed, _ = await self._said(asked, f"getent ahosts {shlex.quote(node.address)} || true")
-        return next(iter(printed.split()), node.address)
+        for asked in (*(name for name in self.left if name != node.name), node.name):
+            with contextlib.suppress(WorkflowExecutionException):
+                printed, code = await self._answer(asked, f"getent ahosts {shlex.quote(node.address)} || true")
+                if code == 0:
+                    found = next(iter(printed.split()), "")
+                    return found if is_address(found) else node.address
+        return node.address
+
+    async def _answer(self, name: str, script: str) -> tuple[str, int]:
+        """Run a short command on a node. A node that does not answer is lost after two minutes."""
+        location = ExecutionLocation(name, self.deployment_name)
+        try:
+            return await asyncio.wait_for(self._said(location, script), _ANSWER_SECONDS)
+        except asyncio.TimeoutError:
+            self.drop(location)
+            raise WorkflowExecutionException(f"node {name} of {self._deployed()} does not answer") from None
 
     def _deployed(self) -> Allocation:
         if self._allocation is None:
