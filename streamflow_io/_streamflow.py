@@ -524,6 +524,9 @@ class HostScheduler(Protocol):
     def host_jobs(self, deployment: str) -> HostJobs:
         """The jobs of a deployment."""
 
+    def copies(self, path: str) -> Sequence[tuple[DataLocation, Connector]]:
+        """The places where a file is, each with its connector."""
+
 
 class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     """A connector of the plugin whose locations are hosts, as those of SSH.

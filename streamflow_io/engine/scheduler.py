@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import MutableMapping, MutableSequence
+from collections.abc import MutableMapping, MutableSequence, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
+from streamflow.core.data import DataLocation, DataType
 from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -196,6 +197,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def host_jobs(self, deployment: str) -> HostJobs:
         """The jobs of a deployment."""
         return self._host_use.of(deployment)
+
+    def copies(self, path: str) -> Sequence[tuple[DataLocation, Connector]]:
+        """The places where a file is, each with its connector."""
+        found = self.context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY)
+        connector = self.context.deployment_manager.get_connector
+        return [(each, connector(each.deployment)) for each in found if each.available.is_set()]
 
     async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
         """Wait until the storages have room for a job.

@@ -175,7 +175,7 @@ async def test_a_node_that_does_not_answer_takes_no_other_with_it(tmp_path: Path
 
 
 async def test_a_silent_node_is_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It answers when the launcher is tried, and never again."""
+    """The node answers when the launcher is tried, and never again."""
     monkeypatch.setattr("streamflow_io.runtime.allocation.connector._ANSWER_SECONDS", 0.1)
     script = 'test "$2" = echo || exec sleep 600; shift; exec "$@"'
     connector = AllocationConnector("nodes", "/", None, launch(tmp_path / "launch", script), ["n1"])

@@ -10,12 +10,13 @@ import posixpath
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from streamflow.core.data import DataLocation
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
@@ -278,12 +279,19 @@ class AllocationConnector(OwnHosts):
         self, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
     ) -> None:
         location = self.own(location)
-        with self._naming(src, location):
+
+        async def copy() -> None:
             if await self._is_same(src, location.name, DRIVER):
                 await asyncio.to_thread(_copy_here, Path(src), Path(dst), read_only)
             else:
                 await self._check_there(src, location)
-                await super().copy_remote_to_local(src, dst, location, read_only)
+                await super(AllocationConnector, self).copy_remote_to_local(src, dst, location, read_only)
+
+        async def copy_other(found: DataLocation, connector: Connector) -> None:
+            # StreamFlow itself prefers a copy of the driver's.
+            await connector.copy_remote_to_local(found.path, dst, found.location, read_only)
+
+        await self._from_any(src, location, copy, copy_other)
 
     async def copy_remote_to_remote(
         self,
@@ -296,17 +304,52 @@ class AllocationConnector(OwnHosts):
     ) -> None:
         source = source_connector or self
         own = list({location.name: self.own(location) for location in locations}.values())
-        if source.deployment_name == self.deployment_name:
-            source_location = self.own(source_location)
-            with self._naming(src, source_location):
-                own = [
-                    location
-                    for location in own
-                    if not await self._copied(src, dst, location, source_location.name, read_only)
-                    and not await self._copied_by_link(src, dst, location, source_location)
-                ]
-        if own:
+        if source.deployment_name != self.deployment_name:
             await super().copy_remote_to_remote(src, dst, own, source_location, source, read_only)
+            return
+        source_location = self.own(source_location)
+
+        async def copy() -> None:
+            left = [
+                location
+                for location in own
+                if not await self._copied(src, dst, location, source_location.name, read_only)
+                and not await self._copied_by_link(src, dst, location, source_location)
+            ]
+            if left:
+                await super(AllocationConnector, self).copy_remote_to_remote(
+                    src, dst, left, source_location, source, read_only
+                )
+
+        async def copy_other(found: DataLocation, connector: Connector) -> None:
+            if found.location.local:
+                await self.copy_local_to_remote(found.path, dst, own, read_only)
+            else:
+                await self.copy_remote_to_remote(found.path, dst, own, found.location, connector, read_only)
+
+        await self._from_any(src, source_location, copy, copy_other)
+
+    async def _from_any(
+        self,
+        path: str,
+        source: ExecutionLocation,
+        copy: Callable[[], Awaitable[None]],
+        copy_other: Callable[[DataLocation, Connector], Awaitable[None]],
+    ) -> None:
+        """Copy a file of a node. If the node is lost, copy the file from another place.
+
+        :raises WorkflowExecutionException: if the file cannot be copied from any place
+        """
+        try:
+            await copy()
+        except WorkflowExecutionException as error:
+            if (why := self._lost.get(source.name)) is None:
+                raise
+            for found, connector in [] if self.scheduler is None else self.scheduler.copies(path):
+                if found.deployment != self.deployment_name or found.name not in self._lost:
+                    with contextlib.suppress(WorkflowExecutionException):
+                        return await copy_other(found, connector)
+            raise WorkflowExecutionException(f"{path} cannot be copied: it is on {source}, and {why}") from error
 
     async def _copied(self, src: str, dst: str, location: ExecutionLocation, source: str, read_only: bool) -> bool:
         """Copy on a node, if the node sees the file of another node, or of the driver's; else return False."""
@@ -353,16 +396,6 @@ class AllocationConnector(OwnHosts):
         """
         if (await self._said(location, shlex.join(["test", "-e", path])))[1] != 0:
             raise WorkflowExecutionException(f"{path} is missing on {location}, and cannot be copied")
-
-    @contextlib.contextmanager
-    def _naming(self, path: str, location: ExecutionLocation) -> Iterator[None]:
-        """Name the file in the error of a node that is lost."""
-        try:
-            yield
-        except WorkflowExecutionException as error:
-            if (why := self._lost.get(location.name)) is None:
-                raise
-            raise WorkflowExecutionException(f"{path} cannot be copied: it is on {location}, and {why}") from error
 
     async def _said(self, location: ExecutionLocation, script: str) -> tuple[str, int]:
         said = await self.run(location, [script], capture_output=True)

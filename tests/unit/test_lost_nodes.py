@@ -1,0 +1,91 @@
+"""Files of nodes that are lost, in directories that each node has for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.exception import WorkflowExecutionException
+from streamflow.data.manager import DefaultDataManager
+from streamflow.deployment.connector.local import LocalConnector
+
+from streamflow_io._streamflow import HostScheduler
+from streamflow_io.engine.scheduler import IOAwareScheduler
+from streamflow_io.runtime.allocation.connector import AllocationConnector
+
+HERE = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
+
+
+class Apart(AllocationConnector):
+    """Nodes that see no file of each other, and none of the driver's."""
+
+    async def _is_same(self, path: str, one: str, other: str) -> bool:
+        return False
+
+
+class Run:
+    """StreamFlow's data manager, with a node for each name."""
+
+    def __init__(self, directory: Path, *names: str) -> None:
+        self.directory = directory
+        (launcher := directory / "launch").write_text('#!/bin/sh\nshift; exec "$@"\n')
+        launcher.chmod(0o755)
+        self.nodes = Apart("nodes", "/", None, f"{launcher} {{node}}", names)
+        connectors = {"nodes": self.nodes, "__LOCAL__": LocalConnector("__LOCAL__", "/")}
+        context = SimpleNamespace(
+            deployment_manager=SimpleNamespace(get_connector=connectors.get),
+            checkpoint_manager=SimpleNamespace(register=lambda _: None),
+        )
+        self.data = context.data_manager = DefaultDataManager(cast(StreamFlowContext, context))
+        copies = partial(IOAwareScheduler.copies, SimpleNamespace(context=context))
+        self.nodes.scheduler = cast(HostScheduler, SimpleNamespace(copies=copies, wake=lambda: None))
+
+    async def fetch(self, path: Path, where: ExecutionLocation, source: ExecutionLocation) -> Path:
+        """Copy a file as StreamFlow does for a job."""
+        (chosen,) = self.data.get_data_locations(str(path), source.deployment, source.name)
+        (target := self.directory / where.name).mkdir(exist_ok=True)
+        await self.data.transfer_data(chosen.location, chosen.path, [where], str(target / "file"))
+        return target / "file"
+
+
+def node(name: str) -> ExecutionLocation:
+    return ExecutionLocation(name, "nodes")
+
+
+@pytest.mark.parametrize("origin", [HERE, node("n0")], ids=["driver", "node"])
+@pytest.mark.parametrize("reader", [HERE, node("n3")], ids=["to the driver", "to a node"])
+async def test_a_file_comes_from_a_place_that_is_left(
+    origin: ExecutionLocation, reader: ExecutionLocation, tmp_path: Path
+) -> None:
+    """StreamFlow does not know that a node is lost, and may choose any place as the source."""
+    run = Run(tmp_path, "n0", "n1", "n2", "n3")
+    (first := tmp_path / "first").write_text("content")
+    await run.nodes.deploy(False)
+    try:
+        run.data.register_path(origin, str(first))
+        for name in ("n1", "n2"):
+            await run.fetch(first, node(name), origin)
+        for name in ("n0", "n1"):
+            run.nodes.lose(name, f"node {name} is DOWN")
+        assert (await run.fetch(first, reader, node("n1"))).read_text() == "content"
+    finally:
+        await run.nodes.undeploy(False)
+
+
+async def test_the_only_place_of_a_file_is_named_when_it_is_lost(tmp_path: Path) -> None:
+    run = Run(tmp_path, "n1", "n2")
+    (first := tmp_path / "first").write_text("content")
+    await run.nodes.deploy(False)
+    try:
+        run.data.register_path(node("n1"), str(first))
+        run.nodes.lose("n1", "node n1 is DOWN")
+        with pytest.raises(WorkflowExecutionException, match=f"{first} cannot be .* on nodes/n1, and node n1 is DOWN"):
+            await asyncio.wait_for(run.fetch(first, node("n2"), node("n1")), 60)
+    finally:
+        await run.nodes.undeploy(False)
