@@ -162,6 +162,37 @@ async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tm
     assert "srun and scontrol of Slurm cannot be found" in await deploy_error()
 
 
+#: Stand-ins for the programs of Slurm: the nodes are not ready at the first look.
+SLURM = {
+    "salloc": 'echo "salloc: Granted job allocation 7" >&2; exec cat',
+    "srun": "exec cat",
+    "scontrol": """case $2 in
+        job) test -e $0.looked && state={then} || state=CONFIGURING; touch $0.looked
+            echo "JobId=7 JobState=$state EndTime=Unknown Nodes=n1 CPU_IDs=0-1 Mem=100 GRES=" ;;
+        node) echo "NodeName=n1 NodeAddr=10.0.0.1 State=ALLOCATED" ;;
+        hostnames) echo n1 ;;
+        esac""",
+}
+
+
+@pytest.mark.parametrize("then", ["RUNNING", "CANCELLED"])
+async def test_nodes_may_boot_after_the_allocation_is_granted(
+    then: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("streamflow_io.runtime.allocation.slurm_allocation._BOOT_PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name, script in SLURM.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script.replace('{then}', then)}\n")
+        (tmp_path / name).chmod(0o755)
+    if then != "RUNNING":
+        assert "no nodes that can be used: CANCELLED" in await deploy_error(submit={"nodes": 1, "time": "1"})
+        return
+    connector = AllocationConnector("nodes", "/", {"nodes": 1, "time": "1"})
+    await connector.deploy(False)
+    assert connector.found == "allocation 7 of Slurm: n1 (2 cores, 100 MiB)"
+    await connector.undeploy(False)
+
+
 class Here(AllocationConnector):
     """Starts the programs of nodes on this machine."""
 

@@ -64,6 +64,11 @@ class Held(Struct, frozen=True):
         return self.state == "RUNNING"
 
     @property
+    def begins(self) -> bool:
+        """Whether its nodes boot, or are prepared."""
+        return self.state == "CONFIGURING"
+
+    @property
     def ends(self) -> bool:
         """Whether it is not known yet how it has ended."""
         return self.state == "COMPLETING"

@@ -20,6 +20,7 @@ from .submission import Submission
 
 # How an allocation has ended is known when its processes have.
 _LOOKS, _PAUSE_SECONDS = 20, 0.25
+_BOOT_PAUSE_SECONDS = 2.0
 
 
 class SlurmAllocation(Allocation):
@@ -66,7 +67,11 @@ class SlurmAllocation(Allocation):
     @classmethod
     async def _of(cls, job: str, asked: Submission | None) -> SlurmAllocation:
         try:
-            held = slurm.allocation_of(await said(slurm.show_allocation(job)))
+            held = await _held(job)
+            # The nodes boot, or are prepared, after Slurm has granted the allocation.
+            while held.begins and asked is not None and asked.is_held:
+                await asyncio.sleep(_BOOT_PAUSE_SECONDS)
+                held = await _held(job)
             nodes = dict[str, Node]()
             for group in held.groups:
                 for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
@@ -101,7 +106,7 @@ class SlurmAllocation(Allocation):
     async def why(self, node: str, code: int) -> Loss | None:
         try:
             for _ in range(_LOOKS):
-                held = slurm.allocation_of(await said(slurm.show_allocation(self._job)))
+                held = await _held(self._job)
                 if not held.ends:
                     break
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -122,6 +127,10 @@ class SlurmAllocation(Allocation):
         if code > 128:
             return Loss(f"the program on node {node} of {self} was ended by signal {code - 128}", answers=True)
         return None
+
+
+async def _held(job: str) -> slurm.Held:
+    return slurm.allocation_of(await said(slurm.show_allocation(job)))
 
 
 async def _names(group: slurm.NodeGroup) -> list[str]:

@@ -65,6 +65,11 @@ class Submission:
             await asyncio.shield(_give_up(holder, job))
             raise
 
+    @property
+    def is_held(self) -> bool:
+        """Whether `salloc` still holds it."""
+        return self._holder.returncode is None
+
     def guard(self, node: str, cores: int) -> None:
         """Start the guard, on a node; start it again if it ends."""
         self._guarding = asyncio.create_task(self._guard(node, cores))
@@ -82,7 +87,7 @@ class Submission:
 
     async def _guard(self, node: str, cores: int) -> None:
         words = ["sh", "-c", slurm.guard(self.job)]
-        while self._holder.returncode is None:
+        while self.is_held:
             process = await begin(slurm.on_node(self.job, node, cores, words, slurm.GUARD), PIPE, DEVNULL, DEVNULL)
             await tell_guard(process)
             await asyncio.sleep(1)
