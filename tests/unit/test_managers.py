@@ -52,6 +52,12 @@ def test_a_job_of_pbs() -> None:
     assert pbs_allocation(PBS) == FoundAllocation(nodes, 3 * 3600 + 50 * 60)
 
 
+def test_a_chunk_of_pbs_may_be_on_several_virtual_nodes() -> None:
+    chunk = "({0}[0]:ncpus=4:mem=1gb+{0}[1]:ncpus=2:mem=2gb)"
+    printed = f"    exec_host = n1/0*6+n2/0*6\n    exec_vnode = {chunk.format('n1')}+{chunk.format('n2')}\n"
+    assert pbs_allocation(printed).nodes == (FoundNode("n1", 0, 6, 3072), FoundNode("n2", 1, 6, 3072))
+
+
 @pytest.mark.parametrize("taken", ["a/0+a/1+a/2+b/0", "a/0-2+b/3", "a/0,2,5+b/1"])
 def test_a_job_of_torque(taken: str) -> None:
     found = pbs_allocation(f"Job Id: 7\n    exec_host = {taken}\n")

@@ -140,7 +140,8 @@ def pbs_allocation(printed: str) -> FoundAllocation:
         _, is_counted, count = taken.partition("*")
         cores[name] = cores.get(name, 0) + (_whole(count) if is_counted else len(numbers(taken)))
     memory: dict[str, float] = {}
-    for name, asked in re.findall(r"\(([^:()\[]+)(?:\[\d+\])?:([^()]*)\)", fields.get("exec_vnode", "")):
+    # A host may have several virtual nodes, as one for each NUMA node. One chunk may take parts of several of them.
+    for name, asked in re.findall(r"[(+]([^:()+\[]+)(?:\[\d+\])?:([^()+]*)", fields.get("exec_vnode", "")):
         if (size := re.search(r"(?:^|:)mem=(\d+)([kmgt]b)", asked)) is not None:
             memory[name] = memory.get(name, 0) + int(size[1]) * _SIZES[size[2]]
     limit, used = (_clock(fields.get(f"{kind}.walltime")) for kind in ("Resource_List", "resources_used"))
