@@ -28,7 +28,7 @@ JOB = (
 
 
 def test_an_allocation_has_groups_of_nodes() -> None:
-    held = slurm.allocation_of(JOB)
+    held = slurm.allocation_of(JOB, "7")
     assert held.runs
     assert held.end == time.mktime((2026, 11, 28, 2, 13, 57, 0, 0, -1))
     assert held.groups == (slurm.NodeGroup("n[1-2]", 5, 2000), slurm.NodeGroup("n3", 1, 0))
@@ -36,17 +36,30 @@ def test_an_allocation_has_groups_of_nodes() -> None:
 
 @pytest.mark.parametrize("end", ["Unknown", "(null)"])
 def test_an_allocation_may_have_no_end_and_no_nodes(end: str) -> None:
-    held = slurm.allocation_of(f"JobId=7 JobState=PENDING EndTime={end} NodeList=\n")
+    held = slurm.allocation_of(f"JobId=7 JobState=PENDING EndTime={end} NodeList=\n", "7")
     assert held == slurm.Held("PENDING", None, ())
     assert not held.runs
+
+
+def test_a_task_of_an_array_is_not_another_one() -> None:
+    task = "JobId={} ArrayJobId=7 ArrayTaskId={} JobState={} NodeList=n{} Nodes=n{} CPU_IDs=0 Mem=10 \n"
+    printed = "".join(task.format(job, at, state, at, at) for job, at, state in TASKS)
+    for job, at, state in TASKS:
+        groups = (slurm.NodeGroup(f"n{at}", 1, 10),)
+        assert slurm.allocation_of(printed, job) == slurm.Held(state, None, groups)
+    with pytest.raises(slurm.AllocationError, match="names no state"):
+        slurm.allocation_of(printed, "10")
+
+
+TASKS = (("7", 3, "RUNNING"), ("8", 1, "RUNNING"), ("9", 2, "COMPLETED"))
 
 
 @pytest.mark.parametrize("printed", ["", "slurm_load_jobs error: Invalid job id specified"])
 def test_what_is_not_understood_is_said(printed: str) -> None:
     with pytest.raises(slurm.AllocationError, match="names no state of the allocation"):
-        slurm.allocation_of(printed)
+        slurm.allocation_of(printed, "7")
     with pytest.raises(slurm.AllocationError, match="names no cores: x"):
-        slurm.allocation_of("JobState=RUNNING Nodes=n1 CPU_IDs=x Mem=0")
+        slurm.allocation_of("JobId=7 JobState=RUNNING Nodes=n1 CPU_IDs=x Mem=0", "7")
 
 
 @pytest.mark.parametrize(

@@ -119,15 +119,18 @@ def show_names(nodes: str) -> list[str]:
     return ["scontrol", "show", "hostnames", nodes]
 
 
-def allocation_of(printed: str) -> Held:
+def allocation_of(printed: str, job: str) -> Held:
     """Read what :func:`show_allocation` printed.
+
+    One task of an array has the number of the array. Then there is a line for each task, with a number of its own.
 
     :raises AllocationError: if it is not understood
     """
-    fields: dict[str, str] = dict(_FIELD.findall(printed))
+    line = next((line for line in printed.splitlines() if line.split(None, 1)[:1] == [f"JobId={job}"]), "")
+    fields: dict[str, str] = dict(_FIELD.findall(line))
     if "JobState" not in fields:
         raise AllocationError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
-    groups = [NodeGroup(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(printed)]
+    groups = [NodeGroup(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(line)]
     return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups))
 
 

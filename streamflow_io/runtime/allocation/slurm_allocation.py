@@ -130,7 +130,7 @@ class SlurmAllocation(Allocation):
 
 
 async def _held(job: str) -> slurm.Held:
-    return slurm.allocation_of(await said(slurm.show_allocation(job)))
+    return slurm.allocation_of(await said(slurm.show_allocation(job)), job)
 
 
 async def _names(group: slurm.NodeGroup) -> list[str]:
