@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import uuid
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine
@@ -152,8 +153,8 @@ def ended_answer(files: SharedFiles, node: Node, text: str, name: str = "n1") ->
 def test_each_node_has_to_see_the_directory(tmp_path: Path) -> None:
     files, node = SharedFiles(), Node()
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a") == ("", 0)
-    assert files.sees("n1", f"{tmp_path}/a")
-    assert not files.sees("n2", f"{tmp_path}/a")
+    assert ended(files.sees("n1", f"{tmp_path}/a"))
+    assert not ended(files.sees("n2", f"{tmp_path}/a"))
     assert ended_answer(files, node, f"test -d {tmp_path}/a", "n2") is None
 
 
@@ -180,7 +181,28 @@ def test_where_attributes_are_cached_the_driver_makes_new_names_only(
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/b") is None
     assert ended_answer(files, node, f"ln -snf {tmp_path}/x {tmp_path}/a/y") is None
     assert ended_answer(files, node, f"test -d {tmp_path}/a") is None
-    assert not files.sees("n1", f"{tmp_path}/a")
+    assert not ended(files.sees("n1", f"{tmp_path}/a"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["mkdir -m 777 -p {0}/a", "test -e {0}/known", "mkdir -m 777 -p {0}/known/b"])
+async def test_a_file_system_that_does_not_answer_is_left_to_the_node(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop goes on, and what the file system would still do later is one command at most."""
+    files, node, answers = SharedFiles(), Node(), threading.Event()
+    assert await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/known", node.ask) == ("", 0)
+    text = text.format(tmp_path)
+    real = shared_files._carry_out
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_files, "_LOOK_SECONDS", 0.05)
+        patched.setattr(shared_files, "_carry_out", lambda *command: answers.wait() and real(*command))
+        said = await asyncio.gather(*(files.answer("n1", each, node.ask) for each in (text, f"{text}x")))
+        assert said == [None, None]
+        answers.set()
+    answer = await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/known/{uuid.uuid4()}", node.ask)
+    assert answer == ("", 0)
+    assert not any(file.name.endswith("x") for file in tmp_path.glob("**/*"))
 
 
 @given(st.text(), st.sampled_from(["test -e /a{}", "mkdir -m 777 -p /a{}", "ln -snf /b /a{}"]))

@@ -365,9 +365,9 @@ class AllocationConnector(OwnHosts):
 
     async def _is_same(self, path: str, one: str, other: str) -> bool:
         """Whether two nodes see the same file at a path."""
-        if all(node == DRIVER or self._files.sees(node, path, node in self._lost) for node in (one, other)):
+        if all([await self._files.sees(node, path, node in self._lost) for node in {one, other} - {DRIVER}]):
             return True
-        if one in self._lost and self._files.sees(one, path, True):
+        if one in self._lost and await self._files.sees(one, path, True):
             one = DRIVER
         return await self._seen.is_same(path, one, other)
 

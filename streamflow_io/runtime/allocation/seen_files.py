@@ -7,7 +7,6 @@ import logging
 import os
 import posixpath
 import shlex
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import said
+from .file_thread import FileThread
 
 logger = logging.getLogger("streamflow")
 
@@ -49,6 +49,7 @@ class SeenFiles:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._thread = FileThread()
         # By the names of both nodes, and the numbers of their file systems. None: no directory can be made there.
         self._proven: dict[tuple[str, str, str, str], asyncio.Task[bool | None]] = {}
 
@@ -70,7 +71,11 @@ class SeenFiles:
 
     async def _look(self, path: str, node: str) -> _File | None:
         if node == DRIVER:
-            return await _looked_here(path)
+            try:
+                return await self._thread.run(lambda: _look_here(path), _LOOK_SECONDS)
+            except TimeoutError:
+                logger.warning(f"The file system of {path} has not answered the driver within {_LOOK_SECONDS:.0f} s")
+                return None
         printed, code = await self._run(node, f"{shlex.join([*_STAT, path])} 2>/dev/null")
         device, _, rest = printed.strip().partition(" ")
         return _File(device, rest) if code == 0 else None
@@ -94,29 +99,6 @@ class SeenFiles:
         except WorkflowExecutionException:
             return False
         return True
-
-
-async def _looked_here(path: str) -> _File | None:
-    """Look in a thread that no end of the driver waits for: a network file system may not answer."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[_File | None] = loop.create_future()
-
-    def tell(file: _File | None) -> None:
-        if not found.done():
-            found.set_result(file)
-
-    def look() -> None:
-        file = _look_here(path)
-        # The event loop may be closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, file)
-
-    threading.Thread(target=look, daemon=True).start()
-    try:
-        return await asyncio.wait_for(found, _LOOK_SECONDS)
-    except asyncio.TimeoutError:
-        logger.warning(f"The file system of {path} has not answered the driver within {_LOOK_SECONDS:.0f} s")
-        return None
 
 
 def _look_here(path: str) -> _File | None:

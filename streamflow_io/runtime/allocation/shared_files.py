@@ -11,7 +11,9 @@ import shlex
 import stat
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -30,9 +32,11 @@ from .file_commands import (
     file_command,
     paths_of,
 )
+from .file_thread import FileThread
 
 Said = tuple[str, int]
 Ask = Callable[[str], Awaitable[Said]]
+_T = TypeVar("_T")
 
 # File systems, as `stat` of GNU calls them, on which a node sees at once what another one has written.
 # All others may cache attributes. NFS on one side is enough for this.
@@ -42,6 +46,8 @@ _COHERENT = frozenset(
 _SHOW_TYPE = ("stat", "-f", "-c", "%T", "--")
 _MOST_ENTRIES = 1000
 _MOST_BYTES = 2**16  # of a file whose checksum is computed here
+# A node gives its jobs up after a minute without a word from the driver, which must not wait for a file system.
+_LOOK_SECONDS = 10.0
 _OK: Said = ("", 0)
 _KINDS = {"f": stat.S_ISREG, "d": stat.S_ISDIR, "L": stat.S_ISLNK}
 
@@ -78,6 +84,7 @@ class SharedFiles:
         self._made: set[str] = set()
         # Nodes with files that the driver may not see.
         self._apart: set[str] = set()
+        self._thread = FileThread()
 
     async def answer(self, node: str, text: str, ask: Ask) -> Said | None:
         """Carry out a command.
@@ -92,11 +99,9 @@ class SharedFiles:
         try:
             if isinstance(command, MakeDirectory) and self._root(command.path) is None:
                 return await self._make(node, command, ask)
-            for path in paths_of(command):
-                self._check(node, path, isinstance(command, MakeDirectory) and _is_random(path))
-            return _carry_out(command)
+            return await self._aside(partial(self._carry_out_there, node, command))
         except (OSError, _ElsewhereError):
-            if isinstance(command, MakeDirectory) and not self.sees(node, command.path, is_lost=True):
+            if isinstance(command, MakeDirectory) and not await self.sees(node, command.path, is_lost=True):
                 self._apart.add(node)
             return None
 
@@ -106,9 +111,9 @@ class SharedFiles:
             command, FileTest | Resolve | Find | Size | Checksum
         ):
             return None
-        if not all(self.sees(node, path, is_lost=True) for path in paths_of(command)):
-            return None
         try:
+            for path in paths_of(command):
+                await self._aside(partial(self._check, node, path, True))
             return await asyncio.to_thread(_carry_out, command, True)
         except (OSError, _ElsewhereError):
             return None
@@ -117,13 +122,13 @@ class SharedFiles:
         """Whether the driver sees all files of the jobs of a node."""
         return node not in self._apart
 
-    def sees(self, node: str, path: str, is_lost: bool = False) -> bool:
+    async def sees(self, node: str, path: str, is_lost: bool = False) -> bool:
         """Whether a node and the driver see the same file at a path, at any moment.
 
         :param is_lost: whether the node has ended, and changes no file any more
         """
         try:
-            self._check(node, path, makes=is_lost)
+            await self._aside(partial(self._check, node, path, is_lost))
         except (OSError, _ElsewhereError):
             return False
         return True
@@ -132,21 +137,53 @@ class SharedFiles:
         """Make a directory where the driver has made none above."""
         above = posixpath.dirname(command.path)
         known = self._shared.get((node, above))
-        if known is not None and not _is(await asyncio.shield(known), above):
+        if known is not None and not await self._aside(partial(_is, await asyncio.shield(known), above)):
             raise _ElsewhereError
-        os.mkdir(command.path)
+        await self._aside(partial(_carry_out, command))
         try:
-            os.chmod(command.path, command.mode)
             if known is None:
-                self._shared[node, above] = asyncio.ensure_future(_proven(command.path, ask))
+                self._shared[node, above] = asyncio.ensure_future(self._proven(command.path, ask))
                 if await asyncio.shield(self._shared[node, above]) is None:
                     raise _ElsewhereError
         except BaseException:
             with contextlib.suppress(OSError):
-                os.rmdir(command.path)
+                await self._aside(partial(os.rmdir, command.path))
             raise
         self._made.add(command.path)
         return _OK
+
+    async def _proven(self, directory: str, ask: Ask) -> _Shared | None:
+        """Find out whether a node sees a directory that the driver has just made.
+
+        :return: None: the node carries out all commands below the directory above
+        """
+        above = posixpath.dirname(directory)
+        token = posixpath.join(directory, f".sfio-{os.urandom(8).hex()}")
+        try:
+            await self._aside(partial(os.mkdir, token))
+            try:
+                printed, code = await ask(f"cd {shlex.quote(token)} && pwd -P && {shlex.join([*_SHOW_TYPE, '.'])}")
+                path, _, there = printed.partition("\n")
+                if code != 0 or path != await self._aside(partial(os.path.realpath, token)):
+                    return None
+                is_coherent = {there.strip(), (await said([*_SHOW_TYPE, above])).strip()} <= _COHERENT
+                return _Shared(await self._aside(partial(_identity, above)), is_coherent)
+            finally:
+                await self._aside(partial(os.rmdir, token))
+        except (OSError, WorkflowExecutionException):
+            return None
+
+    async def _aside(self, call: Callable[[], _T]) -> _T:
+        """Look at files while the event loop goes on.
+
+        :raises TimeoutError: if a file system does not answer
+        """
+        return await self._thread.run(call, _LOOK_SECONDS)
+
+    def _carry_out_there(self, node: str, command: FileCommand) -> Said:
+        for path in paths_of(command):
+            self._check(node, path, isinstance(command, MakeDirectory) and _is_random(path))
+        return _carry_out(command)
 
     def _root(self, path: str) -> str | None:
         """The directory that the driver has made and that has this path."""
@@ -175,28 +212,6 @@ class SharedFiles:
             raise _ElsewhereError
 
 
-async def _proven(directory: str, ask: Ask) -> _Shared | None:
-    """Find out whether a node sees a directory that the driver has just made.
-
-    :return: None: the node carries out all commands below the directory above
-    """
-    above = posixpath.dirname(directory)
-    token = posixpath.join(directory, f".sfio-{os.urandom(8).hex()}")
-    try:
-        os.mkdir(token)
-        try:
-            printed, code = await ask(f"cd {shlex.quote(token)} && pwd -P && {shlex.join([*_SHOW_TYPE, '.'])}")
-            path, _, there = printed.partition("\n")
-            if code != 0 or path != _real(token):
-                return None
-            is_coherent = {there.strip(), (await said([*_SHOW_TYPE, above])).strip()} <= _COHERENT
-            return _Shared(_identity(above), is_coherent)
-        finally:
-            os.rmdir(token)
-    except (OSError, WorkflowExecutionException):
-        return None
-
-
 def _is(shared: _Shared | None, directory: str) -> bool:
     return shared is not None and shared.identity == _identity(directory)
 
@@ -207,10 +222,6 @@ def _is_random(path: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _real(path: str) -> str:
-    return os.path.realpath(path)
 
 
 def _identity(path: str) -> tuple[int, int]:
