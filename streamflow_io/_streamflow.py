@@ -528,6 +528,10 @@ class HostScheduler(Protocol):
         """The places where a file is, each with its connector."""
 
 
+class NoHostsError(WorkflowExecutionException):  # type: ignore[misc]
+    """A deployment has no hosts any more that can be used."""
+
+
 class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     """A connector of the plugin whose locations are hosts, as those of SSH.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Sequence
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -17,6 +17,7 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
+from streamflow_io._streamflow import NoHostsError
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
@@ -28,7 +29,7 @@ async def check_room(
     context: StreamFlowContext,
     known: set[tuple[str, bool]],
     job: Job,
-    targets: Iterable[Target],
+    targets: Sequence[Target],
     requirement: HardwareRequirement | None,
     coreless: bool,
 ) -> None:
@@ -46,20 +47,26 @@ async def check_room(
         known.add((step, coreless))
     hardware = requirement.eval(job)
     asked = Room(None if coreless else float(hardware.cores), float(hardware.memory))
-    reasons: list[str] = []
-    deployments: list[str] = []
+    # Why each target will not do. The reason of an allocation that has ended names the allocation.
+    reasons: list[tuple[str, Target, bool]] = []
     for target in targets:
         connector = context.deployment_manager.get_connector(target.deployment.name)
-        locations = await connector.get_available_locations(service=target.service)
+        try:
+            locations = await connector.get_available_locations(service=target.service)
+        except NoHostsError as error:
+            if len(targets) == 1:
+                raise
+            reasons.append((str(error), target, False))
+            continue
         there = {_name(location, target): _room(location) for location in locations.values()}
         if (why := too_large(asked, there, target.locations)) is None:
             return
-        from streamflow_io.adapters.deployment_sites import are_fixed, deployment_name
+        reasons.append((why, target, target.deployment.type != "local"))
+    from streamflow_io.adapters.deployment_sites import are_fixed, deployment_name
 
-        reasons.append(f"{why} ({deployment_name(target.deployment)})" if target.deployment.type != "local" else why)
-        deployments.append(str(target.deployment.type))
-    message = f"No job of {step} can start: {'; '.join(reasons)}"
-    if are_fixed(deployments):
+    whys = (f"{why} ({deployment_name(target.deployment)})" if named else why for why, target, named in reasons)
+    message = f"No job of {step} can start: {'; '.join(whys)}"
+    if are_fixed(str(target.deployment.type) for _, target, _ in reasons):
         raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
     known.add((step, coreless))
     logger.warning(coded(f"{message}; job {job.name} waits for a location that has as much", Code.NEVER_STARTS))

@@ -28,6 +28,7 @@ from typing_extensions import Self
 
 from streamflow_io._streamflow import (
     HostJobs,
+    NoHostsError,
     end_with_the_last_step,
     hosts_left,
     mend_containers_on_ssh_hosts,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 SCHEMA = "scheduler.schema.json"
 # The target for which StreamFlow calls a method without naming it. Each target of a job has a task of its own.
 _target: ContextVar[Target] = ContextVar("target")
+# All targets of this job.
+_targets: ContextVar[Sequence[Target]] = ContextVar("targets", default=())
 
 
 class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
@@ -88,10 +91,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
         self._told_of_memory: set[str] = set()
-        # By job and deployment: when an allocation ends that is too short for the job.
-        self._ends: dict[str, dict[str, float]] = {}
-        # By job and deployment: why no host that is left is large enough.
-        self._too_large: dict[str, dict[str, str]] = {}
+        # By job and deployment: why no host of the deployment will do for the job.
+        self._refusals: dict[str, dict[str, str]] = {}
         self._disk_waits = DiskWaits(self.job_allocations)
         self._host_use = HostUse()
 
@@ -161,6 +162,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if (run := self.run) is None:
             await self._wait_for_hosts(binding_config)
             await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
+            binding_config = await self._filtered(job, binding_config)
             await super().schedule(job, binding_config, hardware_requirement)
             return
         state = run.jobs.new(job, binding_config.targets)
@@ -177,6 +179,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 run.needs_no_core(state),
             )
             await run.sessions.arrived(state)
+            binding_config = await self._filtered(job, binding_config)
             if state.concerns_storage:
                 binding_config = await self._admitted(run, state, binding_config)
             # The jobs that this job reads from may have ended meanwhile.
@@ -204,18 +207,24 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         connector = self.context.deployment_manager.get_connector
         return [(each, connector(each.deployment)) for each in found if each.available.is_set()]
 
+    async def _filtered(self, job: Job, binding: BindingConfig) -> BindingConfig:
+        """The targets of a job that its filters leave, as StreamFlow itself finds them."""
+        targets = list(binding.targets)
+        for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
+            targets = await binding_filter.get_targets(job, targets)
+        _targets.set(targets)
+        return BindingConfig(targets)
+
     async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
         """Wait until the storages have room for a job.
 
         :return: the targets whose storages have
         """
-        targets = list(binding.targets)
-        for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
-            targets = await binding_filter.get_targets(job.job, targets)
         run.recorder.lacks(job, "storage")
-        admitted = BindingConfig(list(await run.bandwidth.admission.admit(job, targets)))
+        targets = list(await run.bandwidth.admission.admit(job, binding.targets))
         run.recorder.lacks(job, None)
-        return admitted
+        _targets.set(targets)
+        return BindingConfig(targets)
 
     def wake(self) -> None:
         """Let all waiting jobs look again whether they can start."""
@@ -240,8 +249,29 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
     ) -> None:
         _target.set(target)
-        with self._host_use.waiting(target.deployment.name, job_context.job.name):
-            await super()._process_target(target, job_context, hardware_requirement)
+        try:
+            with self._host_use.waiting(target.deployment.name, job_context.job.name):
+                await super()._process_target(target, job_context, hardware_requirement)
+        except NoHostsError as error:
+            targets = _targets.get()
+            if len(targets) == 1:
+                raise
+            # StreamFlow fails a job with the first of its targets that fails.
+            self._refuse(job_context.job.name, target.deployment.name, str(error))
+            await check_room(self.context, set(), job_context.job, targets, hardware_requirement, coreless=False)
+            async with self.wait_queue:
+                await self.wait_queue.wait_for(lambda: job_context.scheduled)
+
+    def _refuse(self, job_name: str, deployment: str, why: str) -> None:
+        """Note that no host of a deployment will do for a job.
+
+        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
+        """
+        refusals = self._refusals.setdefault(job_name, {})
+        refusals[deployment] = why
+        if refusals.keys() >= {target.deployment.name for target in _targets.get()}:
+            message = f"Job {job_name} cannot start: {'; '.join(refusals.values())}"
+            raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
 
     def _is_valid(
         self,
@@ -270,7 +300,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if job is not None and self._ends_too_soon(connector, location, job):
             return "place"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
-        if self._is_too_large_now(connector, asked, job_name, job):
+        if self._is_too_large_now(connector, asked, job_name):
             return "place"
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
@@ -304,15 +334,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return False
         if left is None or limit <= left:
             return True
-        ends = self._ends.setdefault(job.name, {})
-        ends[connector.deployment_name] = time.monotonic() + left
-        if not ends.keys() >= {target.deployment.name for target in job.targets}:
-            return True
-        later = (f"{name} ends in {max(end - time.monotonic(), 0):.0f} s" for name, end in sorted(ends.items()))
-        why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {', and that of '.join(later)}"
-        raise WorkflowExecutionException(coded(f"Job {job.name} cannot start: {why}", Code.NEVER_STARTS))
+        why = f"it has a ToolTimeLimit of {limit:.0f} s, and the allocation of {connector.deployment_name}"
+        self._refuse(job.name, connector.deployment_name, f"{why} ends in {left:.0f} s")
+        return True
 
-    def _is_too_large_now(self, connector: Connector, asked: Hardware, job_name: str, job: JobState | None) -> bool:
+    def _is_too_large_now(self, connector: Connector, asked: Hardware, job_name: str) -> bool:
         """Whether no host of a deployment that has lost some is large enough for a job.
 
         :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
@@ -321,17 +347,16 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return False
         hosts, losses = found
         there = {name: Room(float(has.cores), float(has.memory)) for name, has in hosts.items()}
-        target = _target.get()
-        why = too_large(Room(float(asked.cores), float(asked.memory)), there, target.locations)
-        reasons = self._too_large.setdefault(job_name, {})
+        why = too_large(Room(float(asked.cores), float(asked.memory)), there, _target.get().locations)
         if why is None:
-            reasons.pop(connector.deployment_name, None)
+            self._refusals.get(job_name, {}).pop(connector.deployment_name, None)
             return False
-        reasons[connector.deployment_name] = f"{why} ({connector.deployment_name}), because {'; '.join(losses)}"
-        if not reasons.keys() >= {each.deployment.name for each in (job.targets if job is not None else [target])}:
-            return True
-        message = f"Job {job_name} cannot start: {'; '.join(reasons.values())}"
-        raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
+        self._refuse(
+            job_name,
+            connector.deployment_name,
+            f"{why} ({connector.deployment_name}), because {'; '.join(losses)}",
+        )
+        return True
 
     def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
         if location.hardware is None:

@@ -388,8 +388,8 @@ def test_a_job_with_several_targets_that_are_all_too_short_does_not_wait(
     ours = allocation.finish(allocation.start(path), path)
     assert ours.code == 1
     assert re.search(
-        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, "
-        r"and the allocation of hpc ends in 3\d\d\d s, and that of other ends in 3\d\d\d s",
+        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s; "
+        r"it has a ToolTimeLimit of 7200 s, and the allocation of other ends in 3\d\d\d s",
         ours.log,
     )
 

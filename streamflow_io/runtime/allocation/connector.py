@@ -23,7 +23,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
-from streamflow_io._streamflow import HostJobs, OwnHosts, quoted
+from streamflow_io._streamflow import HostJobs, NoHostsError, OwnHosts, quoted
 from streamflow_io.processes import end_process, kill_process
 
 from .allocation import Allocation, Node, is_address
@@ -161,7 +161,7 @@ class AllocationConnector(OwnHosts):
         if self.scheduler is None:
             await allocation.wait()
         if (over := allocation.over) is not None:
-            raise WorkflowExecutionException(over)
+            raise NoHostsError(over)
         nodes = [node for name, node in allocation.nodes.items() if name not in self._lost]
         found = await asyncio.gather(*map(self._hardware_of, nodes))
         answering = [(node, has) for node, has in zip(nodes, found, strict=True) if has is not None]
@@ -172,9 +172,7 @@ class AllocationConnector(OwnHosts):
             if node.name not in self._lost
         }
         if not locations and not allocation.comes:
-            raise WorkflowExecutionException(
-                f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}"
-            )
+            raise NoHostsError(f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}")
         return locations
 
     async def run(
