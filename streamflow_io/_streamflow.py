@@ -505,7 +505,7 @@ def quoted(command: Sequence[str]) -> list[str]:
 class HostJobs(Struct, frozen=True):
     """The jobs of a deployment.
 
-    :ivar busy: the names of the locations where jobs run
+    :ivar busy: the names of the locations where jobs run, or from which they read
     :ivar waits: whether jobs wait for a location
     :ivar lacks: whether they lack cores, memory or time on all locations
     """

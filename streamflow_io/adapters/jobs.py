@@ -19,7 +19,7 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.usage import JobUsage
 
-from .tokens import streams_of
+from .tokens import parts_of, streams_of
 
 T = TypeVar("T")
 
@@ -107,6 +107,11 @@ class JobState:
     def target(self) -> Target:
         """The target of a job that has been placed."""
         return self._placed.target
+
+    @property
+    def producers(self) -> set[str]:
+        """The names of the jobs from whose hosts the job may read: `sources`, and those that have split its files."""
+        return {*self.sources, *(token.said_by.job for _, token in parts_of(self.job.inputs))}
 
     @property
     def is_io_task(self) -> bool:

@@ -12,9 +12,10 @@ from streamflow_io._streamflow import HostJobs
 
 
 class HostUse:
-    """Counts the jobs of each location, and knows those that wait for one."""
+    """Counts the jobs that need each location, and knows the jobs that wait for one."""
 
     def __init__(self) -> None:
+        self._needed: dict[str, list[ExecutionLocation]] = {}
         self._busy: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
         self._lacking: defaultdict[str, set[str]] = defaultdict(set)
@@ -39,12 +40,16 @@ class HostUse:
         if job in self._waiting[deployment]:
             self._lacking[deployment].add(job)
 
-    def placed(self, locations: Iterable[ExecutionLocation]) -> None:
-        """Note that a job has got locations."""
-        for location in locations:
-            self._busy[location.deployment][location.name] += 1
+    def placed(self, job: str, locations: Iterable[ExecutionLocation]) -> None:
+        """Note that a job needs locations from now on: its own, and those from which it reads."""
+        self._needed[job] = list(locations)
+        self._count(job, 1)
 
-    def freed(self, locations: Iterable[ExecutionLocation]) -> None:
+    def freed(self, job: str) -> None:
         """Note that a job has ended."""
-        for location in locations:
-            self._busy[location.deployment][location.name] -= 1
+        self._count(job, -1)
+        self._needed.pop(job, None)
+
+    def _count(self, job: str, change: int) -> None:
+        for location in self._needed.get(job, ()):
+            self._busy[location.deployment][location.name] += change

@@ -450,7 +450,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if state is not None and lent_cores is not None:
             hardware = lent_cores.accounted(state, hardware)
         super()._allocate_job(job, hardware, connector, selected_locations, target)
-        self._host_use.placed(location.location for location in selected_locations)
+        # The host of a producer serves its streams also after its end.
+        producers = () if state is None else state.producers
+        read_from = [location for producer in producers for location in self.get_locations(producer)]
+        self._host_use.placed(job.name, [*(location.location for location in selected_locations), *read_from])
         if state is not None and self.run is not None:
             cores = 0.0 if state.is_io_task else float(self.get_hardware(job.name).cores)
             self.run.jobs.placed(state, self.job_allocations[job.name], selected_locations, cores)
@@ -458,7 +461,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
         # StreamFlow looks behind the connector of a container for that of its host. The plugin's must not be in front
         # of it.
-        self._host_use.freed(job_allocation.locations)
+        self._host_use.freed(job_allocation.job)
         await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()

@@ -193,3 +193,15 @@ async def test_a_job_that_fails_gives_back_what_it_used(tmp_path: Path) -> None:
     for number in range(5):
         assert await cluster.start(f"/b/{number}", "/a/0") == "n1"
         await cluster.end(f"/b/{number}", Status.FAILED)
+
+
+async def test_a_host_is_busy_while_a_job_reads_from_it(tmp_path: Path) -> None:
+    """The node runtime there serves the stream, also when its job has ended."""
+    cluster = Cluster(tmp_path, {"hosts": {"h1": 1, "h2": 1}})
+    producer = await cluster.start("/alone/0", memory=600)
+    reader = await cluster.start("/c/0", "/alone/0", memory=600)
+    assert producer != reader
+    await cluster.end("/alone/0")
+    assert cluster.scheduler.host_jobs("hosts").busy == {"h1", "h2"}
+    await cluster.end("/c/0")
+    assert cluster.scheduler.host_jobs("hosts").busy == set()

@@ -17,11 +17,11 @@ NODES = [ExecutionLocation(name, "nodes") for name in ("n1", "n2")]
 
 def test_a_node_is_busy_until_its_last_job_has_ended() -> None:
     use = HostUse()
-    use.placed(NODES)
-    use.placed(NODES[:1])
-    use.freed(NODES)
+    use.placed("/a/0", NODES)
+    use.placed("/b/0", NODES[:1])
+    use.freed("/a/0")
     assert use.of("nodes") == HostJobs(frozenset({"n1"}), waits=False, lacks=False)
-    use.freed(NODES[:1])
+    use.freed("/b/0")
     assert use.of("nodes").busy == frozenset()
     assert use.of("others").busy == frozenset()
 
