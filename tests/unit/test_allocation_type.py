@@ -7,6 +7,7 @@ import json
 import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from jsonschema import Draft202012Validator
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
+from lab.node import wait_for
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
@@ -178,32 +180,55 @@ async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tm
 #: Stand-ins for the programs of Slurm: the nodes are not ready at the first look.
 SLURM = {
     "salloc": 'echo "salloc: Granted job allocation 7" >&2; exec cat',
-    "srun": "exec cat",
+    "srun": """echo "$*" >> $0.calls
+        case $* in *=n1*) until test -e $0.lost; do sleep 0.01; done; exit 1; esac
+        exec sed /done/q""",
     "scontrol": """case $2 in
         job) test -e $0.looked && state={then} || state=CONFIGURING; touch $0.looked
-            echo "JobId=7 JobState=$state EndTime=Unknown Nodes=n1 CPU_IDs=0-1 Mem=100 GRES=" ;;
-        node) echo "NodeName=n1 NodeAddr=10.0.0.1 State=ALLOCATED" ;;
-        hostnames) echo n1 ;;
+            echo "JobId=7 JobState=$state EndTime=Unknown Nodes=n[1-2] CPU_IDs=0-1 Mem=100 GRES=" ;;
+        node) for node in 1 2; do echo "NodeName=n$node NodeAddr=10.0.0.$node State=ALLOCATED"; done ;;
+        hostnames) echo n1 n2 ;;
         esac""",
 }
 
 
-@pytest.mark.parametrize("then", ["RUNNING", "CANCELLED"])
-async def test_nodes_may_boot_after_the_allocation_is_granted(
-    then: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture(params=["RUNNING"])
+def stand_ins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The directory of the stand-ins. The parameter is the state of the allocation from the second look on."""
     monkeypatch.setattr("streamflow_io.runtime.allocation.slurm_allocation._BOOT_PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     for name, script in SLURM.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script.replace('{then}', then)}\n")
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script.replace('{then}', request.param)}\n")
         (tmp_path / name).chmod(0o755)
-    if then != "RUNNING":
-        assert "no nodes that can be used: CANCELLED" in await deploy_error(submit={"nodes": 1, "time": "1"})
-        return
-    connector = AllocationConnector("nodes", "/", {"nodes": 1, "time": "1"})
+    return tmp_path
+
+
+async def test_nodes_may_boot_after_the_allocation_is_granted(stand_ins: Path) -> None:
+    connector = AllocationConnector("nodes", "/", {"nodes": 2, "time": "1"})
     await connector.deploy(False)
-    assert connector.found == "allocation 7 of Slurm: n1 (2 cores, 100 MiB)"
+    assert connector.found == "allocation 7 of Slurm: n1 (2 cores, 100 MiB), n2 (2 cores, 100 MiB)"
     await connector.undeploy(False)
+
+
+@pytest.mark.parametrize("stand_ins", ["CANCELLED"], indirect=True)
+@pytest.mark.usefixtures("stand_ins")
+async def test_nodes_may_not_boot() -> None:
+    assert "no nodes that can be used: CANCELLED" in await deploy_error(submit={"nodes": 2, "time": "1"})
+
+
+@pytest.mark.parametrize("most", [{}, {"max": 2}])
+async def test_the_guard_leaves_a_node_that_is_lost(stand_ins: Path, most: dict[str, int]) -> None:
+    connector = AllocationConnector("nodes", "/", {"nodes": 2, "time": "1", **most})
+    await connector.deploy(False)
+    calls = stand_ins / "srun.calls"
+    try:
+        for node in ("n1", "n2"):
+            guards = partial(lambda node: calls.exists() and f"={node}" in calls.read_text(), node)
+            await asyncio.to_thread(wait_for, guards, f"a guard on {node}")
+            connector.lose("n1", "n1 is DOWN")
+            (stand_ins / "srun.lost").touch()
+    finally:
+        await connector.undeploy(False)
 
 
 class Here(AllocationConnector):

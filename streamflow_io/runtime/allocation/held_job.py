@@ -19,7 +19,7 @@ from .managers import AllocationState, FoundAllocation, Manager, ManagerError, W
 
 logger = logging.getLogger("streamflow")
 
-#: Starts a program on the first node that answers.
+#: Starts a program on the first node. A guard on another node would not stop one that goes on there.
 Start = Callable[[Sequence[str], int, int, int], Awaitable[Process]]
 
 # Submits the job, prints its number, and gives the allocation back at the end of its input, also when the driver was

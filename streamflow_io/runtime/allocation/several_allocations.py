@@ -144,7 +144,8 @@ class SeveralAllocations(Allocation):
         return await allocation.why(name, code)
 
     def lost(self, node: str) -> None:
-        allocation, _ = self._homes[node]
+        allocation, name = self._homes[node]
+        allocation.lost(name)
         if (nodes := self._held.get(allocation)) is not None:
             nodes.pop(node, None)
             # Files may be left on a node that is lost. They can be read until the allocation ends.

@@ -35,6 +35,7 @@ class SlurmAllocation(Allocation):
         self._job = job
         self._end = end
         self._asked = asked
+        self._lost: set[str] = set()
         self._name = f"sfio-{os.urandom(4).hex()}"  # of its steps
 
     @classmethod
@@ -57,8 +58,7 @@ class SlurmAllocation(Allocation):
         asked = await Submission.ask(deployment, wanted)
         try:
             found = await cls._of(asked.job, asked)
-            node = next(iter(found.nodes.values()))
-            asked.guard(node.name, node.cores or 1)
+            asked.guard(found._first)
             return found
         except BaseException:
             await asyncio.shield(asked.close())
@@ -89,6 +89,14 @@ class SlurmAllocation(Allocation):
     @property
     def seconds_left(self) -> float | None:
         return None if self._end is None else self._end - time.time()
+
+    def lost(self, node: str) -> None:
+        self._lost.add(node)
+
+    def _first(self) -> Node:
+        """The first node that is not lost."""
+        nodes = list(self.nodes.values())
+        return next((node for node in nodes if node.name not in self._lost), nodes[0])
 
     async def close(self) -> None:
         if self._asked is not None:

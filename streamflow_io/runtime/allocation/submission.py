@@ -7,12 +7,14 @@ import contextlib
 import logging
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
+from collections.abc import Callable
 
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.processes import end_process, ends_within
 
 from . import slurm
+from .allocation import Node
 from .commands import begin, said, tell_guard
 from .managers import Wanted
 
@@ -70,9 +72,9 @@ class Submission:
         """Whether `salloc` still holds it."""
         return self._holder.returncode is None
 
-    def guard(self, node: str, cores: int) -> None:
-        """Start the guard, on a node; start it again if it ends."""
-        self._guarding = asyncio.create_task(self._guard(node, cores))
+    def guard(self, choose: Callable[[], Node]) -> None:
+        """Start the guard, on a node that is chosen; start it again if it ends."""
+        self._guarding = asyncio.create_task(self._guard(choose))
 
     async def close(self) -> None:
         """Give the allocation back."""
@@ -85,11 +87,12 @@ class Submission:
         await _give_up(self._holder, self.job)
         self._reading.cancel()
 
-    async def _guard(self, node: str, cores: int) -> None:
+    async def _guard(self, choose: Callable[[], Node]) -> None:
         words = ["sh", "-c", slurm.guard(self.job)]
         while self.is_held:
-            process = await begin(slurm.on_node(self.job, node, cores, words, slurm.GUARD), PIPE, DEVNULL, DEVNULL)
-            await tell_guard(process)
+            node = choose()
+            launch = slurm.on_node(self.job, node.name, node.cores or 1, words, slurm.GUARD)
+            await tell_guard(await begin(launch, PIPE, DEVNULL, DEVNULL))
             await asyncio.sleep(1)
 
 
