@@ -9,7 +9,7 @@ import posixpath
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 
 from msgspec import convert
 from streamflow.core.scheduling import Hardware
@@ -85,7 +85,9 @@ class OutputsInMemory(SpaceWatcher):
         # Node runtimes where no file can lie in memory.
         self._without: set[NodeRuntime] = set()
         self._asking: dict[NodeRuntime, asyncio.Task[Memory]] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._writing: dict[NodeRuntime, set[JobState]] = defaultdict(set)
+        # A node that answers late delays no look at the others.
+        self._watching: dict[NodeRuntime, asyncio.Task[None]] = {}
         self._is_measured = True
 
     def submitted(self, job: JobState) -> None:
@@ -123,11 +125,14 @@ class OutputsInMemory(SpaceWatcher):
         job.job.output_directory = path
         self._granted[job.name] = grant = JobInMemory(path, on_disk, size, place.name, runtime)
         job.keep(grant)
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
+        self._writing[runtime].add(job)
+        if runtime not in self._watching:
+            self._watching[runtime] = asyncio.create_task(self._watch(runtime))
 
     def ended(self, job: JobState) -> None:
         self._open.pop(job.name, None)
+        if (grant := job.kept(JobInMemory)) is not None:
+            self._writing[grant.runtime].discard(job)
 
     def removed(self, directories: Collection[str]) -> None:
         self._gone.update(grant.directory for grant in self._granted.values() if grant.directory in directories)
@@ -145,10 +150,10 @@ class OutputsInMemory(SpaceWatcher):
         self._is_measured = False
 
     async def run_closed(self) -> None:
-        self._tell_of_lost()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        for runtime, watching in self._watching.items():
+            self._tell_if_lost(runtime)
+            watching.cancel()
+        await asyncio.gather(*self._watching.values(), return_exceptions=True)
 
     def _needed(self, job: JobState) -> int | None:
         """The bytes in memory that the files of a job may need; None: the files go to the disk."""
@@ -171,38 +176,36 @@ class OutputsInMemory(SpaceWatcher):
             used.memory -= size / _MEBIBYTE
             self._wake()
 
-    async def _watch(self) -> None:
-        """End the jobs that write more than they were granted, and all on a node where memory is full."""
+    async def _watch(self, runtime: NodeRuntime) -> None:
+        """End the jobs on a node that write more than they were granted, and all of them where memory is full."""
         took = 0.0
         while True:
             await asyncio.sleep(max(_PERIOD, took / _SHARE))
-            running: dict[NodeRuntime, list[JobState]] = defaultdict(list)
-            for job in self._open.values():
-                grant = job.kept(JobInMemory)
-                if grant is not None and not grant.has_outgrown and job.node_job is not None:
-                    running[grant.runtime].append(job)
-            self._tell_of_lost()
+            self._tell_if_lost(runtime)
             began = time.monotonic()
-            await asyncio.gather(*(self._look(runtime, jobs) for runtime, jobs in running.items()))
+            await self._look(runtime)
             took = time.monotonic() - began
 
-    def _tell_of_lost(self) -> None:
-        """Say that files were lost with their node runtime, once for each."""
-        for runtime in {grant.runtime for grant in self._granted.values()} - self._without:
-            try:
-                runtime.check()
-            except NodeRuntimeError as error:
+    def _tell_if_lost(self, runtime: NodeRuntime) -> None:
+        """Say that files were lost with their node runtime, once."""
+        try:
+            runtime.check()
+        except NodeRuntimeError as error:
+            if runtime not in self._without and any(grant.runtime is runtime for grant in self._granted.values()):
                 self._without.add(runtime)
                 logger.error(f"Files of jobs in memory on {runtime.location} are lost: {error}")
 
-    async def _look(self, runtime: NodeRuntime, jobs: Sequence[JobState]) -> None:
-        grants = [grant for job in jobs if (grant := job.kept(JobInMemory)) is not None]
+    async def _look(self, runtime: NodeRuntime) -> None:
+        kept = ((job, job.kept(JobInMemory)) for job in self._writing[runtime] if job.node_job is not None)
+        running = [(job, grant) for job, grant in kept if grant is not None and not grant.has_outgrown]
+        if not running:
+            return
         try:
-            found = await runtime.memory_of_run([grant.name for grant in grants])
+            found = await runtime.memory_of_run([grant.name for _, grant in running])
         except NodeRuntimeError as error:
             logger.debug(f"What lies in memory on {runtime.location} is not known: {error}")
             return
-        for job, grant, size in zip(jobs, grants, found.held, strict=False):
+        for (job, grant), size in zip(running, found.held, strict=False):
             if (is_full(found) or size > grant.size) and job.name in self._open and job.node_job is not None:
                 grant.has_outgrown = True
                 await job.node_job.cancel()
