@@ -21,7 +21,7 @@ from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from streamflow_io.runtime.allocation.managers import MANAGERS
+from streamflow_io.runtime.allocation.managers import MANAGERS, ManagerError
 
 JOB = (
     "JobId=7 JobName=a b JobState=RUNNING Reason=None EndTime=2026-11-28T02:13:57 NodeList=n[1-3] NumNodes=3 "
@@ -49,7 +49,7 @@ def test_a_task_of_an_array_is_not_another_one() -> None:
     for job, at, state in TASKS:
         groups = (slurm.NodeGroup(f"n{at}", 1, 10),)
         assert slurm.allocation_of(printed, job) == slurm.Held(state, None, groups)
-    with pytest.raises(slurm.AllocationError, match="names no state"):
+    with pytest.raises(ManagerError, match="names no state"):
         slurm.allocation_of(printed, "10")
 
 
@@ -58,9 +58,9 @@ TASKS = (("7", 3, "RUNNING"), ("8", 1, "RUNNING"), ("9", 2, "COMPLETED"))
 
 @pytest.mark.parametrize("printed", ["", "slurm_load_jobs error: Invalid job id specified"])
 def test_what_is_not_understood_is_said(printed: str) -> None:
-    with pytest.raises(slurm.AllocationError, match="names no state of the allocation"):
+    with pytest.raises(ManagerError, match="names no state of the allocation"):
         slurm.allocation_of(printed, "7")
-    with pytest.raises(slurm.AllocationError, match="names no cores: x"):
+    with pytest.raises(ManagerError, match="'x' is no number"):
         slurm.allocation_of("JobId=7 JobState=RUNNING Nodes=n1 CPU_IDs=x Mem=0", "7")
 
 

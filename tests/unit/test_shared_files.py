@@ -212,7 +212,7 @@ def test_a_command_is_what_a_shell_would_make_of_it(text: str, form: str) -> Non
     path = f"/a{text}"
     expected = {
         "t": FileTest(path, "e"),
-        "m": MakeDirectory(path, 0o777, parents=True),
+        "m": MakeDirectory(path, 0o777),
         "l": MakeLink(path, "/b"),
     }[form[0]]
     if plain:

@@ -17,14 +17,10 @@ Kind = Literal["e", "f", "d", "L"]
 
 
 class MakeDirectory(Struct, frozen=True):
-    """Make a directory.
-
-    :ivar parents: whether its parents are made, too, and whether it may exist
-    """
+    """Make a directory, perhaps with its parents."""
 
     path: str
     mode: int
-    parents: bool
 
 
 class MakeLink(Struct, frozen=True):
@@ -72,8 +68,8 @@ FileCommand = MakeDirectory | MakeLink | FileTest | Resolve | Find | Size | Chec
 
 _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], FileCommand]]] = [
     (
-        re.compile(rf"mkdir -m ([0-7]{{1,4}}) (-p )?{_PATH}"),
-        lambda found: MakeDirectory(found[3], int(found[1], 8), found[2] is not None),
+        re.compile(rf"mkdir -m ([0-7]{{1,4}}) (?:-p )?{_PATH}"),
+        lambda found: MakeDirectory(found[2], int(found[1], 8)),
     ),
     (re.compile(rf"ln -snf {_PATH} {_PATH}"), lambda found: MakeLink(found[2], found[1])),
     (re.compile(rf"test -([efdL]) {_PATH}"), lambda found: FileTest(found[2], cast(Kind, found[1]))),

@@ -22,7 +22,7 @@ _SIZES = {"kb": 2**-10, "mb": 1.0, "gb": 2.0**10, "tb": 2.0**20}
 
 
 class ManagerError(ValueError):
-    """The text of a command of a queue manager is not understood."""
+    """The text of a command of a queue manager is not understood, or names no allocation."""
 
 
 class FoundNode(Struct, frozen=True):

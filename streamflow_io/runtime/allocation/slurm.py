@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from .managers import JOB_NAME, Wanted
+from .managers import JOB_NAME, ManagerError, Wanted, numbers
 
 _GROUP = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
 _FIELD = re.compile(r"(?<!\S)([A-Za-z][\w:/-]*)=(\S*)")
@@ -27,10 +27,6 @@ _GUARD = (
 _HOLD = 'trap : TERM; cat; trap - TERM; scancel "$SLURM_JOB_ID"; exec sleep 5'
 #: The programs that the driver's node must have.
 PROGRAMS = ("srun", "scontrol")
-
-
-class AllocationError(ValueError):
-    """The text of a command of a queue manager is not understood, or names no allocation."""
 
 
 class NodeGroup(Struct, frozen=True):
@@ -124,26 +120,26 @@ def allocation_of(printed: str, job: str) -> Held:
 
     One task of an array has the number of the array. Then there is a line for each task, with a number of its own.
 
-    :raises AllocationError: if it is not understood
+    :raises ManagerError: if it is not understood
     """
     line = next((line for line in printed.splitlines() if line.split(None, 1)[:1] == [f"JobId={job}"]), "")
     fields: dict[str, str] = dict(_FIELD.findall(line))
     if "JobState" not in fields:
-        raise AllocationError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
-    groups = [NodeGroup(nodes, _count(ids), int(memory)) for nodes, ids, memory in _GROUP.findall(line)]
+        raise ManagerError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
+    groups = [NodeGroup(nodes, len(numbers(ids)), int(memory)) for nodes, ids, memory in _GROUP.findall(line)]
     return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups))
 
 
 def nodes_of(printed: str) -> list[SlurmNode]:
     """Read what :func:`show_nodes` printed.
 
-    :raises AllocationError: if it is not understood
+    :raises ManagerError: if it is not understood
     """
     found = []
     for line in filter(str.strip, printed.splitlines()):
         fields: dict[str, str] = dict(_FIELD.findall(line))
         if "NodeName" not in fields:
-            raise AllocationError(f"scontrol names no node: {line.strip()[:200]}")
+            raise ManagerError(f"scontrol names no node: {line.strip()[:200]}")
         name, state = fields["NodeName"], fields.get("State", "")
         # An asterisk says that the node does not respond.
         gone = state if "*" in state or any(word in state.split("+") for word in _GONE) else None
@@ -191,15 +187,6 @@ def asked(line: str) -> tuple[str, bool] | None:
 def environment(outer: Mapping[str, str]) -> dict[str, str]:
     """The environment for commands of Slurm: options that a batch script had are not those of our steps."""
     return {name: value for name, value in outer.items() if not name.startswith("SLURM_") or name in _KEPT}
-
-
-def _count(ids: str) -> int:
-    """How many numbers there are in a text as `0-3,8`."""
-    ranges = [part.partition("-") for part in ids.split(",")]
-    try:
-        return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
-    except ValueError as error:
-        raise AllocationError(f"scontrol names no cores: {ids[:200]}") from error
 
 
 def _time(text: str) -> float | None:

@@ -15,7 +15,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from . import slurm
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said
-from .managers import Wanted
+from .managers import ManagerError, Wanted
 from .submission import Submission
 
 # How an allocation has ended is known when its processes have.
@@ -77,7 +77,7 @@ class SlurmAllocation(Allocation):
                 for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
                     memory = group.memory or known.memory
                     nodes[known.name] = Node(known.name, known.address, group.cores, memory)
-        except slurm.AllocationError as error:
+        except ManagerError as error:
             raise WorkflowExecutionException(f"allocation {job} of Slurm: {error}") from error
         if not held.runs or not nodes:
             raise WorkflowExecutionException(f"allocation {job} of Slurm has no nodes that can be used: {held.state}")
