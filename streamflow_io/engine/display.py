@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from rich.console import Console
 from streamflow.log_handler import logger
@@ -24,13 +23,6 @@ from .terminal_region import TerminalRegion
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
-class Shows(Protocol):
-    """The place where the state of a run is shown."""
-
-    def show(self, view: RunView) -> None: ...
-    def close(self) -> None: ...
-
-
 class Display:
     """Shows a run while it goes on: on a terminal each second, elsewhere each 30 s in a line of the log.
 
@@ -39,7 +31,7 @@ class Display:
 
     def __init__(self, label: str) -> None:
         self._live = LiveRun(label)
-        self._shows: Shows = _Terminal() if sys.stderr.isatty() else _LogLines()
+        self._shows = _Terminal() if sys.stderr.isatty() else _LogLines()
         self._each = _SHOWN_EACH if sys.stderr.isatty() else _SAID_EACH
         self._timer: asyncio.TimerHandle | None = None
         self._again()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Port
@@ -207,8 +206,8 @@ class PartsOfRun:
         # A node runtime that also serves containers is started when their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
         starter = SessionStarter(config, services.storages, ReaderTaskMaker(admission), services.record)
-        reads = plan.parts if is_here else replace(plan.parts, read_first={})
-        self.sessions = ReadSessions(reads, plan.annotations, sites, self.ways, starter)
+        read_first = plan.parts.read_first if is_here else {}
+        self.sessions = ReadSessions(plan.parts.partitions, read_first, plan.annotations, sites, self.ways, starter)
 
 
 class ProofsOfRun:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,19 +42,6 @@ class _Reads(Struct, frozen=True):
     parts: Sequence[tuple[ReadAheadSession, int]]
 
 
-class PlannedReads(Protocol):
-    """The plan of the files that are read in parts.
-
-    :ivar partitions: the outcome of each rule
-    :ivar read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
-    """
-
-    @property
-    def partitions(self) -> Sequence[Partition]: ...
-    @property
-    def read_first(self) -> Mapping[str, str]: ...
-
-
 class ReadSessions(Listener):
     """Reads files ahead of their jobs: the parts of virtual splits, and files whose jobs select their own part.
 
@@ -65,13 +51,16 @@ class ReadSessions(Listener):
     No job depends on a session, which only fills the page cache. A job waits for its part before it gets a core, and
     at most as long as :class:`ReadAheadSession` says.
 
+    :param partitions: the outcome of each rule
+    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
     :param hints: of the steps of the workflow, by path
     :param ways: are told what is read ahead
     """
 
     def __init__(
         self,
-        plan: PlannedReads,
+        partitions: Iterable[Partition],
+        read_first: Mapping[str, str],
         hints: Mapping[str, StepAnnotations],
         sites: PartSites,
         ways: PartWays,
@@ -84,8 +73,8 @@ class ReadSessions(Listener):
         self._of_splits: dict[str, SpreadSessions] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs whose parts its jobs read.
-        self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
-        self._read_first = plan.read_first
+        self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
+        self._read_first = read_first
         self._first: asyncio.Task[None] | None = None
         # By step, once its first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}

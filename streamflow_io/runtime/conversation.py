@@ -8,7 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError
 from msgspec.json import decode
@@ -35,17 +35,6 @@ _ALIVE = b'{"event":"alive"'
 MARK = b"sfio:"
 
 
-class Lines(Protocol):
-    """The lines that a program prints on its standard output and its standard error."""
-
-    async def line(self) -> bytes | None:
-        """Return the next line, without its end; None: no line is left. For one reader at a time.
-
-        :raises ValueError: if the line is too long
-        :raises Exception: any, if the connection is lost
-        """
-
-
 class Conversation(ABC):
     """Lines in both directions.
 
@@ -54,7 +43,11 @@ class Conversation(ABC):
 
     @abstractmethod
     async def line(self) -> bytes | None:
-        """See :class:`Lines`."""
+        """Return the next line, without its end. None: no line is left. For one reader at a time.
+
+        :raises ValueError: if the line is too long
+        :raises Exception: any, if the connection is lost
+        """
 
     @abstractmethod
     async def send(self, line: str) -> None:
@@ -143,7 +136,7 @@ class ShellConversation(Conversation):
             await asyncio.wait_for(self._shell.close(), _CLOSE_SECONDS)
 
 
-async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
+async def ready(output: Conversation, program: str, seconds: float) -> ReadyEvent:
     """Read until `serve` is ready.
 
     :param program: its name in messages
@@ -168,7 +161,9 @@ async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
     raise NodeRuntimeError(f"{program} does not start: {why}")
 
 
-async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, silence: float | None = None) -> None:
+async def follow(
+    output: Conversation, runtime: NodeRuntime, program: str, ended: str, silence: float | None = None
+) -> None:
     """Pass the lines of `serve` to its runtime until it ends, or is silent for too long; then the runtime is lost.
 
     :param program: its name in messages
