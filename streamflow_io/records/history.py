@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -260,7 +259,7 @@ class HistoryReader:
         time = history.since_start(record.time)
         history.seconds = max(history.seconds, time)
         if (kept := _KEPT.get(type(record))) is not None:
-            kept(history, record)
+            getattr(history, kept).append(record)
             self._find_edge(record)
         elif isinstance(record, StepRecord):
             history.steps[record.step] = record
@@ -287,42 +286,26 @@ class HistoryReader:
             self.history.edges.append(edge)
 
 
-R = TypeVar("R")
-Keep = Callable[[History, object], None]
-
-
-def _in(kind: type[R], of: Callable[[History], list[R]]) -> tuple[type[R], Keep]:
-    """Return a kind of record, and a function that appends records of the kind to a list."""
-
-    def keep(history: History, record: object) -> None:
-        assert isinstance(record, kind)
-        of(history).append(record)
-
-    return kind, keep
-
-
-# Records that are kept as they are.
-_KEPT: Mapping[type, Keep] = dict(
-    (
-        _in(EpochRecord, lambda history: history.epochs),
-        _in(ChoiceRecord, lambda history: history.choices),
-        _in(RouteRecord, lambda history: history.routes),
-        _in(EdgeRecord, lambda history: history.edges),
-        _in(FallbackRecord, lambda history: history.fallbacks),
-        _in(ReadingRecord, lambda history: history.readings),
-        _in(StreamedRecord, lambda history: history.streamed),
-        _in(CommittedRecord, lambda history: history.committed),
-        _in(DiscardedRecord, lambda history: history.discarded),
-        _in(RequestRecord, lambda history: history.requests),
-        _in(RateRecord, lambda history: history.rates),
-        _in(LeaseRecord, lambda history: history.leases),
-        _in(LentRecord, lambda history: history.lent),
-        _in(HeldRecord, lambda history: history.held),
-        _in(RemovedRecord, lambda history: history.removed),
-        _in(DiskRecord, lambda history: history.disks),
-        _in(LocationRecord, lambda history: history.locations),
-    )
-)
+# Records that are kept as they are, with the lists of the history that take them.
+_KEPT: Mapping[type[Record], str] = {
+    EpochRecord: "epochs",
+    ChoiceRecord: "choices",
+    RouteRecord: "routes",
+    EdgeRecord: "edges",
+    FallbackRecord: "fallbacks",
+    ReadingRecord: "readings",
+    StreamedRecord: "streamed",
+    CommittedRecord: "committed",
+    DiscardedRecord: "discarded",
+    RequestRecord: "requests",
+    RateRecord: "rates",
+    LeaseRecord: "leases",
+    LentRecord: "lent",
+    HeldRecord: "held",
+    RemovedRecord: "removed",
+    DiskRecord: "disks",
+    LocationRecord: "locations",
+}
 
 
 def _follow_session(
