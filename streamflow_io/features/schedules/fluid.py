@@ -1,8 +1,8 @@
 """Simulates applications that compute and transfer by turns, where a policy says which transfers may move.
 
 A transfer is a fluid: it may be interrupted, and moves at any rate up to the peak of its application. Nothing changes
-between events, which are the end of a compute or transfer, the opening of a slot, and a perturbation. So the state is
-exact at each event.
+between events, which are the start of an application, the end of a compute or transfer, and the opening of a slot. So
+the state is exact at each event.
 
 Source: the paper, section 2; seconds, MB and MB/s.
 """
@@ -12,11 +12,11 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .model import ApplicationSet
-from .policies import WARM_UP, Event, Noise, Perturbation, PlayedOutcome, Policy, State
+from .policies import WARM_UP, Event, Noise, PlayedOutcome, Policy, State
 
 # Of the bandwidth of the storage: less is nothing, it is what sums of floats leave.
 _LEAST_SHARE = 1e-12
@@ -28,22 +28,23 @@ def simulate(
     seconds: float,
     *,
     noise: Noise | None = None,
-    perturbations: Iterable[Perturbation] = (),
+    begins: Sequence[float] = (),
     log: list[Event] | None = None,
 ) -> PlayedOutcome:
-    """Play a policy. All applications begin to compute at 0, but those that arrive later.
+    """Play a policy.
 
     O((applications that transfer at once + log all) x events), if the policy neither `moves` nor `shares`; else
     O(applications that wait x log of that x events).
 
     :param seconds: how long
+    :param begins: when each application begins to compute; empty: all begin at 0
     :param log: gets all events, in their order
     """
-    return _Simulation(of, policy, seconds, noise, sorted(perturbations, key=lambda one: one.time), log).run()
+    return _Simulation(of, policy, seconds, noise, begins or [0.0] * len(of.applications), log).run()
 
 
 # What happens, in the order in which it counts at the same time.
-_MOVED, _COMPUTED, _OPENS, _CHANGES, _MEASURE = range(5)
+_MOVED, _COMPUTED, _OPENS, _BEGINS, _MEASURE = range(5)
 
 
 class _ApplicationProgress(NamedTuple):
@@ -65,12 +66,12 @@ class _Simulation:
         policy: Policy,
         seconds: float,
         noise: Noise | None,
-        perturbations: Sequence[Perturbation],
+        begins: Sequence[float],
         log: list[Event] | None,
     ) -> None:
         count = len(of.applications)
         self._set, self._policy, self._noise, self._log = of, policy, noise, log
-        self._end, self._perturbations = seconds, perturbations
+        self._end, self._begins = seconds, begins
         self._state = State(of)
         self._peaks = of.peaks
         self._heap: list[tuple[float, int, int, int]] = []
@@ -83,19 +84,14 @@ class _Simulation:
         self._work, self._volume, self._left = [0.0] * count, [0.0] * count, [0.0] * count
         self._since, self._version = [0.0] * count, [0] * count
         self._alone, self._moved = [0.0] * count, [0.0] * count
-        self._from, self._to = [WARM_UP * seconds] * count, [seconds] * count
+        self._from = [WARM_UP * seconds] * count
         self._before = [_ApplicationProgress(0, 0, 0)] * count
-        self._after: list[_ApplicationProgress | None] = [None] * count
 
     def run(self) -> PlayedOutcome:
         heap, state = self._heap, self._state
         heapq.heappush(heap, (WARM_UP * self._end, _MEASURE, 0, 0))
-        for number, one in enumerate(self._perturbations):
-            heapq.heappush(heap, (one.time, _CHANGES, one.application, number))
-        later = {one.application for one in self._perturbations if one.kind == "arrives"}
-        for index in range(len(self._works)):
-            if index not in later:
-                self._compute(index, 0.0)
+        for index, begin in enumerate(self._begins):
+            heapq.heappush(heap, (begin, _BEGINS, index, 0))
         while heap and heap[0][0] <= self._end:
             state.time = now = heap[0][0]
             changed = False
@@ -110,8 +106,8 @@ class _Simulation:
         """Do what happens at an event; whether the rates have to be decided again."""
         if kind == _MEASURE:
             self._before = [self._progress(index, now) for index in range(len(self._works))]
-        elif kind == _CHANGES:
-            self._change(self._perturbations[version], now)
+        elif kind == _BEGINS:
+            self._begin(index, now)
             return True
         elif version == self._version[index]:
             if kind == _MOVED:
@@ -122,6 +118,11 @@ class _Simulation:
                 self._wait(index, now)
             return True
         return False
+
+    def _begin(self, index: int, now: float) -> None:
+        self._state.arrived[index] = self._state.served[index] = now
+        self._from[index] = max(now, self._from[index])
+        self._compute(index, now)
 
     def _compute(self, index: int, now: float) -> None:
         """An instance begins."""
@@ -174,22 +175,6 @@ class _Simulation:
             self._key[index] = None
         self._moving.pop(index, None)
         self._version[index] += 1
-
-    def _change(self, one: Perturbation, now: float) -> None:
-        index, state = one.application, self._state
-        if one.kind == "arrives":
-            state.arrived[index] = state.served[index] = now
-            self._from[index] = max(now, self._from[index])
-            self._compute(index, now)
-        elif one.kind == "work":
-            self._works[index] *= one.factor
-        elif one.kind == "volume":
-            self._volumes[index] *= one.factor
-        elif self._began[index] is not None:
-            self._after[index], self._to[index] = self._progress(index, now), now
-            self._moved[index] += self._volume[index] - self._remaining(index, now)
-            self._stop(index)
-            self._began[index] = None
 
     def _allocate(self, now: float) -> None:
         """Decide the rates from now on."""
@@ -257,7 +242,7 @@ class _Simulation:
         ended, worked, alone = self._state.ended[index], self._state.worked[index], self._alone[index]
         began = self._began[index]
         if began is None:
-            return self._after[index] or _ApplicationProgress(ended, worked, alone)
+            return _ApplicationProgress(ended, worked, alone)
         work, peak = self._work[index], self._peaks[index]
         done = min(now - began, work) + (self._volume[index] - self._remaining(index, now)) / peak
         part = done / (work + self._volume[index] / peak)
@@ -266,8 +251,8 @@ class _Simulation:
     def _outcome(self) -> PlayedOutcome:
         efficiency, rates, dilations, moved = 0.0, list[float](), list[float](), list[float]()
         for index, before in enumerate(self._before):
-            after = self._after[index] or self._progress(index, self._end)
-            seconds = self._to[index] - self._from[index]
+            after = self._progress(index, self._end)
+            seconds = self._end - self._from[index]
             efficiency += self._set.applications[index].nodes * max(0.0, after.worked - before.worked)
             rates.append((after.instances - before.instances) / seconds if seconds > 0 else 0.0)
             alone = after.alone - before.alone

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -29,15 +29,6 @@ class Event(NamedTuple):
     application: int
     instance: int
     is_end: bool
-
-
-class Perturbation(NamedTuple):
-    """From a time on, an application is there, is no longer there, or works or transfers `factor` times as much."""
-
-    application: int
-    time: float
-    kind: Literal["arrives", "ends", "work", "volume"]
-    factor: float = 1.0
 
 
 class State:
@@ -118,13 +109,13 @@ def lognormal(variation: float, normals: Sequence[Callable[[], float]]) -> Noise
     return lambda application, _: math.exp(deviation * normals[application]() - deviation**2 / 2)
 
 
-def staggered(of: ApplicationSet) -> list[Perturbation]:
-    """Let applications begin at different times, evenly over their own.
+def staggered(of: ApplicationSet) -> list[float]:
+    """Return when each application begins, so that applications begin at different times, evenly over their own.
 
     Those that begin together stay together under some policies, and then meet at the storage for ever.
     """
     count = len(of.applications)
-    return [Perturbation(index, index / count * own, "arrives") for index, own in enumerate(of.durations)]
+    return [index / count * own for index, own in enumerate(of.durations)]
 
 
 def seconds_of(of: ApplicationSet, instances: int) -> float:

@@ -172,7 +172,7 @@ def _play(
         raise HintErrors.one(name, "--policy", f"there is no such policy{only}", POLICY_ALLOWED) from None
     normals = [partial(Random(f"{seed} {index}").gauss, 0, 1) for index in range(len(of.applications))]
     noise = lognormal(variation, normals) if variation else None
-    return simulate(of, chosen, seconds, noise=noise, perturbations=staggered(of))
+    return simulate(of, chosen, seconds, noise=noise, begins=staggered(of))
 
 
 def _read(name: str) -> tuple[ApplicationSet, Pattern | None]:

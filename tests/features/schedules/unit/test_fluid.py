@@ -16,7 +16,6 @@ from streamflow_io.features.schedules.policies import (
     POLICIES,
     Event,
     Paced,
-    Perturbation,
     SlotPolicy,
     lognormal,
     policy,
@@ -82,8 +81,8 @@ def test_policies_on_sets_of_the_paper(
     number: int, name: str, together: bool, efficiency: float, dilation: float
 ) -> None:
     paper = read_set(f"paper:{number}")
-    begins = [one._replace(time=one.application) for one in staggered(paper)] if together else staggered(paper)
-    outcome = simulate(paper, policy(name, paper), seconds_of(paper, 12_000), perturbations=begins)
+    begins = [float(index) for index in range(len(paper.applications))] if together else staggered(paper)
+    outcome = simulate(paper, policy(name, paper), seconds_of(paper, 12_000), begins=begins)
     assert outcome.efficiency == pytest.approx(efficiency, abs=0.002)
     assert outcome.dilation == pytest.approx(dilation, rel=0.01)
 
@@ -158,8 +157,7 @@ def test_slots_are_waited_for_and_who_is_late_is_not_held() -> None:
     pattern = Pattern(20.0, ((Instance((2.0, 12.0), (Transfer(15.0, 19.0, 10.0),)),),))
     log: list[Event] = []
     alone = of(ONE)
-    changes = [Perturbation(0, 25.0, "work", 4.0), Perturbation(0, 50.0, "work", 0.25)]
-    simulate(alone, SlotPolicy(pattern), 100, perturbations=changes, log=log)
+    simulate(alone, SlotPolicy(pattern), 100, noise=lambda _, instance: 4.0 if instance == 2 else 1.0, log=log)
     # Slots at 15, 35, 55, 75: the third instance works 40 s from 39 on, so it is late; so is the next.
     assert [event.time for event in log if event.is_end] == [19, 39, 83, 97]
 
@@ -170,25 +168,11 @@ def test_who_paces_gives_each_its_rate_also_if_others_could_use_more() -> None:
     assert [one / sum(outcome.ended) for one in outcome.ended] == pytest.approx([0.5, 0.3, 0.2], abs=0.003)
 
 
-def test_what_arrives_ends_and_changes() -> None:
-    some = copies(3)
-    outcome = simulate(
-        some,
-        policy("fcfs", some),
-        280,
-        perturbations=[
-            Perturbation(0, 0, "volume", 2.0),
-            Perturbation(1, 140, "arrives"),
-            Perturbation(1, 168, "ends"),
-            Perturbation(2, 12, "ends"),
-        ],
-    )
-    # An instance that has begun is as it was.
-    assert outcome.ended == (15, 2, 0)
-    # The last one ends in the middle of its first transfer.
-    assert outcome.moved == pytest.approx((40 + 14 * 80 + 40, 80, 20))
-    assert outcome.rates[1] == pytest.approx(2 / 28)
-    assert outcome.dilations[2] == 1
+def test_an_application_that_begins_later() -> None:
+    some = copies(2)
+    outcome = simulate(some, policy("fcfs", some), 280, begins=[0.0, 250.0])
+    assert outcome.ended == (20, 2)
+    assert outcome.rates[1] == pytest.approx(30 / 14 / 30)
 
 
 def test_noise_has_the_mean_and_the_deviation_that_are_asked_for() -> None:
@@ -209,5 +193,5 @@ def test_a_thousand_applications() -> None:
     some = ApplicationSet(
         Platform(1000, 10.0, 100.0), tuple(Application(f"{index}", 1, 100.0, 10.0) for index in range(1000))
     )
-    outcome = simulate(some, policy("paced", some), 300, perturbations=staggered(some))
+    outcome = simulate(some, policy("paced", some), 300, begins=staggered(some))
     assert outcome.efficiency == pytest.approx(some.bounds.efficiency, rel=0.05)
