@@ -106,7 +106,6 @@ class OutputRecord(JobRecord, frozen=True, tag="output", kw_only=True):
     opened: Annotated[float | None, Meta(description="when a file was first opened")] = None
     closes: Annotated[int, Meta(description="closes after writing; of several files: the least")]
     most_closes: Annotated[int, Meta(description="of several files: the most")]
-    first_close: float | None = None
     last_close: float | None = None
     size: Annotated[int | None, Meta(description="bytes, together; none: not known")] = None
     ended: Annotated[float, Meta(description="when the command ended")]

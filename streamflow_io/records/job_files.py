@@ -122,7 +122,6 @@ class JobFiles:
             opened=min(opened, default=None),
             closes=min(numbers),
             most_closes=max(numbers),
-            first_close=min(closes, default=None),
             last_close=max(closes, default=None),
             size=sum(sizes) if len(sizes) == len(files) else None,
             ended=ended,

@@ -56,7 +56,6 @@ def wrote(name: str, ended: float, path: str = "out.txt", **fields: Any) -> Outp
         opened=BEGIN + fields.pop("opened", close - 1),
         closes=closes,
         most_closes=fields.pop("most", closes),
-        first_close=BEGIN + close,
         last_close=BEGIN + close if closes else None,
         ended=BEGIN + ended,
         **{"port": "out", **fields},
