@@ -72,7 +72,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     Both keep their memory requirement. Of several locations, the jobs of a gang get the same one, as far as its cores
     allow.
 
-    :ivar run: the run of the workflow; None: no workflow is translated yet
+    :ivar run: the run of the workflow; None: no workflow is translated yet, or its run has ended
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
@@ -129,11 +129,22 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """Serve a workflow that is about to run; see :class:`~.context.Run`."""
         from .context import Run
 
+        # What is known of the steps and jobs of an earlier workflow, which may have the same names.
+        self._roomy.clear()
+        self._told_of_memory.clear()
+        self._refusals.clear()
         self.run = Run(self, plan, start_here)
 
     async def _all_ended(self) -> None:
-        if self.run is not None:
-            await self.run.all_ended()
+        """End the run of a workflow that has succeeded: StreamFlow may run another workflow of the file next."""
+        if (run := self.run) is None:
+            return
+        await run.all_ended()
+        self.run = None
+        try:
+            await run.close()
+        except Exception as error:  # as StreamFlow does when a context is closed: the results are there
+            logger.exception(error)
 
     async def close(self) -> None:
         self._disk_waits.close()

@@ -80,6 +80,8 @@ class Failure(logging.Filter):
         super().__init__()
         self._workflow = workflow
         self._jobs = jobs
+        # Those of workflows that have run before, in the same context, maybe of the same names.
+        self._earlier = dict(jobs)
         self._succeeds = succeeds
         # The last error that was logged, and the first one.
         self._error = ""
@@ -118,10 +120,13 @@ class Failure(logging.Filter):
         """Note that the run has ended, and that its context is being closed."""
         steps = self._workflow.steps.values()
         if any(step.status in (Status.FAILED, Status.CANCELLED) for step in steps):
-            ran = {posixpath.dirname(job) for job in self._jobs}
+            ran = {posixpath.dirname(job) for job, at in self._jobs.items() if at is not self._earlier.get(job)}
             self._not_run = sorted(name for name, step in self._tools.items() if name not in ran and _is_undone(step))
             self._is_closing = True
             self._install()
+        else:
+            # The next messages are about another workflow.
+            logger.removeFilter(self)
 
     @property
     def status(self) -> RunStatus:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, versioned, workflow
 from lab.runs import Bench
 
 TOOK = r"This run has taken ([0-9.]+) s, for [23] jobs"
@@ -77,3 +78,30 @@ def test_a_reader_that_sleeps_between_lines_does_not_wait_for_them(bench: Bench)
     assert otherwise - took > 1, run.log
     (streamed,) = [record for record in bench.telemetry() if record["event"] == "streamed"]
     assert streamed["waited"] < 0.75 * (streamed["last"] - streamed["first"]), streamed
+
+
+def test_a_run_has_ended_when_the_next_workflow_of_its_file_begins(bench: Bench) -> None:
+    """The second workflow fails, and its steps have the names of those of the first."""
+    runs = bench.data / "streamflow-io" / "runs"
+
+    def chain_of(script: str) -> Document:
+        read, out = {"file": streamable()}, {"out": "stdout"}
+        steps: dict[str, Document] = {
+            "a": {"run": tool(script, {}, {"out": streamable(**found("out.txt"))}), "in": {}},
+            "b": {"run": tool("cat $file", read, out, stdout="b"), "in": {"file": "a/out"}},
+            "c": {"run": tool("cat $file", {"file": "File"}, out, stdout="c"), "in": {"file": "b/out"}},
+        }
+        return workflow({}, steps, {"c": "c/out"})
+
+    path = bench.write(chain_of("seq 8 > out.txt"), {}, True)
+    fails = f"grep -hE '^.{{10}}(results|end)' {runs}/*/telemetry.jsonl >&2; exit 3"
+    (path.parent / "other.cwl").write_text(json.dumps(versioned(chain_of(fails))))
+    file = json.loads(path.read_text())
+    main = file["workflows"]["main"]
+    file["workflows"]["other"] = {**main, "config": {**main["config"], "file": "other.cwl"}}
+    path.write_text(json.dumps(file))
+    run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    seen, last = re.findall(r" ERROR +(FAILED .*(?:\n\t.*)*)", run.log)
+    assert re.search(r'{"event":"results".*\n.*{"event":"end".*"status":"completed"}', seen), seen
+    assert "job /a/0 of step /a has failed (exit code 3); not run: steps /b, /c" in last

@@ -28,7 +28,10 @@ IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 
 @pytest.fixture
 def failure() -> Iterator[Failure]:
-    """A failed run: /a has failed while two jobs of /b ran, and /c had not begun."""
+    """A failed run: /a has failed while two jobs of /b ran, and /c had not begun.
+
+    An earlier workflow had a step /c, too.
+    """
 
     def step(cls: type[Any], status: Status) -> Any:
         made = object.__new__(cls)
@@ -39,8 +42,9 @@ def failure() -> Iterator[Failure]:
     steps = {name: step(ExecuteStep, status) for name, status in statuses.items()}
     steps["/out-collector"] = step(CWLTransferStep, Status.CANCELLED)
     running = ("/a/0", "/b/0.0", "/b/0.1", "/out-collector/0")
-    jobs = {name: SimpleNamespace(status=Status.RUNNING) for name in running}
+    jobs = {"/c/0": SimpleNamespace(status=Status.COMPLETED)}
     tested = Failure(cast(Any, SimpleNamespace(steps=steps)), cast(Any, jobs))
+    jobs |= {name: SimpleNamespace(status=Status.RUNNING) for name in running}
     level = logger.level
     logger.setLevel(logging.INFO)
     yield tested
