@@ -118,9 +118,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or bool(self.config.storages)
             or self.config.observe
             or self.config.streaming == "auto"
-            or self.config.intermediates == "remove"
-            or self.config.disk_limit is not None
-            or self.config.memory is not None
+            or self.config.intermediates != "keep"
             # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )

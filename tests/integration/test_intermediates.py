@@ -355,14 +355,17 @@ def test_only_the_smallest_rehearsal_that_waits_for_a_core_keeps_its_files(bench
     assert bench.leftovers() == []
 
 
-def test_what_users_are_told(bench: Bench) -> None:
+@pytest.mark.parametrize("intermediates", ["remove", "window"])
+def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
+    """The workflow has no hints, and no text that could be one."""
     first = tool("head -c 3000000 /dev/zero", {}, {"o": "stdout"}, stdout="a.txt")
     steps = {
         "a": {"run": first, "in": {}},
         "b": copy("b", "a/o", f"{GONE}"),
         "c": copy("c", "b/o", f"{GONE}gone a.txt; "),
     }
-    path = bench.write(workflow({}, steps, {"c": "c/o"}), {}, io=True, **REMOVE)
+    document = {"$namespaces": {}, **workflow({}, steps, {"c": "c/o"})}
+    path = bench.write(document, {}, io=True, config={"intermediates": intermediates})
     (path.parent / "removes").touch()
     planned = forked.run("streamflow-io", "plan", path)
     assert planned.returncode == 0, planned.stderr
