@@ -17,6 +17,8 @@ from streamflow_io.messages import Code, coded
 from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 
+_OWN_RULE = "a Streaming rule holds for the output already"
+
 
 class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     """A way from an output to an input, as far as it is known before a run."""
@@ -81,6 +83,9 @@ def _possible(
     wanted: tuple[dict[str, object], ...] = (at_commit, {"start": "producer"}, {"mode": "no_update"})
     for committed, gated, streamed in zip(*(with_rule(routes, fields) for fields in wanted), strict=True):
         route = committed.route
+        delivery = deliveries.get((route.output.name, _input(route)), Delivery.TERMINATION)
+        # A further rule would replace the user's rule, with all that this says.
+        own = _OWN_RULE if routes[0].output.rules and delivery is Delivery.TERMINATION else None
         not_streamed = streamed.fallback
         if is_directory:
             why = f"{route.output.name} is a Directory: only a File has bytes to stream"
@@ -91,11 +96,11 @@ def _possible(
             kind=route.output.kind,
             standard_output=standard_output,
             through=tuple(hop.kind for hop in route.hops),
-            delivery=deliveries.get((route.output.name, _input(route)), Delivery.TERMINATION),
+            delivery=delivery,
             by_element=committed.by_element,
-            not_at_commit=None if committed.delivery is Delivery.COMMIT else committed.fallback,
-            not_at_gate=None if gated.delivery is Delivery.GATE else gated.fallback,
-            not_streamed=None if streamed.delivery is Delivery.STREAM else not_streamed,
+            not_at_commit=own or (None if committed.delivery is Delivery.COMMIT else committed.fallback),
+            not_at_gate=own or (None if gated.delivery is Delivery.GATE else gated.fallback),
+            not_streamed=own or (None if streamed.delivery is Delivery.STREAM else not_streamed),
             not_parts=not_parts,
         )
 

@@ -169,6 +169,15 @@ def test_what_another_route_forbids() -> None:
     assert (found["/c/in"].not_at_gate, found["/c/in"].not_streamed) == (None, None)
 
 
+def test_nothing_replaces_the_rule_of_a_user() -> None:
+    rule = StreamingRule(port="out", permanent=True)
+    made = Output("/a", "out", OutputKind.FILE, rules=(rule,))
+    early, late = (Route(made, (), Input(step, "in")) for step in ("/b", "/c"))
+    found = possible_routes([early, late], [StreamEdge(early, rule, Delivery.COMMIT)], [])
+    reasons = [(one.not_at_commit, one.not_at_gate, one.not_streamed) for one in found]
+    assert reasons == [(None,) * 3, ("a Streaming rule holds for the output already",) * 3]
+
+
 def test_a_route_that_is_served_already() -> None:
     route = Route(Output("/a", "out", OutputKind.FILE), (), Input("/b", "in"))
     edge = StreamEdge(route, StreamingRule(port="out"), Delivery.COMMIT)

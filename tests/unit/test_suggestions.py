@@ -396,9 +396,10 @@ def test_a_step_that_waits_for_its_disk_is_an_io_task() -> None:
     assert {one.subject for one in found.refusals if one.what == "IOTask"} == {"/busy", "/short"}
 
 
-def saves(megabytes: int, *, joins_at: float = 50) -> Suggestions:
+def saves(megabytes: int, *hints: Record, joins_at: float = 50) -> Suggestions:
     """A job saves in 5 s what was computed before; another one, which ends after 50 s, and a third need both or not."""
     return suggestions(
+        *hints,
         route("/compute/out", "/save/in"),
         route("/save/out", "/join/saved"),
         route("/long/out", "/join/other"),
@@ -432,6 +433,11 @@ def test_what_could_move_more_slowly_is_required_bandwidth(tmp_path: Path) -> No
         "class": "sfio:StorageBandwidth",
         "storageBW": "required",
     }
+
+
+def test_a_bandwidth_that_a_step_has_stays() -> None:
+    hints = StepRecord(time=BEGIN, step="/save", io_task=False, storage_bw="20", direction="both")
+    assert [one.text for one in saves(200, hints).proposals if one.subject == "/save"] == ["IOTask"]
 
 
 @pytest.mark.parametrize(("megabytes", "joins_at"), [(15, 50), (200, 19), (200, 16)], ids=["small", "short", "at once"])

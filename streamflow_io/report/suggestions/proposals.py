@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from statistics import fmean, median
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ HIDDEN = 0.5
 
 
 def hidden(
-    history: History, jobs: Sequence[JobAttempt], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
+    history: History, jobs: Sequence[JobAttempt], simulated: Sequence[SimulatedJob], io_tasks: AbstractSet[str]
 ) -> Iterator[Proposal]:
     """Yield proposals for I/O tasks that moved their data at least twice as fast as required.
 
@@ -57,7 +58,8 @@ def hidden(
     """
     tasks = {*io_tasks, *(step for step, hints in history.steps.items() if hints.io_task)}
     windows = _windows(simulated, tasks)
-    for step in sorted(io_tasks):
+    # Another StorageBandwidth would replace that of a step which has one, with its storage and direction.
+    for step in sorted(io_tasks - history.steps.keys()):
         moves = [
             (job.usage.moved("write"), windows[index], job.usage.ended - job.usage.started)
             for index, job in enumerate(jobs)
