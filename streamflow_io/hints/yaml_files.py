@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -45,7 +46,12 @@ def source_of(node: object, file: str) -> Source:
     imported = getattr(getattr(node, "lc", None), "filename", None)
     lines: dict[Loc, int] = {}
     _collect(node, (), lines)
-    return Source(os.path.abspath(imported) if isinstance(imported, str) else file, lambda: lines)
+    return Source(_path_of(imported) if isinstance(imported, str) else file, lambda: lines)
+
+
+def _path_of(filename: str) -> str:
+    """The path of a file as schema-salad names a file: by the path of its URI, from the working directory."""
+    return filename if "://" in filename else os.fsdecode(unquote_to_bytes(os.path.abspath(filename)))
 
 
 def _collect(node: object, loc: Loc, lines: dict[Loc, int]) -> None:

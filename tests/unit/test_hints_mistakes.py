@@ -548,6 +548,21 @@ def test_a_rule_of_a_workflow_holds_where_it_can(tmp_path: Path, port: str) -> N
     assert [path for path, step in steps.items() if step.streaming] == ["/align" if port == "bam" else "/sort"]
 
 
+@pytest.mark.parametrize("name", ["a b", "Mü#ler", "50%"])
+def test_the_file_of_a_mistake_has_its_name(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    # The path without the `#`, which begins the name of a process.
+    (tmp_path / "link").symlink_to(directory)
+    (directory / "tool.cwl").write_text(_put(TOOL, "- class: sfio:IOTusk"))
+    (directory / "workflow.cwl").write_text(WORKFLOW)
+    with pytest.raises(HintErrors) as mistakes:
+        resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "link" / "workflow.cwl")))
+    (error,) = mistakes.value.errors
+    assert error.file == str(directory / "tool.cwl")
+
+
 def test_namespaces_are_those_of_the_file(tmp_path: Path) -> None:
     lines = TOOL.replace('$namespaces: {sfio: "urn:streamflow-io:cwl#"}\n', "")
     (error,) = _errors(tmp_path, WORKFLOW, _put(lines, "- class: sfio:IOTask  # <-"))
