@@ -19,7 +19,7 @@ def file_of(uri: str) -> str:
 
 
 def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:
-    """Why another user could replace entries of a directory. None: only root can.
+    """Why another user could replace entries of a directory, or change a file. None: only root can.
 
     The same rule is in `node/src/sys/ownership.rs` and in `runtime/binary.py`.
 
@@ -35,8 +35,8 @@ def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:
         if found.st_uid not in trusted:
             return f"{part} belongs to user {found.st_uid}"
         is_shared = trusts_groups and (found.st_uid == os.geteuid() or found.st_gid in groups)
-        if stat.S_ISDIR(found.st_mode) and _is_open(found, stat.S_IWOTH if is_shared else stat.S_IWOTH | stat.S_IWGRP):
-            return f"others may write to {part}, which is not sticky"
+        if _is_open(found, stat.S_IWOTH if is_shared else stat.S_IWOTH | stat.S_IWGRP):
+            return f"others may write to {part}" + (", which is not sticky" if stat.S_ISDIR(found.st_mode) else "")
     return None
 
 
@@ -48,7 +48,9 @@ def _is_open(found: os.stat_result, others: int) -> bool:
     # Many users have a group of their own, with the same number.
     if found.st_gid == os.getegid() == os.geteuid():
         others &= ~stat.S_IWGRP
-    return bool(found.st_mode & others) and not found.st_mode & stat.S_ISVTX
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return False
+    return not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & others)
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:

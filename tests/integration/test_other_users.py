@@ -55,6 +55,10 @@ def test_who_is_a_stranger(place: Path) -> None:
     for mode, safe in ((0o700, True), (0o757, False), (0o1757, True)):
         ours.chmod(mode)
         assert (stranger(ours) is None) == safe
+    (file := place / "file").touch()
+    for mode, safe in ((0o644, True), (0o666, False), (0o1666, False)):
+        file.chmod(mode)
+        assert stranger(file) == (None if safe else f"others may write to {file}")
     os.chown(ours, -1, STRANGER)
     ours.chmod(0o775)
     assert stranger(ours) == f"others may write to {ours}, which is not sticky"
