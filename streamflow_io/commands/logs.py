@@ -14,7 +14,7 @@ from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.files import StreamedRecord
-from streamflow_io.records.jobs import CommandRecord, EndedRecord, JobRecord
+from streamflow_io.records.jobs import CommandRecord, EndedRecord, JobRecord, SubmittedRecord
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import LAST, find_run, run_label
@@ -214,6 +214,9 @@ def _read(file: Path) -> list[JobLog]:
         job = jobs.setdefault(record.job, JobLog(record.job, record.step))
         if isinstance(record, CommandRecord):
             job.commands.append(record)
+        elif isinstance(record, SubmittedRecord):
+            # The job runs again.
+            job.status = None
         elif isinstance(record, EndedRecord):
             job.status = record.status
         elif isinstance(record, StreamedRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import subprocess
@@ -13,7 +14,9 @@ import pytest
 from streamflow.core.utils import create_command
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 
+from lab import telemetry
 from streamflow_io import _streamflow
+from streamflow_io.commands.logs import run as show_logs
 from streamflow_io.jobs import job_logs
 from streamflow_io.jobs.job_logs import HEAD, MOST_KEPT, TAIL, JobLogs, KeptOutput, bounded, command_text, log_file
 from streamflow_io.records.jobs import CommandRecord
@@ -140,3 +143,11 @@ async def test_a_queue_manager_keeps_standard_error_apart(
         await asyncio.to_thread(subprocess.run, ["sh", "-c", script], stdout=out, stderr=out, check=True)
     assert (tmp_path / "out.txt").read_text() == ("data\nprogress\n" if same else "data\n")
     assert same or (tmp_path / "err.txt").read_text() == "progress\n"
+
+
+def test_a_job_that_runs_again_has_not_failed(tmp_path: Path) -> None:
+    first, again = (telemetry.job("/a/0", begin, begin, begin + 1, status="failed") for begin in (0, 1))
+    for records, status in ((first, "failed"), ([*first, *again[:3]], None)):
+        file = telemetry.write(tmp_path / "telemetry.jsonl", [next(telemetry.saving_run()), *records])
+        (shown,) = show_logs(argparse.Namespace(run=str(file), job=[], list=False)).jobs
+        assert shown.status == status
