@@ -66,9 +66,9 @@ def find_run(text: str) -> Path:
         return runs_directory() / names[0] / TELEMETRY_FILE
     if text in names:
         return runs_directory() / text / TELEMETRY_FILE
-    path = Path(text).expanduser()
-    # An error means that the text cannot be a path.
-    with contextlib.suppress(OSError, ValueError):
+    # An error means that the text cannot be a path, or names a user that is unknown.
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        path = Path(text).expanduser()
         if path.is_dir() and (path / TELEMETRY_FILE).is_file():
             return path / TELEMETRY_FILE
         if path.is_file():

@@ -228,6 +228,7 @@ def test_a_run_is_found_by_name_path_and_last(tmp_path: Path, monkeypatch: pytes
         ((), "exp", "the path of a telemetry file"),
         (("exp", "other"), "epx", "allowed: `last`, exp, or the path"),
         (("exp", "other"), "zzzzzz", "other"),
+        (("exp",), "~nobody-of-this-name/x", "there is no such run"),
     ],
 )
 def test_an_unknown_run_is_told_with_the_nearest(names: tuple[str, ...], text: str, words: str) -> None:
