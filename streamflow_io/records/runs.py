@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from streamflow_io.files import stranger
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.runtime.values import readable
 from streamflow_io.wording import shortened
 
 #: The directory of the jobs' logs, below the directory of the run.
@@ -87,9 +88,9 @@ def run_names() -> list[str]:
 
 
 def run_label(telemetry: Path) -> str:
-    """Return the name under which the run of a telemetry file is shown."""
+    """Return the name under which the run of a telemetry file is shown. It can be written as UTF-8."""
     telemetry = telemetry.absolute()
-    return telemetry.parent.name if telemetry.name == TELEMETRY_FILE else telemetry.stem
+    return readable(telemetry.parent.name if telemetry.name == TELEMETRY_FILE else telemetry.stem)
 
 
 def _file_name(name: str) -> str:

@@ -219,6 +219,7 @@ def test_a_run_is_found_by_name_path_and_last(tmp_path: Path, monkeypatch: pytes
     assert [run_label(path) for path in (old, elsewhere)] == ["old", "copy"]
     monkeypatch.chdir(old.parent)
     assert run_label(find_run("telemetry.jsonl")) == "old"
+    assert run_label(tmp_path / "caf\udce9" / "telemetry.jsonl") == "caf\\xe9"
 
 
 @pytest.mark.parametrize(
