@@ -96,7 +96,8 @@ def table(
     """Make a table. Text that is wider than its column is folded. Nothing in a string is markup.
 
     :param numbers: the columns that are aligned at their right
-    :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal
+    :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal. On a
+        terminal that is too small for them, such a text ends in an ellipsis
     :param cut: the columns in which a word that is too long ends in an ellipsis
     :param lines: whether lines stand between the rows
     """
@@ -105,8 +106,9 @@ def table(
     for number, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in numbers else "left"
         is_narrow = max((_width(row[number]) for row in kept), default=0) <= _UNFOLDED
-        overflow: OverflowMethod = "ellipsis" if column in cut else "fold"
-        made.add_column(column, justify=justify, overflow=overflow, no_wrap=column in unfolded and is_narrow)
+        no_wrap = column in unfolded and is_narrow
+        overflow: OverflowMethod = "ellipsis" if no_wrap or column in cut else "fold"
+        made.add_column(column, justify=justify, overflow=overflow, no_wrap=no_wrap)
     for row in kept:
         made.add_row(*row)
     return made
