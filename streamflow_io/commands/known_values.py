@@ -81,15 +81,16 @@ class KnownValues:
     def _of_step(self, path: str, name: str) -> list[KnownValue] | None:
         outer, workflow, step = self._steps[path]
         target = next((each for each in step.in_ if name_of(each) == name), None)
+        way = ("steps", name_of(step), "in")
         if target is None:
-            return [KnownValue(None, self._sources[path]())]
+            return [KnownValue(None, self._sources[outer](*way), ".".join(way))]
         if getattr(step, "when", None) is not None or target.valueFrom is not None or isinstance(target.source, list):
             return None
-        known: list[KnownValue] | None = [KnownValue(None, self._sources[outer]())]
+        known: list[KnownValue] | None = [KnownValue(None, self._sources[outer](*way, name), ".".join((*way, name)))]
         if target.source is not None:
             source = next((each for each in workflow.inputs if each.id == target.source), None)
             known = None if source is None else self.of(outer, name_of(source))
-        known = self._or_default(known, target.default, outer, "steps", name_of(step), "in", name)
+        known = self._or_default(known, target.default, outer, *way, name)
         scattered = [step.scatter] if isinstance(step.scatter, str) else step.scatter or ()
         return _elements(known) if target.id in scattered else known
 

@@ -41,10 +41,10 @@ steps:
     in:
       of: of
       count: count
-      range: {range}
+      {name}: {range}
 """
 FIELDS: dict[str, Any] = {
-    "given": "null", "scatter": "range", "step": "", "range": "ranges", "rule": "", "default": "null",
+    "given": "null", "scatter": "range", "step": "", "name": "range", "range": "ranges", "rule": "", "default": "null",
 }  # fmt: skip
 
 
@@ -84,6 +84,8 @@ ALL = "KofN with K from 1 to N, as 2of16"
         ),
         (OF + "ranges: [1, 4]\ncount: 3", {"rule": ", parts: count"}, "job.yml:2", "ranges[1]", "no part 4 of 3"),
         (OF + "ranges: [1, 4]", {"rule": ", parts: 3"}, "job.yml:2", "ranges[1]", "there is no part 4 of 3"),
+        (OF, {"scatter": "[]", "range": "{}"}, "main.cwl:21", "steps.sum.in.range", "None is not KofN"),
+        (OF, {"scatter": "[]", "name": "other"}, "main.cwl:18", "steps.sum.in", "None is not KofN"),
     ],
 )  # fmt: skip
 def test_a_part_that_there_is_not(
