@@ -93,7 +93,7 @@ def load(path: str) -> CWLObject:
     :param path: the path of a file, perhaps with `#name` of a process in it
     :raises schema_salad.exceptions.ValidationException: if the document is no valid CWL
     :raises TooMuchError: if the document is YAML that cannot be read in reasonable time
-    :raises UnreadableError: if the document, or its name, is not UTF-8
+    :raises UnreadableError: if the document is no mapping, or if it, or its name, is not UTF-8
     :raises HintErrors: if hints of StreamFlow-IO stand elsewhere than under `hints`
     :raises OSError: if the document cannot be read
     """
@@ -110,6 +110,8 @@ def load(path: str) -> CWLObject:
         document = parse(text)
     except TooMuchError as error:
         raise TooMuchError(str(error), error.line, file) from None
+    if not isinstance(document, Mapping):
+        raise UnreadableError(f"{file}: this is no CWL document; allowed: fields, as `cwlVersion: v1.2`")
     _check_positions(document, file)
     version = cwl_utils.parser.cwl_version(document)
     parsers = {"v1.0": cwl_utils.parser.cwl_v1_0, "v1.1": cwl_utils.parser.cwl_v1_1}

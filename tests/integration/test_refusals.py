@@ -176,6 +176,14 @@ def test_names_and_texts_that_are_not_utf_8(tmp_path: Path) -> None:
     assert re.fullmatch(r".*/latin.cwl: it is not UTF-8: .* at byte 27", message)
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n", "- class: Workflow\n", "text\n"])
+def test_a_file_without_cwl(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "main.cwl").write_text(text)
+    result = validate(str(file))
+    assert result.messages == (f"{file}: this is no CWL document; allowed: fields, as `cwlVersion: v1.2`",)
+    assert not result.ok
+
+
 def test_several_workflows_have_an_annotations_file_each(tmp_path: Path) -> None:
     writer = {**TOOL, "outputs": {"o": {"type": "stdout", "streamable": True}}}
     for name in ("one", "two"):
