@@ -20,7 +20,7 @@ from streamflow_io.report.suggestions.proposal import Proposal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 
 from .console import PlainResult, table
-from .output import write_output
+from .output import output_of, write_output
 
 
 def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
@@ -94,9 +94,7 @@ def run(arguments: argparse.Namespace) -> PlainResult:
 
     :raises HintErrors: if there is no such run, it was not observed, or the file cannot be written
     """
-    output: Path | None = arguments.output
-    if output is not None and output.exists() and not arguments.force:
-        raise HintErrors.one(output, "--output", "is there already", "another file, or --force to replace it")
+    output = output_of(arguments)
     file = find_run(arguments.run)
     history = read_history(run_label(file), read_records(file))
     if not history.routes and not any(job.outputs or job.inputs for job in history.jobs):

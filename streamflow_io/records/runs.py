@@ -154,7 +154,7 @@ def _remove(directory: Path) -> None:
         return
     # NFS gives a lock only on a file that is open for writing.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
-        if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
+        if _event(file.readline()) == "run" and (end_record(file) is not None or _was_killed(file)):
             # The telemetry is removed last: a directory without it is no run, and would never be removed later.
             if (directory / LOGS_DIRECTORY).exists():
                 shutil.rmtree(directory / LOGS_DIRECTORY)
@@ -162,11 +162,6 @@ def _remove(directory: Path) -> None:
                 (directory / name).unlink(missing_ok=True)
             telemetry.unlink()
             directory.rmdir()
-
-
-def has_ended(file: BinaryIO) -> bool:
-    """Whether a telemetry file has the record of the end."""
-    return end_record(file) is not None
 
 
 def end_record(file: BinaryIO) -> dict[str, object] | None:
