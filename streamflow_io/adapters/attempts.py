@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
@@ -77,6 +77,8 @@ class Attempt(Struct, eq=False):
     # By port and path. Thousands may wait, and a commit wakes only the readers of its file.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     _has_started: asyncio.Future[None] = field(default_factory=_new_moment)
+    # Nothing is left of the attempt but its readers.
+    _waits_for_readers: asyncio.Future[None] = field(default_factory=_new_moment)
 
     def start(self) -> None:
         """Mark that the command runs; before, the attempt may wait in the queue of a queue manager."""
@@ -134,9 +136,21 @@ class Attempt(Struct, eq=False):
 
         :return: false: a reader does
         """
+        _reach(self._waits_for_readers)
         for reader in list(self.readers.values()):
             await reader.wait()
         return not self.lost.done()
+
+    async def has_succeeded(self, reader: str) -> bool:
+        """Wait until it is known whether a job can get a file of this attempt.
+
+        :param reader: the name of the job. If the job reads a window, the attempt may wait for this very job
+        :return: false: the attempt has failed, or has no whole file for the job
+        """
+        waits = [self._waits_for_readers] if reader in self.readers else []
+        moments = cast("set[asyncio.Future[object]]", {self.succeeded, *waits})
+        await asyncio.wait(moments, return_when=asyncio.FIRST_COMPLETED)
+        return self.succeeded.done() and self.succeeded.result()
 
     def _has_committed(self, port: str, path: str) -> bool:
         return (port, path) in self.committed or (port, None) in self.committed

@@ -120,7 +120,7 @@ async def check_exit(
         raise OutgrownError(exit_event.input, asks=True)
     if exit_event.reason == "producer" and not is_part:
         for token, producer in producers:
-            if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
+            if token.source.job == exit_event.input and await producer.has_succeeded(job.name):
                 check_replaced(producers)
                 gone = f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
                 raise UnrecoverableWorkflowException(coded(gone, Code.ENDED_WITHOUT))

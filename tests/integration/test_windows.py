@@ -204,6 +204,16 @@ def test_a_reader_that_needs_the_file(bench: Bench) -> None:
     assert "SFIO-S024" in ours.log
 
 
+def test_a_reader_that_needs_the_file_when_bytes_are_gone(bench: Bench) -> None:
+    """The program has read what is gone, and then asks for more than bytes."""
+    gone = 'test -z "$SFIO_JOB" || grep -q " gone a.txt$" "$TRACE"'
+    wait = f"for t in $(seq 300); do {gone} && break; sleep 0.1; done"
+    read = f"head -c 30000000 $i > half; {wait}; test -s $i && sha1sum < $i"
+    steps = {"a": writer(awaited(40 * MB)), "b": reader(read, "a/o", "b")}
+    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
+
+
 RETRIES: Final[Document] = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 #: A script that waits until bytes of its input are discarded, or this cannot be any more.
 ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 30000000 $i > half; sleep 1; exit 3; }; '

@@ -33,3 +33,16 @@ async def test_a_reader_that_begins_again_has_its_producer_begin_again() -> None
     producer.end(False)
     await again
     assert not windows
+
+
+async def test_a_reader_knows_that_its_producer_waits_for_it() -> None:
+    producer, windows = attempt("out"), ReadWindows("/r/0")
+    windows.begin([producer])
+    asking = {name: asyncio.create_task(producer.has_succeeded(name)) for name in ("/r/0", "/other/0")}
+    ending = asyncio.create_task(producer.has_been_read())
+    assert not await asking["/r/0"]
+    assert not asking["/other/0"].done()
+    windows.end()
+    assert await ending
+    producer.end(True)
+    assert await asking["/other/0"]
