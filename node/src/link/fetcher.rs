@@ -326,7 +326,7 @@ impl Fetcher {
     }
 
     /// Waits until the sender has said something.
-    fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
+    fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), Interruption> {
         let deadline = Instant::now() + self.times.quiet;
         while !channel.has_unread()? {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -335,7 +335,10 @@ impl Fetcher {
             }
             let wanted = [PollFlags::empty(), PollFlags::POLLIN, PollFlags::POLLIN];
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let [_, socket, bell] = self.poll(channel, wanted, timeout);
+            let [sink, socket, bell] = self.poll(channel, wanted, timeout);
+            if sink.contains(PollFlags::POLLERR) {
+                return Err(Interruption::Unread);
+            }
             self.answer(bell, channel)?;
             if !socket.is_empty() {
                 return Ok(());
@@ -344,9 +347,10 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Polls the pipe, the socket and the bell.
+    /// Polls the pipe, the socket and the bell. Of a pipe that the feeder has left there is no news.
     fn poll(&self, channel: &Channel, wanted: [PollFlags; 3], timeout: PollTimeout) -> [PollFlags; 3] {
-        let sources = [self.sink.as_fd(), channel.socket.as_fd(), self.orders.bell.as_fd()];
+        let sink = if self.request.part { self.orders.bell.as_fd() } else { self.sink.as_fd() };
+        let sources = [sink, channel.socket.as_fd(), self.orders.bell.as_fd()];
         let [sink, socket, bell] = sources.map(|source| PollFd::new(source, PollFlags::empty()));
         let mut descriptors = [sink, socket, bell];
         descriptors.iter_mut().zip(wanted).for_each(|(descriptor, events)| descriptor.set_events(events));

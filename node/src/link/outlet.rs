@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,11 +18,14 @@ use super::credit::{Allowance, Credit, Hold};
 use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
 use crate::protocol::part::Ahead;
 use crate::sys::pipe;
+use crate::sys::threads::STACK;
 
 /// A reader that hears nothing for some time thinks that the connection is broken.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Seconds of silence after which the kernel asks whether the other side is there.
 const KEEP_IDLE: u32 = 60;
+/// Between two looks whether the reader has to hear something.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The sending side of a connection, which never waits while it sends data.
 pub struct Outlet {
@@ -199,6 +204,26 @@ impl Outlet {
         }
     }
 
+    /// Does what may take long, and lets the reader hear in between that this side is there. No record of data may
+    /// have begun.
+    ///
+    /// # Errors
+    /// When the connection is broken. The work was done then, too.
+    pub fn meanwhile<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> nix::Result<T> {
+        let (tell, result) = mpsc::channel();
+        thread::scope(|scope| {
+            let worker = Builder::new().name("compare".into()).stack_size(STACK);
+            worker.spawn_scoped(scope, move || tell.send(work())).map_err(|_| Errno::EPIPE)?;
+            loop {
+                match result.recv_timeout(LOOK) {
+                    Ok(result) => return Ok(result),
+                    Err(RecvTimeoutError::Timeout) => self.keep_alive()?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Errno::EPIPE),
+                }
+            }
+        })
+    }
+
     /// Sends a record between those of data.
     pub fn say(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<()> {
         let broken = |_| Errno::EPIPE;
@@ -225,5 +250,23 @@ impl Outlet {
     pub fn reset(&self) {
         let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         let _ = setsockopt(&self.channel.socket, sockopt::Linger, &now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    use crate::link::frame::read_header;
+
+    #[test]
+    fn a_reader_hears_something_while_the_sender_works() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0), 0);
+        outlet.spoken = Instant::now().checked_sub(SILENCE).unwrap();
+        let heard = outlet.meanwhile(|| read_header(&mut reader).unwrap().kind);
+        assert_eq!(heard, Ok(Kind::Keepalive));
     }
 }

@@ -255,7 +255,7 @@ mod tests {
     use std::thread::{self, JoinHandle};
     use std::time::{Duration, Instant};
 
-    use crate::link::frame::{record, Kind};
+    use crate::link::frame::{read_header, read_payload, record, Kind};
     use crate::link::handshake;
     use crate::link::request::encode_failure;
     use crate::link::tls::certificate_file;
@@ -371,6 +371,19 @@ mod tests {
     fn another_size_is_no_end() {
         let words = [record(Kind::Data, b"abc"), committed(4)].concat();
         assert!(matches!(hear(vec![words]).1, Err(Failure::Producer(_))));
+    }
+
+    #[test]
+    fn a_sender_with_nothing_to_say_is_told_at_once_that_nothing_more_is_taken() {
+        let setting = Setting::new();
+        let mut reader = setting.reader();
+        let stream = setting.listener.accept().unwrap().0;
+        let (mut channel, _) = handshake::receive_stream(stream, &setting.certificate, false).unwrap();
+        let header = read_header(&mut channel.stream()).unwrap();
+        read_payload(&mut channel.stream(), header).unwrap();
+        assert_eq!(header.kind, Kind::Credit);
+        reader.close(false);
+        assert_eq!(read_header(&mut channel.stream()).unwrap().kind, Kind::Done);
     }
 
     #[test]

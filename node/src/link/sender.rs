@@ -98,7 +98,7 @@ impl Sender {
         while !self.outlet.heed()? {
             source.read_events();
             self.acknowledge(source);
-            match self.send_some(source) {
+            match self.send_some(source)? {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => {}
                 Ok(Step::Full) => self.wait_for(source, false)?,
@@ -130,7 +130,13 @@ impl Sender {
     /// The same of a part.
     fn send_part(&mut self, part: &mut PartReader) -> nix::Result<bool> {
         while !self.outlet.heed()? {
-            match part.take_by(|file, ahead| self.outlet.send_piece(file, ahead)) {
+            let step = if part.has_more() {
+                part.take_by(|file, ahead| self.outlet.send_piece(file, ahead))
+            } else {
+                // The comparison with the file may take long.
+                self.outlet.meanwhile(|| part.take_by(|_, _| Ok(0)))?
+            };
+            match step {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => {}
                 Ok(Step::Full) => self.wait(false)?,
@@ -144,19 +150,25 @@ impl Sender {
     /// The reader wants no more.
     fn tell_part(&mut self, source: &mut Source) -> nix::Result<bool> {
         source.read_events();
-        match source.left_to_compare() {
+        match self.outlet.meanwhile(|| source.left_to_compare())? {
             Ok(part) => self.conclude(Kind::Part, &encode_part(part.as_ref())),
             Err(failure) => self.conclude(Kind::Failed, &encode_failure(&failure)),
         }
     }
 
-    fn send_some(&mut self, source: &mut Source) -> Result<Step, Failure> {
-        source.check()?;
-        if source.open()? {
-            source.take_by(|file, offset, most| self.outlet.send(file, offset, most))
-        } else {
-            Ok(Step::Waiting)
+    /// # Errors
+    /// When the connection is broken.
+    fn send_some(&mut self, source: &mut Source) -> nix::Result<Result<Step, Failure>> {
+        match source.check().and_then(|()| source.open()) {
+            Err(failure) => return Ok(Err(failure)),
+            Ok(false) => return Ok(Ok(Step::Waiting)),
+            Ok(true) => {}
         }
+        if source.is_final() && !source.has_more() && self.outlet.left == 0 {
+            // The comparison with the file may take long.
+            return self.outlet.meanwhile(|| source.take_by(|_, _, _| Ok(0)));
+        }
+        Ok(source.take_by(|file, offset, most| self.outlet.send(file, offset, most)))
     }
 
     /// Waits for the reader, or for news of the file.

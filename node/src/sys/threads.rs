@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Size of a stack in bytes. The largest buffers on a stack have 16 KiB.
-const STACK: usize = 256 << 10;
+pub const STACK: usize = 256 << 10;
 
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.into()).stack_size(STACK).spawn(work)
