@@ -119,11 +119,7 @@ async def check_exit(
     if exit_event.reason == "outgrown":
         raise OutgrownError(exit_event.input, asks=True)
     if exit_event.reason == "producer" and not is_part:
-        for token, producer in producers:
-            if token.source.job == exit_event.input and await producer.has_succeeded(job.name):
-                check_replaced(producers)
-                gone = f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
-                raise UnrecoverableWorkflowException(coded(gone, Code.ENDED_WITHOUT))
+        await _check_blamed(job, exit_event, producers)
         raise ProducerRestartError
     if exit_event.reason == "cancelled":
         if attempt.gave_way:
@@ -139,6 +135,29 @@ async def check_exit(
         hint = _of_streams(streams) if exit_event.reason == "exited" else ""
         said = f"{_why(exit_event, output)}{hint}"
         raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", is_from_outside(exit_event))
+
+
+async def _check_blamed(job: Job, exit_event: ExitEvent, producers: Producers) -> None:
+    """Check that the job has failed that the exit event of its reader blames.
+
+    :param job: the reader
+    :raises JobFailedError: if the other job has succeeded with all files that this one reads
+    :raises ReplacedError: if an output is another file
+    :raises UnrecoverableWorkflowException: if the other job has succeeded without one of the files
+    """
+    blamed = [(token.source, producer) for token, producer in producers if token.source.job == exit_event.input]
+    for source, producer in blamed:
+        if not await producer.has_succeeded(job.name):
+            return
+        check_replaced(producers)
+        try:
+            if producer.collect is not None:
+                await producer.collect(source.port, source.path)
+        except UnrecoverableWorkflowException:
+            gone = f"FAILED Job {job.name}: job {source.job} has ended without {source.path}: {exit_event.message}"
+            raise UnrecoverableWorkflowException(coded(gone, Code.ENDED_WITHOUT)) from None
+    if blamed:
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside=True)
 
 
 def _check_producers(producers: Producers) -> None:

@@ -110,7 +110,7 @@ RUNS = {
         "The file was removed or renamed before the job ended. The jobs that were reading it fail.",
         (
             Case(
-                "job A has ended without FILE",
+                "job A has ended without FILE: ...",
                 "Remove `streamable` from the output, or write a rule for the file that remains.",
             ),
         ),

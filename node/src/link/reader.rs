@@ -182,7 +182,7 @@ impl Origin for Reader {
         match splice(pipe, None, sink, None, most.min(PIECE as u64) as usize, flags) {
             Ok(0) => match self.outcome.get().cloned() {
                 Some(outcome) => outcome.map(|_| Step::Complete),
-                None => Err(Failure::Producer("what fetches the stream is gone".into())),
+                None => Err(Failure::Job("what fetches the stream is gone".into())),
             },
             Ok(moved) => {
                 self.taken += moved as u64;
@@ -191,7 +191,7 @@ impl Origin for Reader {
             Err(Errno::EAGAIN) if !self.has_more() => Ok(Step::Waiting),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
             Err(Errno::EPIPE) => Ok(Step::Unread),
-            Err(error) => Err(Failure::Producer(format!("cannot move a stream: {}", error.desc()))),
+            Err(error) => Err(Failure::Job(format!("cannot move a stream: {}", error.desc()))),
         }
     }
 

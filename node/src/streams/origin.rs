@@ -161,5 +161,5 @@ pub trait Origin: Debug {
 }
 
 pub fn cannot_place(place: &Path) -> impl Fn(io::Error) -> Failure + '_ {
-    |error| Failure::Producer(format!("cannot place {}: {error}", place.display()))
+    |error| Failure::Job(format!("cannot place {}: {error}", place.display()))
 }

@@ -233,7 +233,8 @@ impl Source {
         if self.compared.noted.bytes() <= self.taken && self.taken < end {
             self.compared.noted.note(file, end).map_err(|error| self.cannot_read(error))?;
         }
-        Ok(self.compared.noted.bytes().saturating_sub(self.taken))
+        // Of a file that was cut there is less: no more may be promised.
+        Ok(self.compared.noted.bytes().min(size).saturating_sub(self.taken))
     }
 
     /// Decides, after all bytes of the file were taken, whether there will be more.
@@ -597,6 +598,29 @@ mod tests {
         // The failure stays, also after a new beginning.
         assert!(producing.source.resume(0));
         assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
+    }
+
+    #[test]
+    fn no_more_is_taken_of_a_file_that_is_cut_than_is_there() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
+        file.set_len(5).unwrap();
+        let mut most = None;
+        let taken = producing.source.take_by(|_, _, limit| {
+            most = Some(limit);
+            Ok(1)
+        });
+        assert_eq!((taken, most), (Ok(Step::Moved), Some(1)));
+        file.set_len(3).unwrap();
+        assert!(matches!(producing.take(4), Err(Failure::Rewritten(_))));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_no_failure_of_the_producer() {
+        let mut producing = Producing::new(b"abc", "committed");
+        let place = producing.directory.path().join("nowhere/place");
+        assert!(matches!(producing.source.bring_whole(&place, &place), Err(Failure::Job(_))));
     }
 
     #[test]
