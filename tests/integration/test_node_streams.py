@@ -457,3 +457,22 @@ def test_a_command_whose_calls_nobody_can_answer_is_ended(runtime: Node) -> None
     job = runtime.shell("c", f"cat {target}", inputs=[runtime.stream("p", path, target)], wrapper=limit)
     assert job.wait(40) != 0
     assert "the calls of the command cannot be answered: " in str(job.exit()["message"])
+
+
+def test_an_output_that_is_a_link_to_a_stream_comes_when_the_file_is_there(runtime: Node) -> None:
+    """Before, its reader would take the bytes of the job that made the link."""
+    out, others, go = runtime.base / "out", runtime.base / "others", runtime.base / "go"
+    others.mkdir()
+    write = f"echo hello > {out}/p; until [ -e {go} ]; do sleep 0.01; done"
+    producer = runtime.shell("p", write, outputs=[output(out, "p")])
+    fifo, last = runtime.base / "in" / "f", runtime.base / "in" / "g"
+    script = f"exec < {fifo}; ln -s {fifo} {others}/link; echo > {others}/mark; cat > {runtime.base}/read"
+    outputs = [output(others, "link", port="link"), output(others, "mark", port="mark")]
+    linking = runtime.shell("b", script, outputs=outputs, inputs=[runtime.stream("p", out / "p", fifo)])
+    stream = runtime.stream("b", others / "link", last, port="link")
+    reader = runtime.shell("c", f"cat {last} > {runtime.base}/copy", inputs=[stream])
+    linking.wait_for("opened")
+    assert [Path(str(event["path"])).name for event in linking.named("opened")] == ["mark"]
+    go.touch()
+    assert [job.wait() for job in (producer, linking, reader)] == [0, 0, 0]
+    assert (runtime.base / "copy").read_text() == "hello\n"

@@ -97,7 +97,9 @@ impl OutputWatch<'_> {
         }
         // If the file is gone, its directory was moved, or a notice of its removal follows.
         let Ok(file) = fs::symlink_metadata(&path) else { return Vec::new() };
-        if !file.is_file() && !file.is_symlink() {
+        // A link to an input that streams leads to a FIFO until the job has succeeded. A program that opens the FIFO
+        // takes the bytes.
+        if !fs::metadata(&path).map_or(file.is_symlink(), |target| target.is_file()) {
             return Vec::new();
         }
         if self.counts_closes(&path) {
