@@ -1,5 +1,6 @@
 //! Access to what the kernel and the file systems offer to any program.
 
+pub mod beside;
 pub mod exit;
 pub mod fd_passing;
 pub mod file_id;

@@ -476,3 +476,22 @@ def test_an_output_that_is_a_link_to_a_stream_comes_when_the_file_is_there(runti
     go.touch()
     assert [job.wait() for job in (producer, linking, reader)] == [0, 0, 0]
     assert (runtime.base / "copy").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize("script", ["cat {0}", "stat -Lc %s {0} >&2; cat {0}", "cat {0}; cat {0}"])
+def test_a_file_with_the_longest_name(runtime: Node, script: str) -> None:
+    """Files that are made beside the stream, for its end and for the whole file, have short names."""
+    name = "n" * 255
+    producer = runtime.shell(
+        "p", f"echo hello > {runtime.base}/out/{name}", outputs=[output(runtime.base / "out", "n*")]
+    )
+    target = runtime.base / "in" / name
+    stream = runtime.stream("p", runtime.base / "out" / name, target)
+    consumer = runtime.shell("c", f"{{ {script.format(target)}; }} > {runtime.base}/read", inputs=[stream])
+    producer.wait()
+    consumer.wait()
+    assert (runtime.base / "read").read_text() == "hello\n"
+    is_again = script.count("cat") == 2
+    assert ("was opened again" in str(consumer.exit().get("message"))) == is_again
+    assert is_again or consumer.exit()["success"], consumer.exit()
+    assert [path.name for path in (runtime.base / "in").iterdir() if not path.is_symlink()] == []

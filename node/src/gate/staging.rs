@@ -13,6 +13,7 @@ use nix::sys::stat::{utimensat, UtimensatFlags};
 use nix::sys::time::TimeSpec;
 
 use super::listing::Entry;
+use crate::sys::beside::beside;
 use crate::sys::file_id::{file_id, FileId};
 
 /// Removes what an earlier attempt of the job has left at `target`.
@@ -207,9 +208,7 @@ fn leaves(from: &Path, path: &Path) -> bool {
 }
 
 fn copy(source: &Path, target: &Path) -> io::Result<()> {
-    let mut name = target.as_os_str().to_owned();
-    name.push(".sfio-copy");
-    let (part, found) = (PathBuf::from(name), fs::metadata(source)?);
+    let (part, found) = (beside(target, "copy"), fs::metadata(source)?);
     let copied = fs::copy(source, &part)
         .and_then(|_| File::open(&part)?.set_times(FileTimes::new().set_modified(found.modified()?)))
         .and_then(|()| fs::rename(&part, target));

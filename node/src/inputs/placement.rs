@@ -16,6 +16,7 @@ use crate::protocol::memory_directory;
 use crate::streams::origin::{Failure, Origin};
 use crate::streams::part_reader::PartReader;
 use crate::streams::part_writer::{PartWriter, Trouble};
+use crate::sys::beside::beside;
 use crate::sys::file_id::file_id;
 use crate::sys::memory;
 use crate::sys::symbolic_links;
@@ -97,7 +98,7 @@ impl Placed {
             return Ok(());
         }
         if let Some(memory) = self.memory.as_ref().filter(|memory| file_id(memory) == file_id(&self.target)) {
-            let whole = whole_of(&self.target);
+            let whole = beside(&self.target, "whole");
             let made = fs::copy(memory, &whole).and_then(|_| fs::rename(&whole, &self.target));
             made.map_err(|error| Trouble::Write(error).failure(&self.target))?;
         }
@@ -113,16 +114,9 @@ impl Placed {
     }
 }
 
-/// Where a file is on its way to `target`.
-fn whole_of(target: &Path) -> PathBuf {
-    let mut name = target.as_os_str().to_owned();
-    name.push(".sfio-whole");
-    name.into()
-}
-
 /// Removes the file that an input was, or the link to it; also when its `exec` can no longer do it.
 pub fn remove_target(target: &Path) {
-    let _ = fs::remove_file(whole_of(target));
+    let _ = fs::remove_file(beside(target, "whole"));
     let _ = fs::remove_file(target);
 }
 

@@ -12,6 +12,8 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
+use super::beside::beside;
+
 /// Size in bytes of widened pipes, where the system allows it. Also the most bytes that one system call moves.
 pub const PIPE_SIZE: usize = 1 << 20;
 
@@ -61,9 +63,7 @@ fn hold_fifo(path: &Path) -> io::Result<OwnedFd> {
 
 /// Replaces `fifo` by a new FIFO, after `watch` has been called for the new one.
 pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> io::Result<OwnedFd> {
-    let mut name = fifo.as_os_str().to_owned();
-    name.push(".sfio-end");
-    let guard = Path::new(&name);
+    let guard = &*beside(fifo, "end");
     let held = hold_fifo(guard)?;
     let placed = watch(guard).map_err(io::Error::from).and_then(|()| fs::rename(guard, fifo));
     if placed.is_err() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::protocol::job::Access;
 use crate::streams::origin::{cannot_place, Failure, Origin};
+use crate::sys::beside::beside;
 use crate::sys::pipe::is_fifo;
 
 /// On its way to the place of a stream.
@@ -18,9 +19,7 @@ pub struct Whole {
 
 impl Whole {
     pub fn of(fifo: &Path) -> Self {
-        let mut part = fifo.as_os_str().to_owned();
-        part.push(".sfio-whole");
-        Self { part: part.into(), there: false }
+        Self { part: beside(fifo, "whole"), there: false }
     }
 
     /// Brings what can be brought now, and says whether all of it is there.
