@@ -218,7 +218,7 @@ impl Fetcher {
     /// Says how far the sender may go now, if that is news.
     fn grant(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
         match self.grants.next(self.request.offset, self.orders.rate()) {
-            Some(credit) if !self.request.part => handshake::grant(channel, credit),
+            Some(credit) if !self.request.part => handshake::say(channel, Kind::Credit, &credit.encode()),
             _ => Ok(()),
         }
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use super::client_hello::Hello;
-use super::credit::Credit;
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::request::{decode_archive, Request};
@@ -50,11 +49,6 @@ pub fn connect_patiently(
 /// Asks for a stream.
 pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
-}
-
-/// Says how far the sender may go from now on.
-pub fn grant(channel: &mut Channel, credit: Credit) -> Result<(), LinkError> {
-    say(channel, Kind::Credit, &credit.encode())
 }
 
 /// Says something while data come.
