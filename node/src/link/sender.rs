@@ -239,7 +239,8 @@ mod tests {
     /// A reader of a committed file, and the thread that sends it.
     struct Setting {
         reader: TcpStream,
-        sender: Option<JoinHandle<()>>,
+        wanted: Wanted,
+        sender: Option<JoinHandle<Shared>>,
         _directory: tempfile::TempDir,
     }
 
@@ -254,9 +255,14 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let channel = Channel::plain(listener.accept().unwrap().0);
-            let request = Request { wanted: Wanted { path, ..Wanted::of_test() }, offset: 0, part: false };
-            let sender = Some(thread::spawn(move || serve(&Shared::new(jobs), channel, request)));
-            Self { reader, sender, _directory: directory }
+            let wanted = Wanted { path, ..Wanted::of_test() };
+            let request = Request { wanted: wanted.clone(), offset: 0, part: false };
+            let serve_it = move || {
+                let shared = Shared::new(jobs);
+                serve(&shared, channel, request);
+                shared
+            };
+            Self { reader, wanted, sender: Some(thread::spawn(serve_it)), _directory: directory }
         }
 
         fn grant(&mut self, end: u64, rate: Rate) {
@@ -323,18 +329,21 @@ mod tests {
 
     #[test]
     fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_for_credit_is_let_go() {
-        let ways: [fn(&mut Setting); 4] = [
-            |setting| setting.reader.shutdown(std::net::Shutdown::Both).unwrap(),
-            |setting| setting.say(Kind::Done, b""),
-            |setting| setting.say(Kind::Keepalive, b""),
-            |setting| setting.reader.write_all(b"GET / HTTP/1.1").unwrap(),
+        // Another connection goes on with the stream, unless the reader has said that it wants no more.
+        type Act = fn(&mut Setting);
+        let ways: [(Act, bool); 4] = [
+            (|setting| setting.reader.shutdown(std::net::Shutdown::Both).unwrap(), true),
+            (|setting| setting.say(Kind::Done, b""), false),
+            (|setting| setting.say(Kind::Keepalive, b""), true),
+            (|setting| setting.reader.write_all(b"GET / HTTP/1.1").unwrap(), true),
         ];
-        for leave in ways {
+        for (leave, goes_on) in ways {
             let mut setting = Setting::new(100_000);
             setting.grant(1000, None);
             setting.bring(1000);
             leave(&mut setting);
-            setting.sender.take().unwrap().join().unwrap();
+            let shared = setting.sender.take().unwrap().join().unwrap();
+            assert_eq!(shared.streams.take(&setting.wanted, &setting.reader).unwrap().is_some(), goes_on);
         }
     }
 

@@ -257,7 +257,7 @@ mod tests {
         type Act = fn(&Path);
         let table: [(Act, &str); 5] = [
             (|file| fs::write(file, content(3_000_000)).unwrap(), "was written after it was cut"),
-            (|file| File::options().write(true).open(file).unwrap().set_len(9).unwrap(), ""),
+            (|file| File::options().write(true).open(file).unwrap().set_len(9).unwrap(), "than when it was cut"),
             (|file| fs::remove_file(file).unwrap(), "is gone"),
             (
                 |file| {
