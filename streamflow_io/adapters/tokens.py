@@ -70,9 +70,18 @@ class StreamToken(Token):  # type: ignore[misc]
     def __init__(
         self, value: Mapping[str, Any], source: StreamSource, tag: str = "0", recoverable: bool = False
     ) -> None:
-        # Never recoverable: after the run of its producer there is a file, with a token of its own.
         super().__init__(value, tag=tag, recoverable=False)
         self.source = source
+
+    @property
+    def recoverable(self) -> bool:
+        """Always False: after the run of its producer there is a file, with a token of its own."""
+        return False
+
+    @recoverable.setter
+    def recoverable(self, recoverable: bool) -> None:
+        # StreamFlow calls each value of an input that has a default, or is optional, recoverable.
+        pass
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Document, found, streaming, tool, workflow
+from lab.cwl import PRELUDE, Document, found, streaming, tool, workflow
+from lab.gates import MEET
 from lab.runs import Bench
 
 SMALL: list[Document] = [{"class": "ResourceRequirement", "coresMin": 0}]
@@ -114,6 +115,43 @@ def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
     document = workflow({"ns": "int[]"}, {"s": {"run": inner, "in": {"n": "ns"}, "scatter": "n"}}, {"out": "s/out"})
     _, ours = bench.run_both(document, {"ns": [2, 0]})
     assert ours.files == {"2.read": b"2\n2\n", "0.read": b"0\n0\n"}
+
+
+def test_a_list_or_record_of_streams_goes_to_an_optional_input(bench: Bench) -> None:
+    """Also to one with a default, and to one of a subworkflow. Each reader reads before a writer has ended."""
+    names = ("list", "default", "record", "merged")
+    meet_all = "; ".join(f"meet read {name}" for name in names)
+    script = f"{MEET}echo $n 1 > $n.txt; {meet_all}; echo $n 2 >> $n.txt; note end"
+    out = found("$(inputs.n).txt", streamable=True)
+    field = {"name": "file", "type": "File", "streamable": True}
+    record = {"type": "record", "name": "r", "fields": [{**field, "outputBinding": out["outputBinding"]}]}
+    made = tool(script, {"n": "int"}, {"out": out, "record": {"type": record}}, requirements=SMALL)
+
+    def reader(name: str, kind: Any, argument: str = "$(inputs.i)", **fields: Any) -> Document:
+        read = tool("", {}, {"out": "stdout"}, stdout=f"{name}.read", arguments=[argument], requirements=SMALL)
+        command = f'{PRELUDE}for f in "$@"; do while read l; do note read {name}; echo $l; done < "$f"; done'
+        read["baseCommand"], read["inputs"]["i"] = ["sh", "-c", command, "sh"], {"type": kind, **fields}
+        return read
+
+    files = {"type": "array", "items": "File"}
+    inner = {"d": {"run": reader("merged", files, streamable=True), "in": {"i": "i"}}}
+    readers = {
+        "list": (reader("list", ["null", files], streamable=True), "a/out"),
+        "default": (reader("default", files, default=[], streamable=True), "a/out"),
+        "record": (reader("record", ["null", {**record, "fields": [field]}], "$(inputs.i.file)"), "b/record"),
+        "merged": (
+            workflow({"i": {"type": ["null", files]}}, inner, {"out": "d/out"}),
+            {"source": ["b/out", "b/out"], "linkMerge": "merge_flattened"},
+        ),
+    }
+    steps = {
+        "a": {"run": made, "in": {"n": "ns"}, "scatter": "n"},
+        "b": {"run": made, "in": {"n": {"default": 3}}},
+        **{name: {"run": read, "in": {"i": source}} for name, (read, source) in readers.items()},
+    }
+    document = workflow({"ns": "int[]"}, steps, {name: f"{name}/out" for name in readers})
+    _, ours = bench.run_both(document, {"ns": [1, 2]})
+    assert all(ours.time(f"read {name}") < ours.time("end") for name in names), ours.trace
 
 
 @pytest.mark.long

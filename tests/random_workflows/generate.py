@@ -24,6 +24,7 @@ from .programs import (
     CUTS,
     DECLARED,
     EVERY,
+    JOINED,
     JSON,
     LINES,
     PAIR,
@@ -82,6 +83,7 @@ _PURPOSES: Final = (
     ":removing",
     ":followed",
     ":windowing",
+    ":joining",
 )
 
 
@@ -98,6 +100,7 @@ class _Draft:
     removing: Random
     following: Random
     windowing: Random
+    joining: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -194,7 +197,9 @@ def _add_step(draft: _Draft, name: str) -> None:
     readers = [
         key
         for key, reader in READERS.items()
-        if key != REFUSES and (kind.kind, kind.depth) in reader.accepts and (reader.optional or not kind.optional)
+        if key not in (REFUSES, JOINED)
+        and (kind.kind, kind.depth) in reader.accepts
+        and (reader.optional or not kind.optional)
     ]
     if not readers:
         return
@@ -202,6 +207,9 @@ def _add_step(draft: _Draft, name: str) -> None:
     is_wrong = READERS[reader].wrong and draft.declaring.random() < 0.6
     if is_wrong:
         reader = draft.declaring.choice((reader, REFUSES))
+    is_joined = reader == "all" and kind == _FILES and draft.joining.random() < 0.5
+    if is_joined:
+        reader = JOINED
     named = kind in (_FILE, Type("int")) and (bool(scatter) or draft.chance(0.3)) and value.longest < _LONGEST
     if "i" in scatter and not named:
         return
@@ -212,7 +220,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
-        streamable=is_wrong or (READERS[reader].once and draft.chance(0.7)), io_task=draft.chance(0.2),
+        streamable=is_wrong or is_joined or (READERS[reader].once and draft.chance(0.7)), io_task=draft.chance(0.2),
     )  # fmt: skip
     step = replace(step, bandwidth=_bandwidth(draft.limiting) if step.io_task else ())
     if kind == _FILE and not (wide or step.streamable or READERS[reader].stdin):

@@ -52,6 +52,8 @@ class Reader:
 SIZED: Final = "sized"
 #: It refuses a pipe. It is drawn only with a wrong declaration.
 REFUSES: Final = "refuses"
+#: It reads a list of files, each once. It is drawn only in place of another reader of lists.
+JOINED: Final = "joined"
 #: It reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
 _SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
@@ -81,6 +83,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "all": Reader(
         'for k in "$@"; do echo "${k##*/}"; head -c 3000 "$k"; done', accepts=(("File", 1), ("File", 2)), optional=True
     ),
+    JOINED: Reader('for k in "$@"; do cat "$k"; done', accepts=(("File", 1),), once=True, optional=True),
     "pair": Reader('cat "$1" "$2"', accepts=(("pair", 0),), once=True),
     "numbers": Reader('for k in "$@"; do seq "$k"; done', accepts=(("int", 0), ("int", 1)), optional=True),
 }

@@ -24,7 +24,7 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
     staged = [extra.staged for extra in extras.values() if extra.staged]
     standard_output = [_glob(step, output) for output in step.outputs if output.writer == "stdout"]
     declared = step.type.cwl
-    if reader.optional and step.type.depth == 0 and not step.type.optional:
+    if reader.optional and not step.type.optional:
         declared = ["null", declared]
     requirements, more_hints = (container(step.container, listed) for listed in ("requirements", "hints"))
     shell = "sh" if step.container is not None and step.container.image == BUSYBOX else "bash"
