@@ -91,7 +91,8 @@ class Execution:
         self._connectors = connectors
         self._deliverer = Deliverer(step, job, connectors)
         self._streams = streams_of(job.inputs)
-        self._first_directory: str = job.output_directory
+        self._first_output: str = job.output_directory
+        self._first_temporary: str = job.tmp_directory
         self._inputs: Mapping[str, Token] = job.inputs
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
@@ -228,7 +229,7 @@ class Execution:
             raise ProducerRestartError
         check_replaced(producers)
         if record.attempts > 0:
-            await self._new_directory()
+            await self._new_directories()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
             await self._run_without(record)
         elif self._is_short(record, runtime):
@@ -415,19 +416,27 @@ class Execution:
         if (memory := self._memory) is not None and await memory.has_no_space():
             raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
 
-    async def _new_directory(self) -> None:
-        """Give the job a new output directory: other jobs may still read what the last attempt has committed."""
-        context = self._step.workflow.context
+    async def _new_directories(self) -> None:
+        """Give the job new directories for outputs and temporary files.
+
+        Other jobs may still read what the last attempt has committed. Its temporary files may be incomplete.
+        """
         if (memory := self._state.kept(JobInMemory)) is not None:
-            self._first_directory = memory.on_disk
+            self._first_output = memory.on_disk
+        self._job.output_directory = await self._new_directory(self._first_output)
+        self._job.tmp_directory = await self._new_directory(self._first_temporary)
+
+    async def _new_directory(self, first: str) -> str:
+        """Make another directory, named after that of the first attempt."""
+        context = self._step.workflow.context
         number = 2
-        while await (path := job_path(context, self._job, f"{self._first_directory}-{number}")).exists():
+        while await (path := job_path(context, self._job, f"{first}-{number}")).exists():
             number += 1
         await path.mkdir(mode=0o777, parents=True)
-        self._job.output_directory = str(path)
         context.data_manager.register_path(
             location=context.scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
         )
+        return str(path)
 
     def _spec(
         self,

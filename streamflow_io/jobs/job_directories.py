@@ -41,7 +41,7 @@ class JobDirectories(Listener):
         self._note(job)
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        # Each further attempt has an output directory of its own.
+        # Each further attempt has new directories for outputs and temporary files.
         self._note(job)
         return spec
 

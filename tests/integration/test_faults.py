@@ -77,6 +77,17 @@ def test_a_gang_is_retried_as_one_in_place(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
+def test_each_attempt_has_temporary_files_of_its_own(bench: Bench) -> None:
+    """The reader has kept some of the first attempt, and begins again without it."""
+    script = f'{MEET}{ATTEMPT}mkdir "$TMPDIR/work" || exit 4; echo line; meet kept; [ $attempt -ge 2 ] || exit 3'
+    reader = 'while read -r line; do echo "$line" >> "$TMPDIR/all"; note kept; done < $file; cat "$TMPDIR/all"'
+    run = bench.run(pipeline(script, reader), **RETRY)
+    assert run.ok, run.errors
+    assert (len(run.times("try")), len(run.times("kept"))) == (2, 2)
+    assert run.files["b.txt"] == b"line\n"
+    assert bench.leftovers() == []
+
+
 def test_a_gang_whose_reader_had_finished_is_retried_as_one(bench: Bench) -> None:
     script = f"{MEET}{ATTEMPT}{LINES}; meet had; [ $attempt -ge 2 ] || exit 3"
     document = pipeline(script, "note read; head -n 1 $file; note had")

@@ -298,8 +298,9 @@ def test_a_retry_makes_again_what_is_gone(bench: Bench, manager: str) -> None:
 
 
 def test_a_gang_that_is_tried_again(bench: Bench) -> None:
-    """Each attempt has a directory of its own, and only the last one is read."""
-    script = 'note try; for i in 1 2 3; do echo $i; sleep 0.1; done; [ $(grep -c " try$" "$TRACE") -gt 1 ] || exit 3'
+    """Each attempt has directories of its own, and only the last outputs are read."""
+    script = 'note try; echo x > "$TMPDIR/x"; for i in 1 2 3; do echo $i; sleep 0.1; done; '
+    script += '[ $(grep -c " try$" "$TRACE") -gt 1 ] || exit 3'
     first = tool(script, {}, {"o": streamable("stdout")}, stdout="a.txt")
     second = tool("cat $i", {"i": streamable()}, {"o": "stdout"}, stdout="b.txt")
     steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}

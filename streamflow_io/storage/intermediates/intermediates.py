@@ -124,14 +124,14 @@ class Intermediates(Listener):
         self._placed(job, "input_directory", "output_directory", "tmp_directory")
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        # Each further attempt has an output directory of its own.
-        self._placed(job, "output_directory")
+        # Each further attempt has new ones.
+        self._placed(job, "output_directory", "tmp_directory")
         return spec
 
     def ended(self, job: JobState) -> None:
         if job.kept(_Submitted) is None:
             return
-        self._placed(job, "output_directory")
+        self._placed(job, "output_directory", "tmp_directory")
         # Also of a job that has failed: others may have links to its copies.
         self._note_copies(job)
         if job.status is not Status.COMPLETED:
