@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import glob
+import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLOutputJSONCommandOutput
 from streamflow.cwl.token import CWLFileToken
+from streamflow.cwl.utils import get_class_from_path
 from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken, ObjectToken
 
@@ -382,13 +383,18 @@ class Deliverer:
     async def _process(self, source: DeliverySource) -> Token:
         """Return the token of one file, or of a whole output, made as StreamFlow makes it at the end of the job."""
         processor = output_processor(self._step, source.port)
+        job = copy(self._job)  # a later attempt has another output directory
+        found = None
         if source.path is not None:
             processor = copy(file_processor(processor))
             assert processor is not None, "only outputs with files are delivered early"
-            processor.glob, processor.single, processor.optional = glob.escape(source.path), True, False
+            # A glob is evaluated as an expression, and by a shell. So the name of a file is made no glob.
+            processor.glob, processor.single, processor.optional = None, True, False
+            path = posixpath.join(job.output_directory, source.path)
+            found = [{"path": path, "class": await get_class_from_path(path, job, self._step.workflow.context)}]
         token: Token = await processor.process(
-            copy(self._job),  # a later attempt has another output directory
-            make_future(CWLCommandOutput(None, Status.COMPLETED)),
+            job,
+            make_future(CWLCommandOutput(found, Status.COMPLETED)),
             self._connectors.get(source.port),
             self._step.is_recoverable(self._job),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import NO_CORES, Document, found, streamable, streaming, tool, workflow
 from lab.gates import MEET, assert_early, lister, pair
 from lab.runs import Bench
 
@@ -103,6 +103,22 @@ def test_a_file_that_streamflow_cannot_name_is_an_error_that_names_it(bench: Ben
     assert r"/caf\xe9.txt" in run.log
     assert "UnicodeEncodeError" not in run.log
     assert bench.leftovers() == []
+
+
+def test_the_name_of_a_committed_file_is_no_expression_and_no_pattern(bench: Bench) -> None:
+    names = ("cost$(USD).txt", "${return 1}.txt", "a&b (1).txt", "*[a]?.txt")
+    script = f'{MEET}for n in {shlex.join(names)}; do echo "$n" > "$n"; done; meet got 4; note end'
+    rule = streaming({"port": "out", "committed": "on_close"})
+    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [rule], requirements=[NO_CORES])
+    script = 'cat "$0" && note read; note "got $(grep -c read "$TRACE")"'
+    read = tool(script, {}, {"out": "stdout"}, stdout="read.txt", requirements=[NO_CORES])
+    read["inputs"]["file"] = {"type": "File", "inputBinding": {}}
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}, "scatter": "file"}}
+    join = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="joined.txt")
+    steps["c"] = {"run": {**join, "baseCommand": ["cat"]}, "in": {"files": "b/out"}}
+    _, ours = bench.run_both(workflow({}, steps, {"a": "a/out", "c": "c/out"}))
+    assert ours.time("got 4") < ours.time("end")
+    assert {name: ours.files[name].decode() for name in names} == {name: f"{name}\n" for name in names}
 
 
 def test_the_directory_for_temporary_files_has_a_space(tmp_path: Path) -> None:
