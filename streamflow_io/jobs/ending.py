@@ -60,6 +60,23 @@ def blaming(node_job: NodeJob) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def as_failure(job: Job) -> Iterator[None]:
+    """Let a job be tried again whose command StreamFlow could not run, or has ended for a time limit.
+
+    :raises JobFailedError: instead of such an error
+    """
+    try:
+        yield
+    except UnrecoverableWorkflowException:
+        raise
+    except WorkflowException as error:
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{error}", is_from_outside=True) from error
+    except asyncio.TimeoutError as error:
+        why = str(error) or "a time limit has ended the command"
+        raise JobFailedError(f"FAILED Job {job.name}: {why}") from error
+
+
 async def exit_of(
     job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
 ) -> ExitEvent:

@@ -46,7 +46,16 @@ from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .early_end import end_when_lost, end_with, give_way
-from .ending import GaveWayError, JobFailedError, ProducerRestartError, WindowLostError, blaming, check_exit, exit_of
+from .ending import (
+    GaveWayError,
+    JobFailedError,
+    ProducerRestartError,
+    WindowLostError,
+    as_failure,
+    blaming,
+    check_exit,
+    exit_of,
+)
 from .learned_streams import LearnedReads
 from .learned_writes import LearnedWrites
 from .read_windows import ReadWindows
@@ -271,7 +280,7 @@ class Execution:
         """Run an attempt as plain StreamFlow does. Its inputs are files, for the command can read no stream.
 
         :raises UnrecoverableWorkflowException: if an input is a part, which is in no file of its own
-        :raises JobFailedError: if the command fails
+        :raises JobFailedError: if the command fails, or has made no such outputs
         """
         if parts := parts_of(self._inputs):
             names = ", ".join(sorted({token.value["basename"] for _, token in parts}))
@@ -284,12 +293,15 @@ class Execution:
         self._deliverer.begin(attempt, {})
         attempt.start()
         try:
-            output = await self._command.execute(self._job)
+            with as_failure(self._job):
+                output = await self._command.execute(self._job)
             if output.status is not Status.COMPLETED:
                 said = str(output.value or "").strip() or "its command has failed without a message"
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
             await self._check_memory()
-            await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
+            with self._learned.suspecting():
+                tokens = await self._step.collect(self._job, output, self._connectors, {})
+            await self._deliverer.succeeded(tokens)
             attempt.end(True)
         finally:
             if self._run.proofs.rehearsals is not None:
@@ -343,7 +355,9 @@ class Execution:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
                 rehearsals.begins(self._step, self._state, runtime, self._inputs, streams)
-            with runner.running(self._state, node_job, prepared.spec, split.command(runtime), self._step.tells_paths):
+            command = split.command(runtime)
+            running = runner.running(self._state, node_job, prepared.spec, command, self._step.tells_paths)
+            with as_failure(self._job), running:
                 output = await prepared.command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
@@ -376,8 +390,6 @@ class Execution:
             if attempt.lost.done() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
                 raise WindowLostError(str(error)) from error
             raise
-        except asyncio.TimeoutError as error:
-            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'the command does not end'}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.attempt_ended(self._state)

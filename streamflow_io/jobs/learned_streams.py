@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct, field
-from streamflow.core.exception import ProcessorTypeError, WorkflowException
+from streamflow.core.exception import ProcessorTypeError, UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Token
 from streamflow.cwl.step import CWLExecuteStep
@@ -378,14 +378,14 @@ class LearnedReads:
 
     @contextmanager
     def suspecting(self) -> Iterator[None]:
-        """Let a job that has ended without its outputs be tried with files if a stream may be to blame.
+        """Let a job that has ended without its outputs be tried again, with files if a stream may be to blame.
 
         :raises JobFailedError: instead of StreamFlow's exception
         """
         try:
             yield
         except (WorkflowException, ProcessorTypeError) as error:
-            if not self.suspects:
+            if isinstance(error, UnrecoverableWorkflowException) and not self.suspects:
                 raise
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
 

@@ -48,6 +48,19 @@ def test_a_gang_is_retried_as_often_as_allowed(bench: Bench, name: str, allowed:
     assert bench.leftovers() == []
 
 
+def test_a_job_that_has_made_no_output_is_retried(bench: Bench) -> None:
+    """The command has succeeded, and plain StreamFlow tries the job again, too."""
+    script = f"{ATTEMPT}[ $attempt -ge 2 ] || exit 0; echo made > a.txt"
+    made = tool(script, {}, {"out": found("a.txt", streamable=True)})
+    read = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    run = bench.run(workflow({}, steps, {"b": "b/out"}), **retrying("default", max_retries=3))
+    assert run.ok, run.errors
+    assert len(run.times("try")) == 2
+    assert run.files["b.txt"] == b"made\n"
+    assert bench.leftovers() == []
+
+
 def test_the_delay_is_kept(bench: Bench) -> None:
     run = bench.run(failing(1), **retrying("default", max_retries=2, retry_delay=1))
     assert run.ok, run.errors

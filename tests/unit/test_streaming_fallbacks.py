@@ -12,7 +12,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
@@ -276,12 +276,24 @@ async def test_without_a_runtime_a_job_runs_plainly_and_delivers_all_at_its_end(
         step.run.streaming_jobs.get("/a/0")
 
 
-async def test_without_a_runtime_a_job_fails_plainly() -> None:
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (3, " with error:\n\tsaid"),
+        (WorkflowExecutionException("no such host"), " with error:\n\tno such host"),
+        (asyncio.TimeoutError(), ": a time limit has ended the command"),
+    ],
+)
+async def test_without_a_runtime_a_job_fails_plainly(failure: int | Exception, said: str) -> None:
+    """The failure manager is asked for another attempt, whatever has failed."""
+
     async def fail(_: int) -> int:
-        return 3
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
 
     step = FakeStep(FakeRun(), fail, Delivery.STREAM)
-    with pytest.raises(UnrecoverableWorkflowException, match="FAILED Job /a/0 with error:\n\tsaid"):
+    with pytest.raises(UnrecoverableWorkflowException, match=f"FAILED Job /a/0{said}"):
         await step.job("/a/0").run()
     assert step.delivered == []
 
