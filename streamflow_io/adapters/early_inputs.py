@@ -7,7 +7,6 @@ jobs run. Jobs that need no checksum start at once, and the bytes they have read
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, MutableMapping
 from threading import Event
@@ -31,10 +30,9 @@ from typing_extensions import Self
 
 from streamflow_io._streamflow import find_job_token
 
+from .paths import sha1_of
 from .tokens import file_tokens, file_value
 
-# The kernel reads as many bytes at once as are asked for. Larger blocks are not read faster.
-_BLOCK = 1 << 20
 # Fields that say more of a File than its path, or that only other values have.
 _MORE = frozenset({"contents", "secondaryFiles", "listing"})
 
@@ -222,17 +220,9 @@ async def _checksum(file: StreamFlowPath) -> str:
         return f"sha1${checksum}"
     cancelled = Event()
     try:
-        return await asyncio.to_thread(_digest, str(file), cancelled)
+        return f"sha1${await asyncio.to_thread(sha1_of, str(file), cancelled)}"
     finally:
         cancelled.set()
-
-
-def _digest(path: str, cancelled: Event) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)
-    with open(path, "rb", buffering=0) as file:
-        while not cancelled.is_set() and (block := file.read(_BLOCK)):
-            digest.update(block)
-    return f"sha1${digest.hexdigest()}"
 
 
 def _checksum_of(token: Token, path: str) -> str | None:

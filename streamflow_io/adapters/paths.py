@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowExecutionException
@@ -18,6 +19,8 @@ from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get
 
 # As `Path.rglob` and `Path.is_file`: links to files count, links to directories are not followed.
 _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
+# The kernel reads as many bytes at once as are asked for. Larger blocks are not read faster.
+_BLOCK = 1 << 20
 _ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 # Where a location has `sha1sum`, the checksums are those of StreamFlow. `sha1sum` is quick with many files, and its
 # output does not begin with a zero byte. POSIX has `cksum` only, which is enough to see that a file has changed.
@@ -91,12 +94,16 @@ def _named(line: bytes) -> tuple[str, str]:
 
 
 def _checksums_below(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): _checksum(path) for path in root.rglob("*") if path.is_file()}
+    return {str(path.relative_to(root)): sha1_of(path) for path in root.rglob("*") if path.is_file()}
 
 
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)  # as StreamFlow's own
-    with path.open("rb") as file:
-        while block := file.read(2**20):
+def sha1_of(path: str | Path, cancelled: Event | None = None) -> str:
+    """Return the checksum of a file on the driver's own file system, as StreamFlow makes it.
+
+    :param cancelled: ends the reading when set; the checksum means nothing then
+    """
+    digest = hashlib.sha1(usedforsecurity=False)
+    with open(path, "rb", buffering=0) as file:
+        while not (cancelled is not None and cancelled.is_set()) and (block := file.read(_BLOCK)):
             digest.update(block)
     return digest.hexdigest()
