@@ -24,10 +24,17 @@ WRITE: Final = tool(
 )
 
 
-def scatter() -> Document:
-    """Each job writes 4 MB, and the next one reduces them to some bytes."""
-    reduce = tool("wc -c < $i; head -c 1 $i", {"i": "File"}, {"o": "stdout"}, stdout="$(inputs.i.nameroot).b")
-    steps = {"a": {"run": WRITE, "in": {"n": "n"}}, "b": {"run": reduce, "in": {"i": "a/o"}}}
+def scatter(writes: list[Document] | None = None, reduces: list[Document] | None = None) -> Document:
+    """Each job writes 4 MB, and the next one reduces them to some bytes.
+
+    :param writes: further hints of the first step
+    :param reduces: those of the second
+    """
+    reduce = tool("wc -c < $i; head -c 1 $i", {"i": "File"}, {"o": "stdout"}, reduces, stdout="$(inputs.i.nameroot).b")
+    steps = {
+        "a": {"run": {**WRITE, "hints": [*WRITE["hints"], *(writes or [])]}, "in": {"n": "n"}},
+        "b": {"run": reduce, "in": {"i": "a/o"}},
+    }
     inner = workflow({"n": "string"}, steps, {"o": "b/o"})
     return workflow({"names": "string[]"}, {"s": {"run": inner, "in": {"n": "names"}, "scatter": "n"}}, {"o": "s/o"})
 
@@ -99,6 +106,20 @@ def test_the_work_directory_never_holds_more(bench: Bench) -> None:
         assert run.results == before.results
         assert MEGABYTES * 10**6 <= peak[0] <= limit * 10**6
         assert f"(limit: {limit}.0 MB on each location)" in run.log
+
+
+def test_jobs_that_learn_a_bandwidth_let_those_run_that_free_space(bench: Bench) -> None:
+    """An epoch needs more jobs than there is space for, and keeps away the I/O tasks that free space."""
+    task = {"class": "sfio:IOTask"}
+    document = scatter([task, {"class": "sfio:StorageBandwidth", "storageBW": "auto"}], [task])
+    storages = [{"name": "disk", "path": "/", "write": 100}]
+    limits = {"ioExecutors": 8, "diskLimit": f"{3 * MEGABYTES + 2}MB"}
+    path = bench.write(
+        document, names(JOBS), io=True, config={"intermediates": "remove", "storages": storages, **limits}
+    )
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert "SFIO-B010" not in run.log
 
 
 def test_a_run_that_cannot_go_on_ends(bench: Bench) -> None:

@@ -415,13 +415,32 @@ def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
     driver.admission.give_back("/early/1", 0.0)
     assert len(driver.submit(step("learns", AUTO, NFS, pools=("cloud",)), jobs=2)) == 2
     driver.admission.give_back("/learns/2", 0.0)
-    assert driver.end("/learns/1") == []
     # There is memory again: the epoch has the storage for itself until it is over.
     assert not driver.admission.could_start("/early/1", "n1")
     assert driver.admission.could_start("/learns/2", "c1")
     driver.admission.start("/learns/2", ["c1"], 0.0)
-    driver.end("/learns/2")
+    driver.end("/learns/1", "/learns/2")
     driver.admission.release("/early/1", 0.0)
+
+
+@pytest.mark.parametrize("ended", [0, 1, 3])
+def test_an_epoch_whose_jobs_lack_space_lets_those_run_that_free_it(ended: int) -> None:
+    driver = Driver()
+    assert len(driver.submit(step("fills", AUTO, NFS), jobs=8)) == 4
+    assert driver.submit(step("frees")) == []
+    assert driver.end(*(f"/fills/{number}" for number in range(1, ended + 1))) == []
+    # The disk is full, and each job finds that out when its turn has come.
+    granted: list[str] = []
+    for number in range(ended + 1, 9):
+        assert "/frees/1" not in granted
+        driver.admission.give_back(f"/fills/{number}", 0.0)
+        granted = names(driver.admission.decide(0.0))
+    assert granted == ["/frees/1"]
+    driver.end("/frees/1")
+    # There is space for one job, which starts before anything is learned.
+    assert driver.admission.could_start("/fills/8", "n1")
+    driver.admission.start("/fills/8", ["n1"], 0.0)
+    driver.end("/fills/8")
 
 
 def test_who_is_kept_out_of_one_of_two_locations_keeps_nothing_from_the_epoch_there() -> None:

@@ -286,6 +286,12 @@ class AdmissionMachine(RuleBasedStateMachine):
                     assert not set(other.grant.locations) & set(member.grant.locations)
                     assert storage.scope == "node" or other.grant.placement.storage != storage
 
+    @invariant()
+    def nobody_waits_for_what_a_job_without_memory_may_use(self) -> None:
+        """An I/O task that gave back its grant keeps nothing from others until the task asks for bandwidth again."""
+        if not self.running() and not any(job.asked for job in self.jobs.values()):
+            assert all(job.asks for job in self.jobs.values())
+
     def teardown(self) -> None:
         """All running jobs have ended: then jobs start, until none is left; and then all is as in the beginning."""
         if not hasattr(self, "jobs"):

@@ -205,8 +205,8 @@ def test_what_is_about_to_come_fills_an_epoch() -> None:
     single.submitted(0.0, ready=6)
     assert single.is_exclusive
     assert single.outstanding == 8
-    single.withdrawn(0.0)
-    single.withdrawn(0.0)
+    single.withdrawn("1", 0.0)
+    single.withdrawn("2", 0.0)
     single.no_more(0.0)
     assert (single.is_exclusive, single.outstanding) == (False, 0)
 
@@ -258,8 +258,8 @@ def test_a_full_epoch_whose_jobs_are_cancelled_ends_with_the_rest() -> None:
     bench = Bench(learner()).submit(8)
     for number in range(5):
         bench.learner.started(str(number), bench.now)
-    for _ in range(3):
-        bench.learner.withdrawn(0.0)
+    for number in range(3):
+        bench.learner.withdrawn(f"cancelled {number}", 0.0)
     assert bench.learner.is_exclusive
     for number in range(5):
         bench.learner.ended(str(number), Observation(1.0), 0.0)

@@ -183,11 +183,10 @@ class Admission(Generic[J]):
         """Take back the grant of an I/O task that lacks something else there. From now on the task is asked about."""
         granted = self._jobs[job]
         assert granted.fit is not None, "it was granted"
-        demand, fit = granted.request.demand, granted.fit
         self._kept = None
         granted.fit, granted.asks, granted.lacked = None, True, frozenset()
         self._resources.release(job)
-        self._learners.returned(demand, fit.placement, job, now)
+        self._learners.returned(granted.request.demand, job, now)
 
     def start(self, job: J, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant[J]:
         """Start a job that could start at each of these locations.
@@ -226,7 +225,7 @@ class Admission(Generic[J]):
             self._learners.expect(demand, ready)
         if fit is None:
             self._dequeue(ended)
-            self._learners.withdrawn(demand, now)
+            self._learners.withdrawn(demand, job, now)
         else:
             self._resources.release(job)
             self._learners.ended(demand, fit.placement, job, observation, now)

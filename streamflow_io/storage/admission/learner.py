@@ -61,7 +61,8 @@ class Learner:
 
     While fewer jobs are outstanding than fit at once on all locations, jobs run anywhere, and nothing is learned. The
     storage does not limit so few jobs. When there are enough jobs, the epoch is full and nothing should disturb it
-    (:attr:`is_exclusive`). If no more jobs arrive, the epoch ends with the jobs that it has.
+    (:attr:`is_exclusive`). If no more jobs arrive, or all that wait lack something else, the epoch ends with the jobs
+    that it has.
 
     :param bandwidth: bandwidth of the storage, in MB/s
     :param executors: the most jobs that may run at once
@@ -165,9 +166,9 @@ class Learner:
         if self.registry.is_complete:
             self._jobs.registry = self._usable(self.registry)
 
-    def withdrawn(self, now: float) -> None:
+    def withdrawn(self, job: Hashable, now: float) -> None:
         """Remove a waiting job that will not start."""
-        self._jobs.waiting -= 1
+        self._jobs.withdraw(job)
         self._settle(now)
 
     def started(self, job: Hashable, now: float, location: str = "", turn: NextStart | None = None) -> None:
@@ -181,12 +182,8 @@ class Learner:
         self._jobs.start(job, turn, location, now)
 
     def returned(self, job: Hashable, now: float) -> None:
-        """Take back the start of a job, which waits again."""
-        turn, _, _ = self._jobs.leave(job, now)
-        self._jobs.waiting += 1
-        self._jobs.begun -= 1
-        if turn.epoch is not None:
-            turn.epoch.admitted -= 1
+        """Take back the start of a job, also on another storage. The job waits again, for something else."""
+        self._jobs.give_back(job, now)
         self._settle(now)
 
     def no_more(self, now: float) -> None:

@@ -167,10 +167,10 @@ class Learners:
             learning.learner.submitted(now, sum(learning.ready.values()))
         self._update(demand)
 
-    def withdrawn(self, demand: Demand, now: float) -> None:
+    def withdrawn(self, demand: Demand, job: Hashable, now: float) -> None:
         """Remove a waiting job that will not start."""
         for learning in self._of(demand):
-            learning.learner.withdrawn(now)
+            learning.learner.withdrawn(job, now)
         self._update(demand)
 
     def no_more(self, demand: Demand, now: float) -> None:
@@ -193,19 +193,16 @@ class Learners:
         """
         for learning in self._of(demand):
             if turn is None or not learning.concerns(placement):
-                learning.learner.withdrawn(now)
+                learning.learner.withdrawn(job, now)
             else:
                 learning.learner.started(job, now, "" if learning.is_shared else location, turn)
         self._update(demand)
 
-    def returned(self, demand: Demand, placement: Placement, job: Hashable, now: float) -> None:
-        """Take back the start of a job, which waits again."""
+    def returned(self, demand: Demand, job: Hashable, now: float) -> None:
+        """Take back the start of a job, which waits again, for something else."""
         self._forget(job)
         for learning in self._of(demand):
-            if learning.concerns(placement):
-                learning.learner.returned(job, now)
-            else:
-                learning.learner.submitted(now, sum(learning.ready.values()))
+            learning.learner.returned(job, now)
         self._update(demand)
 
     def expect(self, demand: Demand, ready: int) -> None:

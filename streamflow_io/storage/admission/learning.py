@@ -94,7 +94,7 @@ class Learning:
                     break
                 continue
             left = self._jobs.left - sum(other.lacks for other in self.epochs) + len(epoch.members)
-            if left < epoch.concurrency or self._jobs.share < epoch.concurrency:
+            if left < epoch.concurrency or self._jobs.share < epoch.concurrency or self._jobs.are_all_lacking:
                 break
             if self._climb and not self._known and not self._pays(self._climb[0]):
                 break
@@ -183,12 +183,14 @@ class Learning:
     def _is_over(self, epoch: Epoch, no_more: bool) -> bool:
         if epoch.members:
             return False
+        # Jobs that the epoch keeps away may free what its own jobs lack.
+        is_short = self._jobs.left <= 0 or (epoch.full and self._jobs.are_all_lacking)
         if not epoch.admitted:
-            if epoch.full and self._jobs.left <= 0:
+            if epoch.full and is_short:
                 epoch.full, epoch.ground, epoch.alone = False, None, False
             return False
         complete = epoch.full and epoch.admitted >= epoch.concurrency
-        return complete or (self._jobs.left <= 0 and (epoch.full or no_more))
+        return complete or (is_short and (epoch.full or no_more))
 
     def _is_last(self, epoch: Epoch, now: float) -> bool:
         """Register the result of an epoch, and open the next one.

@@ -66,6 +66,7 @@ class Workload:
 
     :ivar waiting: number of jobs that wait
     :ivar ready: number of jobs that will be submitted when the waiting one has started
+    :ivar lacking: the waiting jobs that have given back their start, because they lack something else
     :ivar spread: how many locations with a bandwidth of their own the jobs are spread over
     :ivar places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a ground
     :ivar arrived: when the number of known jobs last grew
@@ -79,6 +80,7 @@ class Workload:
         self.registry = ConstraintRegistry()
         self.constraint = 0.0
         self.waiting = self.ready = self.places = 0
+        self.lacking: set[Hashable] = set()
         self.spread = 1
         self.arrived = 0.0
         self.begun = self._known = 0
@@ -95,6 +97,11 @@ class Workload:
     def left(self) -> int:
         """How many jobs wait, or are about to be submitted."""
         return self.waiting + self.ready
+
+    @property
+    def are_all_lacking(self) -> bool:
+        """Whether all waiting jobs lack something else than bandwidth. Perhaps only jobs of other tools free that."""
+        return bool(self.lacking) and self.waiting <= len(self.lacking)
 
     @property
     def outstanding(self) -> int:
@@ -128,7 +135,7 @@ class Workload:
 
     def start(self, job: Hashable, turn: NextStart, location: str, now: float) -> None:
         """Start a waiting job."""
-        self.waiting -= 1
+        self.withdraw(job)
         self.begun += 1
         crowd = self._crowds[location]
         job_seconds = crowd.enter(now)
@@ -136,6 +143,21 @@ class Workload:
         if turn.epoch is not None:
             turn.epoch.admitted += 1
             turn.epoch.members.add(job)
+
+    def withdraw(self, job: Hashable) -> None:
+        """Remove a waiting job."""
+        self.waiting -= 1
+        self.lacking.discard(job)
+
+    def give_back(self, job: Hashable, now: float) -> None:
+        """Let a job wait again, because it lacks something else than bandwidth."""
+        self.waiting += 1
+        self.lacking.add(job)
+        if job in self._running:
+            turn, _, _ = self.leave(job, now)
+            self.begun -= 1
+            if turn.epoch is not None:
+                turn.epoch.admitted -= 1
 
     def leave(self, job: Hashable, now: float) -> tuple[NextStart, int, float]:
         """Remove a running job.
