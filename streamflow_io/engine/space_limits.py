@@ -45,7 +45,8 @@ class SpaceLimits:
         self.disk: DiskLimit | None = None
         if removal.disk_limit is not None:
             gangs = plan.graph.gangs if plan.service.streams else ()
-            self.disk = DiskLimit(removal.disk_limit, plan.graph.routes, gangs, self.sizes.sizes, wake)
+            read_once = removal.removal.read_once() if removal.removal is not None else ()
+            self.disk = DiskLimit(removal.disk_limit, plan.graph.routes, gangs, self.sizes.sizes, wake, read_once)
         self.memory: OutputsInMemory | None = None
         # Without a node runtime no job would run again on disk.
         if removal.memory is not None and removal.memory.steps and plan.service.streams:

@@ -70,6 +70,14 @@ class Removal(Struct, frozen=True):
     kept: Mapping[tuple[str, str], str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
 
+    def read_once(self) -> frozenset[tuple[str, str]]:
+        """The outputs whose files go, each when the only job that reads the file has ended."""
+        return frozenset(
+            (step, port)
+            for (step, port), readers in self.readers.items()
+            if len(readers.jobs) == 1 and not readers.steps and (step, port) not in self.kept and step not in self.held
+        )
+
 
 class RemovalOutcome(Struct, frozen=True):
     """The fate of the files of an output, for people.

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.workflow import Job, Token
 
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger
+from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize, StepSizes
 from streamflow_io.storage.intermediates.disk_space import SpaceGraph
+from streamflow_io.storage.intermediates.size_learner import JobSize
 
 MEBIBYTE = 2**20
 
@@ -207,13 +213,41 @@ def test_the_space_that_the_next_jobs_need() -> None:
     sizes = StepSizes()
     for step, written in (("/a", 100), ("/b", 30), ("/c", 90)):
         sizes.measured(step, 0, written)
-    space = SpaceGraph(routes(("/a", "/b"), ("/b", "/c"), ("/c", None)), (), sizes)
+    space = SpaceGraph(routes(("/a", "/b"), ("/b", "/c"), ("/c", None)), (), sizes, {("/a", "o"), ("/b", "o")})
     # When /b has ended, the output of /a goes.
     assert space.demand("j", "/a", 0) == DiskDemand("j", 100, "known", 100, 30, 0)
-    assert space.demand("j", "/b", 100) == DiskDemand("j", 30, "known", 30, 90, 100)
-    shared = SpaceGraph(routes(("/a", "/b"), ("/a", "/d"), ("/b", "/c")), (), sizes)
+    assert space.demand("j", "/b", 100, frees=100) == DiskDemand("j", 30, "known", 30, 90, 100)
+    shared = SpaceGraph(routes(("/a", "/b"), ("/a", "/d"), ("/b", "/c")), (), sizes, {("/b", "o")})
     assert shared.demand("j", "/a", 0).ahead == 120
-    assert shared.demand("j", "/b", 100).frees == 0
+
+
+@pytest.mark.parametrize(("reads", "start"), [(("trimmed",), 3), (("trimmed", "reference"), 3), (("index",), 2)])
+async def test_only_files_that_go_with_their_reader_count_as_freed(reads: Sequence[str], start: int) -> None:
+    """Each job writes 10 bytes, and the next job needs 20 more. Only its own trimmed file goes with the job.
+
+    Input files of the workflow stay, and so do files that other jobs read, too.
+    """
+    sizes = StepSizes()
+    for step, written in (("/align", 10), ("/sort", 20)):
+        sizes.measured(step, 0, written)
+    edges = [("/trim", "/align", "trimmed"), ("/index", "/align", "index"), ("/align", "/sort", "i")]
+    ways = [
+        Route(Output(step=step, port="o", kind=OutputKind.FILE), (), Input(step=reader, port=port))
+        for step, reader, port in edges
+    ]
+    limit = DiskLimit(49, ways, (), sizes, lambda: None, {("/trim", "o"), ("/align", "o")})
+    here = AvailableLocation("here", "local", "host", local=True)
+    started = 0
+    for number in range(4):
+        files = {name: Token({"class": "File", "size": 1 if name == "trimmed" else 30}) for name in reads}
+        job = JobState(Job(f"/align/0.{number}", 0, files, "/in", "/out", "/tmp"))
+        job.keep(JobSize(31, 10))
+        limit.submitted(job)
+        if limit.may_start(job, here):
+            started += 1
+            job.places = [here]
+            limit.placed(job)
+    assert started == start
 
 
 def test_a_gang_asks_for_all_its_steps() -> None:

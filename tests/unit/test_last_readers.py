@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
@@ -579,3 +580,19 @@ def test_outcomes_for_people() -> None:
         "dead": (True, "when its job has ended: no step reads it"),
         "rule": (False, "its rule"),
     }
+
+
+def test_files_that_go_with_one_job() -> None:
+    reader = JobReader("/b/__schedule__", "i", 1)
+    result = JobReader("/o-collector/__schedule__", "o", 0)
+    readers = {
+        "once": LastReaders(frozenset({reader})),
+        "a result": LastReaders(frozenset({reader, result})),
+        "for all jobs": LastReaders(steps=frozenset({reader.step})),
+        "for others, too": LastReaders(frozenset({reader}), frozenset({"/c/__schedule__"})),
+        "kept": LastReaders(frozenset({reader})),
+        "unread": LastReaders(),
+    }
+    removal = Removal({("/a", port): found for port, found in readers.items()}, {("/a", "kept"): "why"})
+    assert removal.read_once() == {("/a", "once")}
+    assert replace(removal, held={"/a": "why"}).read_once() == frozenset()

@@ -15,6 +15,7 @@ from streamflow.core.utils import get_job_tag
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
 from streamflow_io.messages import Code, coded
@@ -40,11 +41,13 @@ class _SpaceRequest(Struct):
     """The request of a job for space.
 
     :ivar gang: the gang and the tag of the job; None: no other job runs at the same time because of streams
+    :ivar frees: bytes of input files that go when the job has ended
     :ivar together: the steps whose jobs start with this one, and have their space from its demand
     :ivar demand: the last one; None: the job has not asked yet
     """
 
     gang: tuple[int, str] | None
+    frees: int
     together: Collection[str] = ()
     demand: DiskDemand[JobState | str] | None = None
 
@@ -62,6 +65,7 @@ class DiskLimit(SpaceWatcher):
     :param gangs: steps that run at the same time because of streams
     :param sizes: of earlier jobs
     :param wake: lets StreamFlow ask again for the jobs that wait
+    :param read_once: the outputs whose files go, each when the only job that reads the file has ended
     """
 
     def __init__(
@@ -71,9 +75,10 @@ class DiskLimit(SpaceWatcher):
         gangs: Sequence[Gang],
         sizes: StepSizes,
         wake: Callable[[], None],
+        read_once: Collection[tuple[str, str]] = (),
     ) -> None:
         self.limit: int = limit
-        self._space = SpaceGraph(routes, gangs, sizes)
+        self._space = SpaceGraph(routes, gangs, sizes, read_once)
         self._wake = wake
         self._ledgers: dict[str, DiskLedger[JobState | str]] = {}
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
@@ -129,7 +134,8 @@ class DiskLimit(SpaceWatcher):
             self._open[job.name] = job
             gang = self._space.gang(job.step)
             place = None if gang is None else (gang, str(get_job_tag(job.name)))
-            job.keep(_SpaceRequest(place))
+            goes = {port: token for port, token in job.job.inputs.items() if self._space.goes(job.step, port)}
+            job.keep(_SpaceRequest(place, file_bytes(goes)))
             if place is not None:
                 self._done.setdefault(place, set()).discard(job.step)
 
@@ -236,7 +242,7 @@ class DiskLimit(SpaceWatcher):
         size = job.kept(JobSize)
         if request.gang is not None:
             request.together = self._space.together(job.step, self._done[request.gang])
-        return self._space.demand(job, job.step, 0 if size is None else size.inputs, request.together)
+        return self._space.demand(job, job.step, 0 if size is None else size.inputs, request.together, request.frees)
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""

@@ -22,30 +22,39 @@ class SpaceGraph:
 
     :param routes: how outputs reach inputs
     :param gangs: steps that run at the same time because of streams
+    :param read_once: the outputs whose files go, each when the only job that reads the file has ended
     """
 
-    def __init__(self, routes: Iterable[Route], gangs: Sequence[Gang], sizes: StepSizes) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        gangs: Sequence[Gang],
+        sizes: StepSizes,
+        read_once: Collection[tuple[str, str]] = (),
+    ) -> None:
         self._sizes = sizes
         self._gangs = {step: (number, gang) for number, gang in enumerate(gangs) for step in gang.steps}
         # By step: the steps that read its outputs. Loops lead back.
         self._after: dict[str, dict[str, None]] = defaultdict(dict)
         # By step: the steps whose outputs it reads.
         self._before: dict[str, dict[str, None]] = defaultdict(dict)
-        readers: dict[str, set[str | None]] = defaultdict(set)
+        # By step: whether the files that reach an input go with the job that reads them.
+        self._goes: dict[str, dict[str, bool]] = defaultdict(dict)
         for route in routes:
-            consumer = None if route.consumer is None else route.consumer.step
-            readers[route.output.name].add(consumer)
-            if consumer is not None:
-                self._after[route.output.step][consumer] = None
-                self._before[consumer][route.output.step] = None
-        shared = {reader for found in readers.values() if len(found) > 1 for reader in found}
-        # The steps whose inputs nothing else reads.
-        self._sole = {reader for found in readers.values() for reader in found} - shared
+            if (reader := route.consumer) is not None:
+                self._after[route.output.step][reader.step] = None
+                self._before[reader.step][route.output.step] = None
+                goes = route.output.whole in read_once
+                self._goes[reader.step][reader.port] = self._goes[reader.step].get(reader.port, True) and goes
 
     def gang(self, step: str) -> int | None:
         """The number of the gang of a step; None: the step is in no gang."""
         found = self._gangs.get(step)
         return None if found is None else found[0]
+
+    def goes(self, step: str, port: str) -> bool:
+        """Whether the files of an input go when the job that reads them has ended."""
+        return self._goes[step].get(port, False)
 
     def together(self, step: str, ended: Collection[str]) -> set[str]:
         """Return the steps whose jobs have to start together with a job, because of streams.
@@ -78,10 +87,11 @@ class SpaceGraph:
             waiting += new
         return found
 
-    def demand(self, job: J, step: str, inputs: int, together: Iterable[str] = ()) -> DiskDemand[J]:
+    def demand(self, job: J, step: str, inputs: int, together: Iterable[str] = (), frees: int = 0) -> DiskDemand[J]:
         """Return the space that a job needs.
 
         :param inputs: bytes of its input files
+        :param frees: bytes of those that go when the job has ended
         :param together: the steps whose jobs start with this one
         """
         own = self._sizes.expect(step, inputs)
@@ -91,7 +101,7 @@ class SpaceGraph:
             size += expected.bytes
             certainty = max(certainty, expected.certainty, key=_WORSE.index)
         ahead = self._ahead(step, own.bytes, _STEPS)
-        return DiskDemand(job, size, certainty, own.bytes, ahead, inputs if step in self._sole else 0)
+        return DiskDemand(job, size, certainty, own.bytes, ahead, frees)
 
     def _ahead(self, step: str, written: int, steps: int) -> int:
         """The bytes that have to be free for the jobs after one."""
@@ -101,5 +111,5 @@ class SpaceGraph:
 
     def _passing(self, step: str, inputs: int, steps: int) -> int:
         size = self._sizes.expect(step, inputs).bytes
-        frees = inputs if step in self._sole else 0
+        frees = inputs if all(self._goes[step].values()) else 0
         return max(size, size - frees + self._ahead(step, size, steps))
