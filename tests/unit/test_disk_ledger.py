@@ -187,6 +187,13 @@ def test_sizes_of_jobs_with_other_inputs() -> None:
     assert sizes.expect("/b", 5) == ExpectedSize(50, "known")
 
 
+def test_a_size_does_not_grow_with_a_few_bytes_of_parameters() -> None:
+    sizes = StepSizes()
+    sizes.measured("/a", 30, 2000)
+    assert sizes.expect("/a", 3000) == ExpectedSize(2000, "known")
+    assert sizes.expect("/a", 8 * MEBIBYTE) == ExpectedSize(16000, "estimated")
+
+
 @given(st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 2**30)), min_size=1), st.data())
 def test_a_size_is_not_below_a_measured_one(jobs: list[tuple[int, int]], data: st.DataObject) -> None:
     sizes = StepSizes()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from streamflow_io.records.learned.sizes import size_class_of
+from streamflow_io.records.learned.sizes import size_class_of, size_range
 
 #: `known`: a job with about as much input has been measured. `estimated`: jobs with more or less input have been.
 #: `unknown`: no job of the step has ended.
@@ -41,7 +41,7 @@ class StepSizes:
     """The largest jobs of each step, by the class of their input.
 
     An expected size is never below that of a job that was measured with as much input, or with more. For more input
-    than any measured job had, the size grows with the input.
+    than any measured job had, and more than 1 MiB, the size grows with the input.
     """
 
     def __init__(self) -> None:
@@ -73,6 +73,6 @@ class StepSizes:
 
 
 def _scaled(measured: MeasuredSize, inputs: int) -> int:
-    if inputs <= measured.inputs or measured.inputs == 0:
-        return measured.written
-    return ceil(measured.written * inputs / measured.inputs)
+    # Few bytes are parameters: how much a job writes does not depend on their number.
+    least = max(measured.inputs, size_range(0)[1])
+    return ceil(measured.written * max(inputs, least) / least)
