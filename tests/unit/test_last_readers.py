@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import shutil
 import subprocess
@@ -21,7 +22,15 @@ from streamflow.data.manager import DefaultDataManager
 
 from streamflow_io._streamflow import copies_in, forget_data
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
-from streamflow_io.storage.intermediates.directories import _LOOK, DirectoryContents, _look, _partly, _read, _remove_but
+from streamflow_io.storage.intermediates.directories import (
+    _LOOK,
+    DirectoryContents,
+    _look,
+    _partly,
+    _read,
+    _remove_but,
+    remove,
+)
 from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
 from streamflow_io.storage.intermediates.repeated_jobs import kept_at_each_host
 
@@ -509,6 +518,48 @@ def test_all_but_some_paths(tmp_path: Path, way: str, left: list[str]) -> None:
     found = {str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir() or path.is_symlink()}
     assert found == {path for path in TREE if any(path == each or path.startswith(each + "/") for each in left)}
     assert (outside / "file").exists()
+
+
+@pytest.mark.parametrize("count", [3, 3000])
+async def test_parts_of_a_directory_go_however_much_is_left(tmp_path: Path, count: int) -> None:
+    """A command line is too short for the names of thousands of files."""
+
+    async def run(location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
+        done = await asyncio.to_thread(
+            subprocess.run, ["sh", "-c", " ".join(command)], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() or done.stderr, done.returncode
+
+    name, outside = str(uuid.uuid4()), tmp_path / "outside"
+    place = tmp_path / name
+    place.mkdir()
+    outside.write_text("x")
+    files = [f"part {number:05d}.fastq.gz" for number in range(count)]
+    for file in files:
+        (place / file).write_text("x")
+    (place / "link").symlink_to(tmp_path)
+    ledger = FileLedger()
+    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    ledger.placed("/a/0", [str(place)])
+    ledger.seen(name, {"link": str(tmp_path)})
+    ledger.removed(name, frozenset([*files, "link/outside"]))
+    left = frozenset(files[1:])
+    connector = SimpleNamespace(run=run)
+    context = SimpleNamespace(deployment_manager=SimpleNamespace(get_connector=lambda name: connector))
+    dropped = {str(place): ledger.dropped(name, left)}
+    await remove(context, ExecutionLocation("host", "hosts"), [], {str(place): left}, dropped)
+    assert {path.name for path in place.iterdir()} - {"link"} == left
+    assert outside.exists()
+
+
+def test_what_is_dropped_of_a_directory() -> None:
+    name = str(uuid.uuid4())
+    ledger = FileLedger()
+    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    ledger.placed("/a/0", [f"/work/{name}"])
+    assert ledger.dropped(name, frozenset({"a"})) == frozenset()
+    ledger.removed(name, frozenset({"a", "b", "c/d", "e", "f/g"}))
+    assert ledger.dropped(name, frozenset({"a", "c", "e/i"})) == {"b", "f/g"}
 
 
 SHELLS = [["sh"], *([["busybox", "sh"]] if shutil.which("busybox") is not None else [])]

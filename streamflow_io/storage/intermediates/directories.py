@@ -55,6 +55,8 @@ REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2
 _REMOVE = f"""{_MOUNTED}for d; do test -L "$d" && {{ rm -f "$d"; continue; }}; mounted "$d" && continue
 {REMOVE_ONE}; done"""
 
+_DROP = f"""{_MOUNTED}mounted "$1" || test -L "$1" || {{ shift; rm -rf "$@"; }}"""
+
 
 class DirectoryContents(Struct, frozen=True):
     """The contents of a directory.
@@ -90,10 +92,13 @@ async def remove(
     location: ExecutionLocation,
     whole: Sequence[str],
     parts: Mapping[str, frozenset[str]],
+    dropped: Mapping[str, frozenset[str]],
 ) -> None:
     """Remove directories at a location, and of others all but some paths. What cannot be removed stays.
 
     :param parts: the relative paths that are left, by directory
+    :param dropped: the relative paths that were left before, by directory. Where a command line is too short for all
+        that is left, only these paths are removed
     :raises WorkflowExecutionException: if the location cannot be asked
     """
     if location.local:
@@ -102,7 +107,11 @@ async def remove(
     for some in chunks(whole):
         await ask(context, location, _REMOVE, some)
     for directory, left in parts.items():
-        await ask(context, location, _partly(directory, left), [])
+        if len(script := _partly(directory, left)) <= _MOST_CHARACTERS:
+            await ask(context, location, script, [])
+            continue
+        for some in chunks([f"{directory}/{path}" for path in sorted(dropped[directory])]):
+            await ask(context, location, _DROP, [directory, *some])
 
 
 def _look_here(paths: Sequence[str]) -> dict[str, DirectoryContents]:

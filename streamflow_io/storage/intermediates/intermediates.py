@@ -340,6 +340,7 @@ class Intermediates(Listener):
         by_location = self._by_location([*decision.whole, *decision.parts])
         places = {self._ledger.path(name): self._places[name] for name in decision.whole}
         partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
+        dropped = {self._ledger.path(name): self._ledger.dropped(name, left) for name, left in decision.parts.items()}
         # Nothing may wait between the decision and this: a job must not get a file that is to be removed.
         for name in (*decision.whole, *decision.parts):
             left = decision.parts.get(name)
@@ -350,7 +351,7 @@ class Intermediates(Listener):
             with self._asking(location):
                 whole = [path for path in paths if path not in partly]
                 parts = {path: partly[path] for path in paths if path in partly}
-                await asyncio.wait_for(remove(self._context, location, whole, parts), _PATIENCE)
+                await asyncio.wait_for(remove(self._context, location, whole, parts, dropped), _PATIENCE)
 
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
         gone = {path for path, at in places.items() if not any(str(each) in self._silent for each in at)}

@@ -238,6 +238,16 @@ class FileLedger:
         if (job := self._owners.pop(directory, None)) is not None:
             job.directories.discard(directory)
 
+    def dropped(self, directory: str, left: frozenset[str]) -> frozenset[str]:
+        """The paths that were left of a directory before, and are not any more.
+
+        A path behind a link is not among them, nor one that holds what is left.
+        """
+        above = {parent for path in left for parent in _parents(path)}
+        links = self._links.get(directory, {})
+        gone = self._left.get(directory, frozenset()) - left - above
+        return frozenset(path for path in gone if not any(each in links or each in left for each in _parents(path)))
+
     def path(self, directory: str) -> str:
         """The path of a directory that is left."""
         return self._paths[directory]
@@ -378,8 +388,10 @@ def _overlap(one: str, other: str) -> bool:
 
 def _tops(paths: Collection[str]) -> Iterator[str]:
     """The paths that are not below another one."""
-    for path in paths:
-        parts = path.split("/")
-        above = {"", *("/".join(parts[:count]) for count in range(1, len(parts)))} if path else ()
-        if not any(each in paths for each in above):
-            yield path
+    return (path for path in paths if not any(each in paths for each in _parents(path)))
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The paths above one, in a directory whose own path is empty."""
+    parts = path.split("/")
+    yield from ("/".join(parts[:count]) for count in range(len(parts)) if path)
