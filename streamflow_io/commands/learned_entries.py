@@ -16,7 +16,7 @@ from streamflow_io.records.learned.database import E, date_of
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.records.learned.sizes import SizeKey, size_range
-from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
+from streamflow_io.storage.intermediates.learned_sizes import WINDOW, LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
@@ -185,7 +185,8 @@ def _size_facts(size: LearnedSize) -> Mapping[str, str]:
         "step": size.step,
         "tool": size.key.tool,
         "input files": f"{_sizes(size.key)}, all of a job together",
-        "written": f"{size_text(size.of.written)}, from {size_text(size.of.inputs)} of input",
+        "written": f"{size_text(size.of.written)}, from {size_text(size.of.inputs)} of input"
+        + (", without what its window has freed" if size.key.storage == WINDOW else ""),
         "learned": date_of(size.learned),
     }
 

@@ -40,7 +40,8 @@ class SpaceLimits:
         runtime_of: Callable[[JobState], Awaitable[NodeRuntime | None]],
     ) -> None:
         removal = plan.intermediates
-        self.sizes = RememberedSizes(learned, removal.tools)
+        windowed = {window.step for window in removal.windows if window.why is None}
+        self.sizes = RememberedSizes(learned, removal.tools, windowed)
         self._learner = SizeLearner(plan.workflow.steps, self.sizes)
         self.disk: DiskLimit | None = None
         if removal.disk_limit is not None:

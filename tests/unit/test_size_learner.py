@@ -10,6 +10,7 @@ from streamflow.core.workflow import Job, Status
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize
 from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
 from streamflow_io.storage.intermediates.size_learner import JobSize, SizeLearner
 
@@ -45,6 +46,16 @@ def test_only_a_job_that_succeeds_at_once_teaches(tmp_path: Path, attempts: int,
     learns.measured({}, {job: 7})
     assert sizes.sizes.expect("/a", 0).certainty == expected
     assert learns.unmeasured() == []
+
+
+async def test_a_smaller_size_of_a_later_run_replaces_nothing(tmp_path: Path) -> None:
+    path, tools = tmp_path / "learned.db", {"/a": "tool"}
+    for written, windowed in ((9, ()), (7, ()), (3, {"/a"})):
+        sizes = RememberedSizes(path, tools, windowed)
+        sizes.measured("/a", 0, written)
+        await sizes.close()
+    assert RememberedSizes(path, {"/b": "tool"}).sizes.expect("/b", 0) == ExpectedSize(9, "known")
+    assert RememberedSizes(path, {"/b": "tool"}, {"/b"}).sizes.expect("/b", 0) == ExpectedSize(3, "known")
 
 
 def test_what_is_still_written_counts_as_expected(tmp_path: Path) -> None:
