@@ -81,6 +81,7 @@ from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import JobToken, ListToken
 from streamflow.workflow.utils import get_job_token, get_token_value
 
+from streamflow_io.files import parents
 from streamflow_io.loop_connection import LoopConnection
 from streamflow_io.processes import end_process
 
@@ -396,11 +397,10 @@ def forget_data(manager: DataManager, path: str, left: frozenset[str]) -> None:
 
     :param left: relative paths that are not forgotten, nor what is below them
     """
-    name = posixpath.basename(path)
+    name, above = posixpath.basename(path), {parent for each in left for parent in parents(each)}
     for below, node in _nodes_below(manager, path):
-        is_left = any(not each or below == each or below.startswith(each + "/") for each in left)
-        is_above = any(not below or each.startswith(below + "/") for each in left)
-        for location in () if is_left or is_above else _locations_at(node):
+        is_left = below in above or below in left or any(parent in left for parent in parents(below))
+        for location in () if is_left else _locations_at(node):
             # The same file has other paths where a container, or a job, sees it.
             if f"/{name}/" in location.path + "/":
                 location.data_type = DataType.INVALID

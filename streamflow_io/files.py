@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlparse
 
@@ -73,3 +73,9 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def parents(path: str) -> Iterator[str]:
+    """The paths above a relative path, in a directory whose own path is empty."""
+    parts = path.split("/")
+    yield from ("/".join(parts[:count]) for count in range(len(parts)) if path)

@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import shutil
 import subprocess
+import sys
 import uuid
 from collections import defaultdict
 from pathlib import Path
@@ -647,3 +648,41 @@ def test_files_that_go_with_one_job() -> None:
     removal = Removal({("/a", port): found for port, found in readers.items()}, {("/a", "kept"): "why"})
     assert removal.read_once() == {("/a", "once")}
     assert replace(removal, held={"/a": "why"}).read_once() == frozenset()
+
+
+def calls_for(count: int) -> int:
+    """The calls of functions until a directory with some needed files and copies of them is decided about."""
+    place, other = (f"/work/{uuid.uuid4()}" for _ in range(2))
+    files = [f"part_{number}" for number in range(count)]
+    registering = SimpleNamespace(register=lambda _: None)
+    connectors = SimpleNamespace(get_connector=lambda _: None)
+    manager = DefaultDataManager(SimpleNamespace(checkpoint_manager=registering, deployment_manager=connectors))
+    for file in files:
+        manager.register_path(ExecutionLocation("host", "hosts"), f"{place}/{file}")
+    ledger = FileLedger()
+    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    ledger.placed("/a/0", [place])
+    ledger.submitted("/b/0", "/b/__schedule__", 1, {"i": [ledger.ref(f"{place}/{file}") for file in files]})
+    ledger.placed("/b/0", [other])
+    for file in files:
+        ledger.copied(ledger.ref(f"{place}/{file}"), ledger.ref(f"{other}/{file}"))
+    ledger.ended("/a/0", [JobOutput(frozenset(ledger.ref(f"{place}/{file}") for file in files))])
+    ledger.seen(posixpath.basename(place), {})
+    calls = 0
+
+    def count_call(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        decision = ledger.decide(lambda step: False)
+        forget_data(manager, place, frozenset(files))
+    finally:
+        sys.setprofile(None)
+    assert len(decision.parts[posixpath.basename(place)]) == count
+    return calls
+
+
+def test_the_work_grows_with_the_number_of_files() -> None:
+    assert calls_for(400) < 3 * calls_for(200)

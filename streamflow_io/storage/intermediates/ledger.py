@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from streamflow_io.files import parents
 from streamflow_io.graph.last_readers import LastReaders
 from streamflow_io.records.leftovers import JOB_DIRECTORY
 
@@ -243,10 +244,10 @@ class FileLedger:
 
         A path behind a link is not among them, nor one that holds what is left.
         """
-        above = {parent for path in left for parent in _parents(path)}
+        above = {parent for path in left for parent in parents(path)}
         links = self._links.get(directory, {})
         gone = self._left.get(directory, frozenset()) - left - above
-        return frozenset(path for path in gone if not any(each in links or each in left for each in _parents(path)))
+        return frozenset(path for path in gone if not any(each in links or each in left for each in parents(path)))
 
     def path(self, directory: str) -> str:
         """The path of a directory that is left."""
@@ -346,6 +347,8 @@ class _Needed:
         self._links = links
         self._sorted = dict[str, list[str]]()
         self._copies = copies
+        # By directory: the copies by path, and the paths in order.
+        self._copied = dict[str, tuple[dict[str, list[Ref]], list[str]]]()
         self.paths: dict[str, set[str]] = defaultdict(set)
 
     def mark(self, roots: Iterable[Ref]) -> None:
@@ -355,9 +358,20 @@ class _Needed:
             file = ahead.pop()
             if file.directory and file.path not in self.paths[file.directory]:
                 self.paths[file.directory].add(file.path)
-                ahead += (copy for path, copy in self._copies.get(file.directory, ()) if _overlap(path, file.path))
+                ahead += self._copies_of(file)
                 if links := self._links.get(file.directory):
                     ahead += self._linked(file, links)
+
+    def _copies_of(self, file: Ref) -> Iterator[Ref]:
+        """The copies of a file, and of all files below its path and above the path."""
+        if (found := self._copied.get(file.directory)) is None:
+            copies: dict[str, list[Ref]] = defaultdict(list)
+            for path, copy in self._copies.get(file.directory, ()):
+                copies[path].append(copy)
+            found = self._copied[file.directory] = copies, sorted(copies)
+        by_path, ordered = found
+        for path in (*parents(file.path), file.path, *_below(file.path, ordered)):
+            yield from by_path.get(path, ())
 
     def _linked(self, file: Ref, links: Mapping[str, Ref]) -> Iterator[Ref]:
         """The targets of the links at a path, below it, and above it."""
@@ -366,32 +380,22 @@ class _Needed:
             if (target := links.get("/".join(parts[:count]))) is not None:
                 yield Ref(target.directory, "/".join(filter(None, (target.path, *parts[count:]))))
         ordered = self._sorted.setdefault(file.directory, sorted(links))
-        begin = file.path and file.path + "/"
-        for link in ordered[bisect_left(ordered, begin) :]:
-            if not link.startswith(begin):
-                break
-            yield links[link]
+        yield from (links[link] for link in _below(file.path, ordered))
+
+
+def _below(path: str, ordered: Sequence[str]) -> Iterator[str]:
+    """The paths below one."""
+    begin = path and path + "/"
+    for index in range(bisect_left(ordered, begin), len(ordered)):
+        if not ordered[index].startswith(begin):
+            break
+        yield ordered[index]
 
 
 def _local_path(location: Any) -> str | None:
     return unquote(location.removeprefix("file://")) if isinstance(location, str) else None
 
 
-def _is_in(path: str, parent: str) -> bool:
-    """Whether a path is another one, or below that."""
-    return path == parent or not parent or path.startswith(parent + "/")
-
-
-def _overlap(one: str, other: str) -> bool:
-    return _is_in(one, other) or _is_in(other, one)
-
-
 def _tops(paths: Collection[str]) -> Iterator[str]:
     """The paths that are not below another one."""
-    return (path for path in paths if not any(each in paths for each in _parents(path)))
-
-
-def _parents(path: str) -> Iterator[str]:
-    """The paths above one, in a directory whose own path is empty."""
-    parts = path.split("/")
-    yield from ("/".join(parts[:count]) for count in range(len(parts)) if path)
+    return (path for path in paths if not any(each in paths for each in parents(path)))
