@@ -24,6 +24,9 @@ from streamflow_io.records.records import Record, ResultsRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
+# As many links as Linux follows.
+_MOST_LINKS = 40
+
 
 class JobDirectories(Listener):
     """Records the directories of the jobs of a run, each once. Directories that the workflow names are left out.
@@ -97,16 +100,37 @@ class JobDirectories(Listener):
             for found in JOB_DIRECTORY.finditer(value):
                 yield from (name for name in (found[0], found[1]) if name in self._names)
         elif isinstance(value, Mapping):
-            kind, path = value.get("class"), str(value.get("path"))
-            if kind in ("File", "Directory") and os.path.isabs(path):
-                yield from self._needed(os.path.realpath(path))
-            if kind == "Directory" and os.path.isabs(path):
-                for place, directories, files in os.walk(path):
-                    links = (os.path.join(place, entry) for entry in (*directories, *files))
-                    for link in filter(os.path.islink, links):
-                        yield from self._needed(os.path.realpath(link))
+            path = str(value.get("path"))
+            if value.get("class") in ("File", "Directory") and os.path.isabs(path):
+                yield from self._led_through(path)
             for each in value.values():
                 yield from self._needed(each)
         elif isinstance(value, list | tuple):
             for each in value:
                 yield from self._needed(each)
+
+    def _led_through(self, path: str) -> Iterator[str]:
+        """The directories of jobs that the links at a path lead through, and all links below the path."""
+        ahead, seen = [path], set[str]()
+        while ahead:
+            way = [*_followed(ahead.pop())]
+            found = [name for each in way for name in self._needed(each)]
+            yield from found
+            # Links may lead to large directories that no job has made.
+            if way[-1] not in seen and (found or not seen):
+                for place, directories, files in os.walk(way[-1]):
+                    entries = (os.path.join(place, entry) for entry in (*directories, *files))
+                    ahead += filter(os.path.islink, entries)
+            seen.add(way[-1])
+
+
+def _followed(path: str) -> Iterator[str]:
+    """A path, the path that is left after each link on the way, and last the real path."""
+    real = os.path.realpath(path)
+    for _ in range(_MOST_LINKS):
+        yield path
+        ways = (path[:end] for end in range(1, len(path) + 1) if path[end : end + 1] in ("", "/"))
+        if (link := next(filter(os.path.islink, ways), None)) is None:
+            break
+        path = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)) + path[len(link) :])
+    yield real

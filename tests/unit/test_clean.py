@@ -10,11 +10,15 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.workflow import Token
 
 from streamflow_io.commands.clean import _clear_deployment, why_all_stay
+from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.records.jobs import DirectoriesRecord, EndedRecord, SubmittedRecord
 from streamflow_io.records.leftovers import Leftover, RunLeftovers, leftovers
 from streamflow_io.records.records import ResultsRecord, RunRecord
@@ -40,6 +44,29 @@ def ended(job: str) -> EndedRecord:
 
 def path(number: int, more: str = "") -> str:
     return f"/work/{uuid.UUID(int=number)}{more}"
+
+
+@pytest.mark.parametrize("result", ["out/file", "out/directory", "out/deep", "loop"])
+def test_a_result_needs_all_links_on_its_way(tmp_path: Path, result: str) -> None:
+    """A directory of links may lead to a file through the directories of several jobs."""
+    names = [str(uuid.UUID(int=number)) for number in range(5)]
+    first, second, third, unneeded, deep = (tmp_path / name for name in names)
+    for place in (first, second, third, unneeded, deep, tmp_path / "out" / "directory"):
+        place.mkdir(parents=True)
+    (first / "x").write_text("data")
+    (second / "x").symlink_to(first / "x")
+    (third / "all").symlink_to(second)
+    (deep / "links").symlink_to(third)
+    (tmp_path / "out" / "file").symlink_to(third / "all" / "x")
+    (tmp_path / "out" / "directory" / "x").symlink_to(f"../../{names[2]}/all/x")
+    (tmp_path / "out" / "deep").symlink_to(deep)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    value = {"class": "Directory" if result == "out/directory" else "File", "path": str(tmp_path / result)}
+    ports = {"o": SimpleNamespace(token_list=[Token(value)])}
+    directories = JobDirectories(cast(Any, SimpleNamespace(get_output_ports=lambda: ports)), cast(Any, None), print)
+    directories._names.update(names)
+    needed = {"loop": set(), "out/deep": {*names} - {names[3]}}.get(result, {*names[:3]})
+    assert {*directories.results().directories} == needed
 
 
 def test_the_directories_of_a_run() -> None:
