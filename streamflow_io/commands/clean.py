@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import re
 import socket
@@ -144,25 +143,30 @@ def run(arguments: argparse.Namespace) -> Cleaned:
         if (wanted and summary.name not in wanted) or now - ended < (arguments.older_than or 0):
             continue
         looked += 1
-        with contextlib.suppress(HintErrors):
+        try:
             found = leftovers(read_records(directory / summary.name / TELEMETRY_FILE))
-            if found is None or not (found.removable or found.results or found.open):
-                continue
-            is_silent = now - ended >= SILENT_SECONDS
-            if (why := why_all_stay(summary.state, found, is_silent)) is not None:
-                count = len(found.removable) + len(found.results) + len(found.open)
-                parts.append(Part(summary.name, "", count, 0, f"kept: {why}", summary.name not in wanted))
-                continue
-            # A job of a run that was killed may go on without its driver.
-            keeps_open = summary.state == "killed" and not is_silent
-            if keeps_open and found.open:
-                told = "kept: these jobs may still run, because their driver was killed"
-                parts.append(Part(summary.name, "", len(found.open), 0, told, True))
-            open_too = () if keeps_open else found.open
-            clearable[summary.name] = RunLeftovers(found.run, (*found.removable, *open_too), found.results)
-            if found.results:
-                told = "kept: results of the run need them"
-                parts.append(Part(summary.name, "", len(found.results), 0, told, True))
+        except HintErrors as errors:
+            # Without the records, the directories of the run are not known.
+            told = f"kept: its records cannot be used: {errors.errors[0].message}"
+            parts.append(Part(summary.name, "", 0, 0, told, False))
+            continue
+        if found is None or not (found.removable or found.results or found.open):
+            continue
+        is_silent = now - ended >= SILENT_SECONDS
+        if (why := why_all_stay(summary.state, found, is_silent)) is not None:
+            count = len(found.removable) + len(found.results) + len(found.open)
+            parts.append(Part(summary.name, "", count, 0, f"kept: {why}", summary.name not in wanted))
+            continue
+        # A job of a run that was killed may go on without its driver.
+        keeps_open = summary.state == "killed" and not is_silent
+        if keeps_open and found.open:
+            told = "kept: these jobs may still run, because their driver was killed"
+            parts.append(Part(summary.name, "", len(found.open), 0, told, True))
+        open_too = () if keeps_open else found.open
+        clearable[summary.name] = RunLeftovers(found.run, (*found.removable, *open_too), found.results)
+        if found.results:
+            told = "kept: results of the run need them"
+            parts.append(Part(summary.name, "", len(found.results), 0, told, True))
     parts += _clear(clearable, not arguments.dry_run)
     return Cleaned(sorted(parts, key=lambda part: (part.run, part.where)), not arguments.dry_run, looked)
 

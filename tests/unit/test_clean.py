@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,8 @@ import pytest
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Token
 
-from streamflow_io.commands.clean import _clear_deployment, why_all_stay
+from lab.telemetry import write
+from streamflow_io.commands.clean import _clear_deployment, run, why_all_stay
 from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.records.jobs import DirectoriesRecord, EndedRecord, SubmittedRecord
 from streamflow_io.records.leftovers import Leftover, RunLeftovers, leftovers
@@ -67,6 +69,19 @@ def test_a_result_needs_all_links_on_its_way(tmp_path: Path, result: str) -> Non
     directories._names.update(names)
     needed = {"loop": set(), "out/deep": {*names} - {names[3]}}.get(result, {*names[:3]})
     assert {*directories.results().directories} == needed
+
+
+def test_a_run_with_unreadable_records_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "streamflow-io" / "runs" / "r" / "telemetry.jsonl"
+    write(file, [BEGIN])
+    with file.open("a") as records:
+        records.write("broken\n")
+    cleaned = run(Namespace(runs=[], older_than=None, dry_run=True))
+    (part,) = cleaned.parts
+    assert part.run == "r"
+    assert part.told.startswith("kept: its records cannot be used: ")
+    assert not cleaned.ok
 
 
 def test_the_directories_of_a_run() -> None:
