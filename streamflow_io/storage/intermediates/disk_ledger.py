@@ -101,13 +101,13 @@ class DiskLedger(Generic[J]):
         self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
         self._allowed.clear()
 
-    def join(self, demand: DiskDemand[J], leader: J | None) -> None:
+    def join(self, demand: DiskDemand[J], leader: J) -> None:
         """Reserve the space of a job that has to start, because another job of its gang runs.
 
-        :param leader: the job that has reserved the space of the gang; None: the job gets space of its own
+        :param leader: the job that has reserved the space of the gang
         """
         self.withdraw(demand.job)
-        if leader is not None and (reservation := self._reserved.get(leader)) is not None:
+        if (reservation := self._reserved.get(leader)) is not None:
             reservation.bytes -= min(demand.own, max(0, reservation.bytes - reservation.own))
         self._reserved[demand.job] = _Reservation(demand.own, demand.own)
 
