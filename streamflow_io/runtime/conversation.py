@@ -80,6 +80,10 @@ class ProcessConversation(Conversation):
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 
+    async def succeeds(self) -> bool:
+        """Whether the process, which prints no more, ends with success."""
+        return await ends_within(self._process, _CLOSE_SECONDS) and self._process.returncode == 0
+
     async def line(self) -> bytes | None:
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).rstrip(b"\n") if not self._process.stdout.at_eof() else None

@@ -196,7 +196,8 @@ class EmbeddedRuntime(NodeRuntime):
 
     async def _follow(self) -> None:
         await follow(self._conversation, self, "sfio-node", ENDED)
-        if await aiofiles.os.path.exists(self.directory):
+        # A `serve` that succeeds has removed the directory. What is there afterwards belongs to another user.
+        if not await self._conversation.succeeds():
             await self.clear()
 
     async def close(self) -> None:

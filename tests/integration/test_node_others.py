@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from lab.node import Node, built, node, output, wait_for
+from lab.node import Node, built, job_text, node, output, wait_for
 from lab.node_conversation import conversation
+from streamflow_io.runtime import embedded
+from streamflow_io.runtime.conversation import Lines
+from streamflow_io.runtime.embedded import EmbeddedRuntime
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
@@ -224,3 +230,71 @@ def test_a_serve_of_another_user_says_who_it_is(place: Path) -> None:
     with conversation(place, wrapper=who) as running:
         assert running.uid == STRANGER
         wait_for(lambda: running.ask("j")["event"] == "ready", "the job")
+
+
+@pytest.fixture
+def theirs(place: Path) -> Iterator[Path]:
+    """A directory that a stranger has put in the place of a run directory that is gone."""
+    (place / "data").mkdir()
+    (place / "data" / "file").touch()
+    with tempfile.TemporaryDirectory(prefix="streamflow-io-", dir="/dev/shm") as memory:
+        job = place / "run" / "jobs" / "j"
+        job.mkdir(parents=True)
+        spec = {"rehearsal": {"scratch": [str(place / "data")]}, "outputs": [output(place, "out")]}
+        (job / "job.json").write_text(job_text("j", **spec))
+        (job.parents[1] / "memory").symlink_to(memory)
+        for path in (place / "run", *(place / "run").rglob("*")):
+            os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+        yield place / "run"
+        assert os.path.exists(memory)
+        assert (place / "data" / "file").exists()
+
+
+@needs_root
+def test_what_a_stranger_says_in_the_place_of_a_run_directory_is_not_removed(theirs: Path) -> None:
+    done = subprocess.run(
+        [built(), "clear", "--directory", theirs], capture_output=True, text=True, timeout=40, check=False
+    )
+    expected = f"sfio-node: {theirs}: {theirs} belongs to user {STRANGER}\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
+@needs_root
+def test_a_job_does_not_begin_in_the_directory_of_a_stranger(theirs: Path) -> None:
+    words = [built(), "exec", "--job", theirs / "jobs" / "j", "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=40, check=False)
+    assert done.returncode == 125
+    assert done.stderr == f"sfio-node: job {theirs}/jobs/j: {theirs} belongs to user {STRANGER}\n"
+    assert os.listdir(theirs / "jobs" / "j") == ["job.json"]
+
+
+def test_a_link_in_the_place_of_a_run_directory_is_not_followed(place: Path) -> None:
+    (place / "data").mkdir()
+    (place / "run").symlink_to(place / "data")
+    done = subprocess.run([built(), "clear", "--directory", place / "run"], timeout=40, check=False)
+    assert done.returncode == 1
+    assert (place / "data").exists()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_comes_after_a_serve_is_not_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """Only what a `serve` that was killed has left."""
+    cleared, original = list[Path](), embedded.follow
+
+    async def follow(output: Lines, runtime: EmbeddedRuntime, program: str, ended: str) -> None:
+        await original(output, runtime, program, ended)
+        runtime.directory.mkdir(exist_ok=True)  # As another user may do at this moment.
+
+    async def clear(runtime: EmbeddedRuntime) -> None:
+        cleared.append(runtime.directory)
+
+    monkeypatch.setattr(embedded, "follow", follow)
+    monkeypatch.setattr(EmbeddedRuntime, "clear", clear)
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    (serve,) = (child for child in psutil.Process().children() if str(runtime.directory) in child.cmdline())
+    if killed:
+        serve.kill()
+    await runtime.close()
+    assert cleared == ([runtime.directory] if killed else [])

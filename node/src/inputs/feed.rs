@@ -44,6 +44,7 @@ use crate::protocol::job::{Access, Input, Job, Rate, Target};
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::producer::Producer;
 use crate::streams::source::Source;
+use crate::sys::ownership::open_own;
 use crate::sys::pipe::{has_reader, make_fifo, remove_fifo, remove_link};
 use crate::sys::raw::bytes_in_pipe;
 use crate::sys::watch::Watcher;
@@ -549,7 +550,9 @@ fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
 
 /// Removes what was made for the inputs of a job, given by its directory, when its `exec` can no longer do it.
 pub fn remove_inputs(directory: &Path) {
-    let Ok(job) = Job::load(&directory.join("job.json")) else { return };
+    // Another user may have put a directory in the place of a run directory that is gone.
+    let is_ours = directory.ancestors().nth(2).is_some_and(|run| open_own(run).is_ok());
+    let Some(job) = is_ours.then(|| Job::load(&directory.join("job.json")).ok()).flatten() else { return };
     for input in &job.inputs {
         match &input.target {
             Target::Fifo(path) => {

@@ -5,9 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::readlinkat;
 use nix::sys::statfs::{statfs, TMPFS_MAGIC};
 use nix::unistd::Uid;
 
+use crate::sys::ownership::open_own;
 use crate::sys::random::random;
 
 const NAME: &str = "memory";
@@ -75,11 +77,16 @@ pub fn of_job(job: &Path) -> Option<PathBuf> {
     Some(fs::read_link(&place).unwrap_or(place).join(job.file_name()?))
 }
 
-/// Removes what is in memory of a run directory, before that is removed.
-pub fn remove(run_directory: &Path) {
-    if let Ok(directory) = fs::read_link(of_run(run_directory)) {
-        remove_whole(&directory);
+/// Removes a run directory with all that is in it, and what it has in memory.
+pub fn remove_run(run_directory: &Path) -> io::Result<()> {
+    // Another user may have put a directory in the place of one that is gone.
+    let link = open_own(run_directory).and_then(|run| Ok(readlinkat(&run, NAME)?));
+    if let Ok(directory) = link.map(PathBuf::from) {
+        if directory.parent() == Some(Path::new(SHARED)) && open_own(&directory).is_ok() {
+            remove_whole(&directory);
+        }
     }
+    fs::remove_dir_all(run_directory)
 }
 
 /// Removes a directory, also what a job has made unwritable in it, and returns whether it is gone.
@@ -112,7 +119,6 @@ mod tests {
             assert_eq!(directory(run.path()).is_ok(), is_memory(run.path()));
             return;
         }
-        remove(run.path());
         let found = directory(run.path()).unwrap();
         assert!(found.starts_with(SHARED) && is_memory(&found));
         assert_eq!(directory(run.path()).unwrap(), found);
@@ -121,8 +127,16 @@ mod tests {
         fs::create_dir(found.join("7")).unwrap();
         fs::write(found.join("7/a"), "").unwrap();
         fs::set_permissions(found.join("7"), Permissions::from_mode(0o500)).unwrap();
-        remove(run.path());
-        assert!(!found.exists());
+        remove_run(run.path()).unwrap();
+        assert!(!found.exists() && !run.path().exists());
+    }
+
+    #[test]
+    fn a_link_to_elsewhere_is_not_followed() {
+        let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        symlink(other.path(), run.path().join(NAME)).unwrap();
+        remove_run(run.path()).unwrap();
+        assert!(other.path().exists() && !run.path().exists());
     }
 
     #[test]

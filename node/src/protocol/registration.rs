@@ -1,6 +1,6 @@
 //! Files that `exec` and `read` hold in the run directory as long as their job lives.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::protocol::event::{EventLog, ExitEvent, Reason};
 use crate::protocol::fd_store::Client;
 use crate::protocol::memory_directory;
+use crate::sys::ownership::open_own;
 use crate::sys::watch::Watcher;
 
 /// How long a killed `serve` may hold its lock.
@@ -30,14 +31,14 @@ impl Presence {
     /// Says that the job, given by its directory, begins.
     ///
     /// # Errors
-    /// When there are no such events to write, or it was started before.
+    /// When there are no such events to write, it was started before, or another user could write in the run directory.
     pub fn begin(job: &Path) -> io::Result<(Self, EventLog)> {
         let directory = job.canonicalize()?;
-        let events = EventLog::open(&directory.join("events.jsonl"))?;
         let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
-        let opened = File::open(&run_directory).ok();
-        let store = opened.as_ref().and_then(|run| Client::new(run, directory.file_name()?).ok()).map(Rc::new);
-        let lock = opened.and_then(|run| Flock::lock(run, FlockArg::LockSharedNonblock).ok());
+        let opened = open_own(&run_directory)?;
+        let events = EventLog::open(&directory.join("events.jsonl"))?;
+        let store = directory.file_name().and_then(|name| Client::new(&opened, name).ok()).map(Rc::new);
+        let lock = Flock::lock(opened, FlockArg::LockSharedNonblock).ok();
         store.iter().for_each(|store| store.begin());
         Ok((Self { directory, run_directory, store, lock }, events))
     }
@@ -64,8 +65,7 @@ fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
     let deadline = Instant::now() + LAST_MOMENT;
     while directory.exists() && Instant::now() < deadline {
         if lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
-            memory_directory::remove(directory);
-            let _ = fs::remove_dir_all(directory);
+            let _ = memory_directory::remove_run(directory);
             return;
         }
         std::thread::sleep(Duration::from_millis(5));

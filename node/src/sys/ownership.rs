@@ -1,6 +1,6 @@
 //! Checks which other users could replace a file.
 
-use std::fs::{set_permissions, symlink_metadata, OpenOptions, Permissions};
+use std::fs::{set_permissions, symlink_metadata, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -23,14 +23,41 @@ pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Re
         if !owners.contains(&found.uid()) && !trusted.contains(&found.uid()) {
             return Ok(Some(format!("{} belongs to user {}", place.display(), found.uid())));
         }
-        // Many users have a private group with the same number.
-        let own_group = found.gid() == own && Gid::effective().as_raw() == own;
-        let others = if own_group { S_IWOTH } else { S_IWOTH | S_IWGRP };
-        if found.mode() & others != 0 && found.mode() & S_ISVTX == 0 {
+        if others_write(&found) && found.mode() & S_ISVTX == 0 {
             return Ok(Some(format!("others may write to {}, which is not sticky", place.display())));
         }
     }
     Ok(None)
+}
+
+/// Whether the mode lets another user write there.
+fn others_write(found: &Metadata) -> bool {
+    let own = Uid::effective().as_raw();
+    // Many users have a private group with the same number.
+    let own_group = found.gid() == own && Gid::effective().as_raw() == own;
+    found.mode() & if own_group { S_IWOTH } else { S_IWOTH | S_IWGRP } != 0
+}
+
+/// Opens a directory of this user in which no other user may write. Nothing in another one is to be believed.
+///
+/// # Errors
+/// Why it is none; a symbolic link is none, either.
+pub fn open_own(directory: &Path) -> io::Result<File> {
+    let opened = open_directory(directory, OFlag::O_NOFOLLOW)?;
+    let found = opened.metadata()?;
+    let why = if found.uid() != Uid::effective().as_raw() {
+        format!("{} belongs to user {}", directory.display(), found.uid())
+    } else if others_write(&found) {
+        format!("others may write to {}", directory.display())
+    } else {
+        return Ok(opened);
+    };
+    Err(io::Error::new(ErrorKind::PermissionDenied, why))
+}
+
+fn open_directory(place: &Path, follow: OFlag) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | follow;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(place)
 }
 
 /// Removes the write permission of other users from the directories of a job, and from those between them and its
@@ -66,8 +93,7 @@ pub fn close<'a>(
 /// Closes one directory and returns its owner, or None if the directory is missing or may not be opened.
 fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
     let at = |error: io::Error| format!("{}: {error}", place.display());
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | follow;
-    let directory = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(place) {
+    let directory = match open_directory(place, follow) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return Ok(None),
         opened => opened.map_err(at)?,
     };
@@ -103,6 +129,26 @@ mod tests {
             assert_eq!(found.is_none(), safe, "{mode:o}: {found:?}");
         }
         assert!(stranger(&inner.join("missing"), &[], &[]).is_err());
+    }
+
+    #[test]
+    fn only_a_directory_of_our_own_is_opened() {
+        let base = tempfile::tempdir().unwrap();
+        let [ours, link, shared] = ["ours", "link", "shared"].map(|name| base.path().join(name));
+        std::fs::create_dir(&ours).unwrap();
+        std::os::unix::fs::symlink(&ours, &link).unwrap();
+        std::fs::create_dir(&shared).unwrap();
+        for (mode, own) in [(0o711, true), (0o700, true), (0o757, false), (0o1777, false)] {
+            set_permissions(&ours, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open_own(&ours).is_ok(), own, "{mode:o}");
+        }
+        set_permissions(&ours, Permissions::from_mode(0o700)).unwrap();
+        assert!(open_own(&link).is_err() && open_own(&ours.join("none")).is_err());
+        if Uid::effective().is_root() {
+            std::os::unix::fs::chown(&shared, Some(65534), None).unwrap();
+            let message = open_own(&shared).unwrap_err().to_string();
+            assert!(message.ends_with("/shared belongs to user 65534"), "{message}");
+        }
     }
 
     #[test]

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::inputs::feed::remove_inputs;
-use crate::processes::tree;
-use crate::protocol::memory_directory;
+use crate::host::serve;
 use crate::sys::own_program::own_program;
 use crate::sys::ownership;
 use crate::sys::random::random;
@@ -120,10 +118,7 @@ impl Local {
         if self.directory.exists() {
             let _ = self.serve.kill();
             let _ = self.serve.wait();
-            tree::sweep("SFIO_JOB", |job| job == self.job);
-            remove_inputs(&self.job);
-            memory_directory::remove(&self.directory);
-            let _ = fs::remove_dir_all(&self.directory);
+            serve::clear(&self.directory);
         }
     }
 }

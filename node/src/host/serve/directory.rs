@@ -24,10 +24,9 @@ pub fn make(path: &Path, readable: bool) -> io::Result<()> {
 
 /// Removes a directory with all that is in it.
 pub fn remove(path: &Path) -> io::Result<()> {
-    memory_directory::remove(path);
     let deadline = Instant::now() + LAST_FILES;
     loop {
-        match fs::remove_dir_all(path) {
+        match memory_directory::remove_run(path) {
             Err(_) if remote_file::is_missing(path) => return Ok(()),
             Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
             result => return result,

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +13,6 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
-use nix::unistd::Uid;
 
 use super::directory;
 use crate::inputs::feed::remove_inputs;
@@ -22,6 +20,7 @@ use crate::processes::tree;
 use crate::protocol::event::Seen;
 use crate::protocol::job::{Job, Target};
 use crate::protocol::liveness;
+use crate::sys::ownership::open_own;
 use crate::sys::pipe::remove_fifo;
 use crate::sys::threads;
 
@@ -36,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// `sfio-node clear`: clears a run directory whose `serve` is gone. A living process of it cleans up by itself.
 pub fn clear(run: &Path) -> i32 {
-    match fs::canonicalize(run).and_then(|run| clear_now(&run, Instant::now() + FAREWELL)) {
+    match place_of(run).and_then(|run| clear_now(&run, Instant::now() + FAREWELL)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             eprintln!("sfio-node: {}: {error}", run.display());
             1
@@ -45,9 +44,16 @@ pub fn clear(run: &Path) -> i32 {
     }
 }
 
+/// The place of a run directory, without links above it.
+fn place_of(run: &Path) -> io::Result<PathBuf> {
+    let run = std::path::absolute(run)?;
+    let (parent, name) = run.parent().zip(run.file_name()).ok_or(ErrorKind::InvalidInput)?;
+    Ok(parent.canonicalize()?.join(name))
+}
+
 fn clear_now(run: &Path, deadline: Instant) -> io::Result<()> {
     // serve and each exec hold a shared lock as long as they live.
-    let mut opened = File::open(run)?;
+    let mut opened = open_own(run)?;
     let _lock = loop {
         match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => break Some(lock),
@@ -121,7 +127,7 @@ fn is_run_directory(name: &OsStr) -> bool {
 fn is_left(run: &Path, now: SystemTime) -> bool {
     fs::symlink_metadata(run).is_ok_and(|found| {
         let age = found.modified().ok().and_then(|changed| now.duration_since(changed).ok());
-        found.is_dir() && found.uid() == Uid::effective().as_raw() && age > Some(LEFT) && liveness::is_gone(run)
+        age > Some(LEFT) && open_own(run).is_ok() && liveness::is_gone(run)
     })
 }
 
