@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 
 from lab.node import TIMEOUT, Node, wait_for
 from tests.integration.test_node_gate import Producer, consume, gate, runtime_with_gate, sleeps_in_call, text
+from tests.integration.test_node_limit import state
 
 __all__ = ["runtime_with_gate"]
 
@@ -152,3 +154,27 @@ def test_a_directory_with_a_file_at_the_gate_is_one_state(runtime_with_gate: Nod
     assert text(runtime.base / "code") == "0"
     assert text(runtime.base / "listing").split() == ["in/", "in/f"]
     assert producer.end() == 0
+
+
+def test_a_listing_that_a_signal_interrupts_loses_no_entry(runtime_with_gate: Node) -> None:
+    """The kernel repeats the call, and the first one waits no more."""
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="d", kind="directory", committed="on_close")
+    script = "import os, sys\nfor entry in os.scandir(sys.argv[1]): print(entry.name, flush=True)"
+    listing = runtime.base / "listing"
+    with listing.open("wb") as file:
+        job = runtime.python(
+            "c", script, runtime.base / "in" / "d",
+            gates=[gate(runtime, "d", "directory", "no_update")], stdout=file.fileno(),
+        )  # fmt: skip
+    producer.tell("mkdir", "d")
+    for name in "abc":
+        wait_for(lambda: sleeps_in_call(job), "the listing")
+        os.kill(job.command_pid(), signal.SIGSTOP)
+        wait_for(lambda: state(job.command_pid()) == "T", "the stop")
+        os.kill(job.command_pid(), signal.SIGCONT)
+        wait_for(lambda: sleeps_in_call(job), "the call that is repeated")
+        producer.commit(f"d/{name}", "text")
+    assert producer.end() == 0
+    assert job.wait() == 0
+    assert sorted(listing.read_text().split()) == ["a", "b", "c"]

@@ -158,9 +158,7 @@ impl Handler {
     /// Continues the calls that waited for something that has come.
     pub fn release(&self) {
         let Some(listener) = self.listener.get() else { return };
-        for (call, answer) in self.table.released() {
-            self.answer(listener, &call, answer);
-        }
+        self.table.release(|call| self.is_waiting(call), |call, answer| self.answer(listener, call, answer));
     }
 
     /// Whether a call waits.

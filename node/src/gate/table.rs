@@ -195,17 +195,21 @@ impl GateTable {
         }
     }
 
-    /// Returns the waiting calls that can be answered after something has come. Only one thread may call this.
-    pub fn released(&self) -> Vec<(Call, Answer)> {
+    /// Answers the waiting calls that can be answered after something has come. Only one thread may call this.
+    pub fn release(&self, is_waiting: impl Fn(&Call) -> bool, answer: impl Fn(&Call, Answer)) {
         let waiting = {
             let mut state = lock(&self.state);
             state.arrivals += 1;
             std::mem::take(&mut state.waiting)
         };
-        let (mut released, mut held) = (Vec::new(), Vec::new());
+        let mut held = Vec::new();
         for call in waiting {
+            // A call that a signal has interrupted comes again. To decide it would take what is for the new one.
+            if !is_waiting(&call) {
+                continue;
+            }
             match self.decide(&call) {
-                Course::Answered(answer) => released.push((call, answer)),
+                Course::Answered(decided) => answer(&call, decided),
                 Course::Waits => held.push(call),
                 Course::Handed => {}
             }
@@ -213,8 +217,6 @@ impl GateTable {
         let mut state = lock(&self.state);
         state.waiting.append(&mut held);
         state.settle();
-        drop(state);
-        released
     }
 
     /// Forgets calls that were interrupted.
