@@ -210,7 +210,7 @@ RUNS = {
         (
             Case(
                 "no inotify (...): ...",
-                "Raise `fs.inotify.max_user_instances`: each job that streams needs one instance.",
+                "Raise `fs.inotify.max_user_instances` and `fs.inotify.max_user_watches`: jobs that stream need both.",
             ),
         ),
     ),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.node import Node, node_binary, output, wait_for
+from lab.node import Node, built, ended, node_binary, output, wait_for
 
 #: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
 TREE = "(sleep 600 & sleep 600) & sleep 600 & sh -c 'setsid sleep 600 & wait' & echo up > {}; wait"
@@ -410,6 +410,21 @@ def test_without_inotify_everything_is_only_later(runtime: Node) -> None:
     assert "inotify" in str(producer.named("warning")[0]["message"])
     assert producer.committed() == ["p"]
     assert (base / "copy").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("watches", [0, 1])
+def test_with_too_few_watches_everything_is_only_later(tmp_path: Path, watches: int) -> None:
+    """The user may have too many: then no watch is left for a job, or for its outputs."""
+    few = ["unshare", "-Ur", "sh", "-c", f'echo {watches} > /proc/sys/user/max_inotify_watches; exec "$@"', "sh"]
+    if subprocess.run([*few, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces")
+    (tmp_path / "out").mkdir()
+    with ended(Node(built(), tmp_path, wrapper=few)) as running:
+        outputs = [output(tmp_path / "out", "p", "on_close")]
+        job = running.shell("p", f"echo x > {tmp_path}/out/p", outputs=outputs, wrapper=few)
+        assert job.wait() == 0
+        assert job.committed() == ["p"]
+        wait_for(lambda: [event["event"] for event in job.served()][-1:] == ["exit"], "the end")
 
 
 def test_events_of_many_jobs_are_printed_once(runtime: Node) -> None:

@@ -104,10 +104,16 @@ impl<'a> Supervisor<'a> {
     ) -> Result<Self, String> {
         let state = State::new(&job.command.success_codes, inputs.gates.purpose());
         let outputs = Outputs::new(job, &surroundings.directory, parts);
-        if let Some(watcher) = watcher.as_mut() {
-            outputs.watch.arm(watcher)?;
+        if let Some(own) = watcher.as_mut() {
             let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
-            let _ = watcher.watch(&surroundings.directory, changes, Token::Control);
+            let control = own.watch(&surroundings.directory, changes, Token::Control);
+            if control == Err(Errno::ENOSPC) || !outputs.watch.arm(own)? {
+                let message = "no inotify (too many watches): outputs are committed when the job ends [SFIO-N002]";
+                let _ = events.append(&[Event::warning(message, None)]);
+                *watcher = None;
+            }
+        }
+        if let Some(watcher) = watcher.as_mut() {
             let parts = outputs.parts.as_ref();
             let _ = parts.map(|parts| watcher.watch(parts.file(), AddWatchFlags::IN_MODIFY, Token::Parts));
             inputs.arm(watcher);

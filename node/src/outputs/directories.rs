@@ -49,22 +49,28 @@ pub struct OutputWatch<'a> {
 
 impl OutputWatch<'_> {
     /// Watches the roots and the directories below. Existing files are not reported until they are written to.
+    /// Returns false if the user has too many watches.
     ///
     /// # Errors
     /// A message, if a root cannot be watched.
-    pub fn arm(&self, watcher: &mut Watcher<Token>) -> Result<(), String> {
+    pub fn arm(&self, watcher: &mut Watcher<Token>) -> Result<bool, String> {
         for output in self.outputs {
             let mut old = Vec::new();
-            self.descend(&output.root, watcher, &mut old).map_err(|error| {
-                format!("output {}: cannot watch {}: {}", output.port, output.root.display(), error.desc())
-            })?;
+            match self.descend(&output.root, watcher, &mut old) {
+                Err(Errno::ENOSPC) => return Ok(false),
+                Err(error) => {
+                    let root = output.root.display();
+                    return Err(format!("output {}: cannot watch {root}: {}", output.port, error.desc()));
+                }
+                Ok(()) => {}
+            }
             // Links are skipped: their targets are written elsewhere.
             for path in old.into_iter().filter(|path| !path.is_symlink()) {
                 let touched = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
                 let _ = watcher.watch(&path, touched, Token::Old(path.clone()));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Turns a notice into changes, and watches new directories.

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{kill, Signal};
@@ -111,7 +112,10 @@ impl Jobs {
         directory::make(&directory, readable)?;
         // Such as with too many instances of this user.
         let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
-        watcher.watch(&directory, ARRIVES, Token::Jobs)?;
+        match watcher.watch(&directory, ARRIVES, Token::Jobs) {
+            Err(Errno::ENOSPC) => watcher = Watcher::blind()?,
+            watched => watched?,
+        }
         let (running, ended, doubtful) = (HashMap::new(), HashSet::new(), HashMap::new());
         let (condemned, readers) = (HashSet::new(), Readers::default());
         Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, readers, output })
@@ -254,8 +258,12 @@ impl Jobs {
         let mask = ARRIVES | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
         self.begin_session(&id);
+        // The user has too many watches. From now on the files are looked at.
+        if watched == Err(Errno::ENOSPC) {
+            Watcher::blind().into_iter().for_each(|blind| self.watcher = blind);
+        }
         // Where others write, there are notices of little, and it is looked at anyway.
-        let known = watched.is_ok() || self.lifeline.is_none();
+        let known = watched.is_ok() || self.watcher.is_blind() || self.lifeline.is_none();
         if known && remote_file::exists(&directory.join("events.jsonl")) {
             let closed = self.is_closed(&id);
             self.pass_on(&id, closed);
