@@ -14,6 +14,7 @@ from streamflow_io.files import file_of
 from streamflow_io.graph.candidates import Stamp
 from streamflow_io.hints.cwl import Walk, name_of, tool_digest
 from streamflow_io.jobs.programs import stamps_here
+from streamflow_io.nested import parts
 
 # The requirements that a program can depend on, at whichever level they stand.
 _RELEVANT = {
@@ -27,8 +28,13 @@ _RELEVANT = {
     "SoftwareRequirement",
 }
 
-# A word that may be a program or an absolute path; not an option, an expression, a URI or a part of a script.
+# A word that may be a program or an absolute path; not an option, an expression or a URI.
 _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
+# What stands between the words of a command line for the shell, of a script, and of an expression.
+_BETWEEN = re.compile(r"""[\s'"`;|&<>()\[\]{}=,:!#\\]+""")
+_REFERENCE = re.compile(r"\$\((?:inputs|self|runtime)\b[^\s()]*\)")
+# Names and descriptions, which say nothing about files that a tool uses.
+_NO_FILES = {"$namespaces", "$schemas", "doc", "hints", "id", "label", "name", "requirements"}
 
 
 class ToolContent(Struct, frozen=True):
@@ -36,11 +42,23 @@ class ToolContent(Struct, frozen=True):
 
     :ivar digest: a hex digest of the command line, the image, and inherited requirements and hints; also of the files
         that these name on this node, such as the program
-    :ivar programs: the words in the command line that may name programs and scripts, with their stamps on this node
+    :ivar programs: the words in the command line that may name programs and scripts, and the absolute paths in the
+        rest of the tool; with their stamps on this node
     """
 
     digest: str
     programs: tuple[tuple[str, Stamp], ...]
+
+
+class _Named(Struct, frozen=True):
+    """The files that a tool names.
+
+    :ivar words: the words that may name programs, scripts or other files of the tool
+    :ivar inherited: the requirements and hints that its program can depend on
+    """
+
+    words: tuple[str, ...]
+    inherited: list[Mapping[str, Any]]
 
 
 def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
@@ -48,23 +66,30 @@ def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
 
     :param walk: from before StreamFlow changes the document
     """
-    commands = {path: list(dict.fromkeys(_texts(_command(walk.tools[path])))) for path in steps}
-    inherited = {path: _inherited(walk, path) for path in steps}
-    words = {path: [word for word in _texts([commands[path], inherited[path]]) if word] for path in steps}
-    paths = {word: _path(word) for of_tool in words.values() for word in of_tool}
-    here = stamps_here([path for path in paths.values() if path])
-    stamps = {word: stamp for word, path in paths.items() if (stamp := here.get(path)) is not None}
+    named = {path: _named(walk, path) for path in steps}
+    here = stamps_here([word for each in named.values() for word in each.words])
     return {
         path: ToolContent(
-            _digest(walk.tools[path], inherited[path], {word: stamps[word] for word in words[path] if word in stamps}),
-            tuple((word, stamps.get(word)) for word in commands[path] if _PROGRAM.fullmatch(word)),
+            _digest(walk.tools[path], each.inherited, {word: stamp for word in each.words if (stamp := here[word])}),
+            tuple((word, here[word]) for word in each.words if _PROGRAM.fullmatch(word)),
         )
-        for path in steps
+        for path, each in named.items()
     }
 
 
-def _digest(tool: Any, inherited: list[str], stamps: Mapping[str, Stamp]) -> str:
-    content = [tool_digest(tool), inherited, stamps]
+def _named(walk: Walk, path: str) -> _Named:
+    tool = _saved(walk.tools[path])
+    inherited = [each for each in _requirements(walk, path) if each.get("class") in _RELEVANT]
+    bindings = [part.get("inputBinding") for part in parts(tool.get("inputs")) if isinstance(part, Mapping)]
+    line = [tool.get("baseCommand"), tool.get("arguments"), *bindings]
+    commands = (word for text in _texts(line) for word in _words(text) if _PROGRAM.fullmatch(word) or word[:1] == "/")
+    paths = (word for text in _texts([tool, inherited]) for word in _words(text) if word[:1] == "/")
+    return _Named(tuple(dict.fromkeys((*commands, *paths))), inherited)
+
+
+def _digest(tool: Any, inherited: Sequence[Mapping[str, Any]], stamps: Mapping[str, Stamp]) -> str:
+    texts = [json.dumps(each, sort_keys=True, default=str) for each in inherited]
+    content = [tool_digest(tool), texts, stamps]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -77,21 +102,10 @@ def _is_network(requirement: Mapping[str, Any]) -> bool:
     return requirement.get("class") == "NetworkAccess" and bool(requirement.get("networkAccess"))
 
 
-def _inherited(walk: Walk, path: str) -> list[str]:
-    """The requirements and hints of a tool that its program can depend on, as JSON."""
-    found = _requirements(walk, path)
-    return [json.dumps(each, sort_keys=True, default=str) for each in found if each.get("class") in _RELEVANT]
-
-
 def _requirements(walk: Walk, path: str) -> Iterator[Mapping[str, Any]]:
     """Yield the requirements and hints that hold for a tool, the outermost first."""
     for element in (*_around(walk, path), walk.tools[path]):
         yield from map(_saved, (*(element.requirements or ()), *(element.hints or ())))
-
-
-def _command(tool: Any) -> list[Any]:
-    """The command of a tool; an ExpressionTool has none."""
-    return [getattr(tool, name, None) for name in ("baseCommand", "arguments")]
 
 
 def _around(walk: Walk, path: str) -> Iterator[Any]:
@@ -112,12 +126,17 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from _texts(list(value.values()))
+        yield from _texts([inner for key, inner in value.items() if key not in _NO_FILES])
     elif isinstance(value, Sequence):
         for inner in value:
             yield from _texts(inner)
 
 
-def _path(word: str) -> str:
-    """The file that a word names, if it names one: a program, or a script for one."""
-    return file_of(word) if word.startswith("file:") else word
+def _words(text: str) -> Iterator[str]:
+    """Yield a text and the words in it, or the path in a URI of a file."""
+    if text.startswith("file:"):
+        if "#" not in text:  # with it, a name in a CWL document
+            yield file_of(text)
+        return
+    yield text
+    yield from _BETWEEN.split(_REFERENCE.sub("$", text))

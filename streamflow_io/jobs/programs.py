@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Collection, Sequence
 
@@ -43,9 +44,14 @@ class Programs:
         return {found for task in asked if (found := task.result()) is not None}
 
     async def of(self, runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
-        """Return the programs of a tool that differ from the driver's; None: the location gives no answer."""
-        if runtime.is_here or not candidate.programs:
+        """Return the programs of a tool that differ from the driver's.
+
+        :return: None: the location gives no answer, or no program of the tool is known there
+        """
+        if runtime.is_here:
             return ()
+        if not candidate.programs:
+            return None
         if (key := (runtime, candidate)) not in self._asked:
             self._asked[key] = asyncio.create_task(_ask(runtime, candidate))
         return await asyncio.shield(self._asked[key])
@@ -68,11 +74,13 @@ def differing(candidate: Candidate, said: str) -> OtherPrograms | None:
     """The programs of a tool that differ from those on the driver's node.
 
     :param said: a line of `sfio-node programs` for each word of the tool
-    :return: None: the lines have another form
+    :return: None: the lines have another form, or there is none of the programs
     """
     try:
         there = [(word, _stamp(line)) for (word, _), line in zip(candidate.programs, said.splitlines(), strict=True)]
     except (ValueError, KeyError, TypeError):
+        return None
+    if not any(stamp for _, stamp in there):
         return None
     return tuple(one for one, here in zip(there, candidate.programs, strict=True) if one != here)
 
@@ -116,4 +124,5 @@ def _without_libraries(word: str) -> Stamp:
         found = None if path is None else os.stat(path)
     except (OSError, ValueError):
         return None
-    return None if found is None else (found.st_size, found.st_mtime_ns, "")
+    is_file = found is not None and stat.S_ISREG(found.st_mode)
+    return (found.st_size, found.st_mtime_ns, "") if found is not None and is_file else None

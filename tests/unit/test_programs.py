@@ -50,7 +50,18 @@ def test_what_may_be_a_program(tmp_path: Path) -> None:
     cat = shutil.which("cat")
     assert cat is not None
     found = tool_contents(read_steps(loaded(tmp_path, TOOL)), ["/s0"])["/s0"].programs
-    assert found == (("cat", stamp(cat)), ("no.such.program", None), ("/no/such", None))
+    words = ("cat", "no.such.program", "two", "words", "/no/such", "file")
+    assert [word for word, _ in found] == [*words]
+    assert dict(found)["cat"] == stamp(cat)
+    assert dict(found)["/no/such"] is None
+
+
+@pytest.mark.usefixtures("without_libraries")
+def test_programs_in_a_line_for_the_shell(tmp_path: Path) -> None:
+    line = {"shellQuote": False, "valueFrom": "wc -l < $(inputs.data.path) | A=/no/such sort"}
+    tool = {**TOOL, "requirements": [{"class": "ShellCommandRequirement"}], "baseCommand": [], "arguments": [line]}
+    found = tool_contents(read_steps(loaded(tmp_path, tool)), ["/s0"])["/s0"].programs
+    assert [word for word, _ in found] == ["wc", "A", "/no/such", "sort"]
 
 
 def test_which_tools_may_use_the_network(tmp_path: Path) -> None:
@@ -85,6 +96,7 @@ def test_which_are_others() -> None:
     assert differing(candidate, f"{said(8)}\n-") == (("a", (8, 3, "5d")),)
     assert differing(candidate, f"{said(9, '6e')}\n-") == (("a", (9, 3, "6e")),)
     assert differing(candidate, f"-\n{said(8)}") == (("a", None), ("b", (8, 3, "5d")))
+    assert differing(candidate, "-\n-") is None, "its programs are not known there"
     assert differing(candidate, "-") is differing(candidate, "sh: not found\n-") is None
 
 
@@ -98,8 +110,8 @@ def test_where_nobody_answers_nothing_is_known() -> None:
 
     async def ask() -> object:
         programs: Any = module.Programs()
-        found = await programs.of(Silent(), Candidate("", (), (("a", None),)))
+        found = [await programs.of(Silent(), Candidate("", (), words)) for words in ((("a", None),), ())]
         await programs.close()
         return found
 
-    assert asyncio.run(ask()) is None
+    assert asyncio.run(ask()) == [None, None]

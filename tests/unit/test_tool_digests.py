@@ -88,6 +88,42 @@ def test_a_program_that_changes(tmp_path: Path) -> None:
     assert digest(tmp_path, document(str(program))) != before
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda tool, path: tool.update(arguments=[{"prefix": "-jar", "valueFrom": path}]),
+        lambda tool, path: tool.update(arguments=[{"shellQuote": False, "valueFrom": f"sort|sh '{path}'"}]),
+        lambda tool, path: tool["baseCommand"].append(f"--script={path}"),
+        lambda tool, path: tool["inputs"].update(script={"type": "string", "default": path}),
+        lambda tool, path: tool["inputs"]["each"].update(inputBinding={"valueFrom": path}),
+        lambda tool, path: tool.update(requirements={"EnvVarRequirement": {"envDef": {"SCRIPT": path}}}),
+        lambda tool, path: tool.update(
+            requirements={"InitialWorkDirRequirement": {"listing": [{"class": "File", "location": Path(path).name}]}}
+        ),
+        lambda tool, path: tool.update(
+            requirements={"InitialWorkDirRequirement": {"listing": [{"entryname": "a", "entry": f"#!{path}\n"}]}}
+        ),
+    ],
+)
+def test_a_script_that_changes_wherever_a_tool_names_it(tmp_path: Path, use: Callable[[Document, str], None]) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("one")
+    changed = document("split")
+    use(_step(changed)["run"], str(script))
+    before = digest(tmp_path, changed)
+    assert digest(tmp_path, changed) == before
+    script.write_text("another")
+    assert digest(tmp_path, changed) != before
+
+
+def test_a_directory_that_gets_a_file_is_no_other_tool(tmp_path: Path) -> None:
+    changed = document("split")
+    _step(changed)["run"]["requirements"] = [{**ENV, "envDef": {"TMPDIR": str(tmp_path)}}]
+    before = digest(tmp_path, changed)
+    (tmp_path / "new").touch()
+    assert digest(tmp_path, changed) == before
+
+
 def test_the_digest_of_a_tool_with_a_list_is_the_same_each_time(tmp_path: Path) -> None:
     """The limits that are learned of it are found again."""
     (tmp_path / "main.cwl").write_text(json.dumps(document("split")))
