@@ -54,7 +54,7 @@ def test_streams_environment_and_directory_are_the_commands(shared: RemoteNode) 
     assert f"/streamflow-io-{job.process.pid}-" in variables
     assert variables.endswith("/jobs/j")
     assert not variables.endswith(f"{shared.run}/jobs/j")
-    plain = subprocess.run(["sh", "-c", script.split(";")[-1]], capture_output=True, check=True).stdout
+    plain = subprocess.run(["/bin/sh", "-c", script.split(";")[-1]], capture_output=True, check=True).stdout
     assert signals == plain.decode().splitlines()
 
 
