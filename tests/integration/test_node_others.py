@@ -15,7 +15,7 @@ import pytest
 from lab.node import Node, built, job_text, node, output, wait_for
 from lab.node_conversation import conversation
 from streamflow_io.runtime import embedded
-from streamflow_io.runtime.conversation import Lines
+from streamflow_io.runtime.conversation import Conversation
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 
 STRANGER = 65534
@@ -283,7 +283,7 @@ async def test_what_comes_after_a_serve_is_not_cleared(
     """Only what a `serve` that was killed has left."""
     cleared, original = list[Path](), embedded.follow
 
-    async def follow(output: Lines, runtime: EmbeddedRuntime, program: str, ended: str) -> None:
+    async def follow(output: Conversation, runtime: EmbeddedRuntime, program: str, ended: str) -> None:
         await original(output, runtime, program, ended)
         runtime.directory.mkdir(exist_ok=True)  # As another user may do at this moment.
 

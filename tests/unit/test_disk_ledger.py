@@ -192,6 +192,9 @@ def test_a_size_does_not_grow_with_a_few_bytes_of_parameters() -> None:
     sizes.measured("/a", 30, 2000)
     assert sizes.expect("/a", 3000) == ExpectedSize(2000, "known")
     assert sizes.expect("/a", 8 * MEBIBYTE) == ExpectedSize(16000, "estimated")
+    # A job that has read streams of unknown size.
+    sizes.measured("/b", 0, 2000)
+    assert sizes.expect("/b", 8 * MEBIBYTE) == ExpectedSize(2000, "estimated")
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 2**30)), min_size=1), st.data())

@@ -41,7 +41,7 @@ class StepSizes:
     """The largest jobs of each step, by the class of their input.
 
     An expected size is never below that of a job that was measured with as much input, or with more. For more input
-    than any measured job had, and more than 1 MiB, the size grows with the input.
+    than any measured job had, and more than 1 MiB, the size grows with the input. From a job without input it does not.
     """
 
     def __init__(self) -> None:
@@ -73,6 +73,9 @@ class StepSizes:
 
 
 def _scaled(measured: MeasuredSize, inputs: int) -> int:
+    # Streams of unknown size count nothing. So a job without input says nothing about more input.
+    if measured.inputs == 0:
+        return measured.written
     # Few bytes are parameters: how much a job writes does not depend on their number.
     least = max(measured.inputs, size_range(0)[1])
     return ceil(measured.written * max(inputs, least) / least)
