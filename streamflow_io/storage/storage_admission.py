@@ -18,6 +18,7 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Status
 from streamflow.log_handler import logger
 
+from streamflow_io._streamflow import NoHostsError
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import Way
@@ -111,10 +112,10 @@ class StorageAdmission(Listener):
     async def admit(self, job: JobState, targets: Sequence[Target]) -> Sequence[Target]:
         """Submit a job. An I/O task waits for its grant.
 
-        :return: the targets, first those where a grant lets the job run
+        :return: the targets that have hosts, first those where a grant lets the job run
+        :raises NoHostsError: if no target has hosts any more
         """
-        for target in {pool_of(target): target for target in targets}.values():
-            await self.locate(target)
+        targets = await self._located(targets)
         assert job.hints is not None, f"{job.name} needs nothing of storages"
         demand = self._demands.of(job, job.hints, targets)
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
@@ -142,6 +143,19 @@ class StorageAdmission(Listener):
         assert submission.grant is not None, f"{job.name} was woken without a grant"
         placement = submission.grant.placement
         return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
+
+    async def _located(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """Tell admission the locations of targets, and return the targets that have some."""
+        ended: dict[str, NoHostsError] = {}
+        for pool, target in {pool_of(target): target for target in targets}.items():
+            try:
+                await self.locate(target)
+            except NoHostsError as error:
+                ended[pool] = error
+        left = [target for target in targets if pool_of(target) not in ended]
+        if not left:
+            raise next(iter(ended.values()))
+        return left
 
     def may_start(
         self, job: JobState, target: Target, location: AvailableLocation, available: Collection[str] | None = None

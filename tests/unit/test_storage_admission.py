@@ -12,6 +12,7 @@ from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
 from lab.cluster import Cluster, io_task_admission, job, target
+from streamflow_io._streamflow import NoHostsError
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -52,6 +53,23 @@ async def test_locations_are_told_when_they_change(told: list[list[str]]) -> Non
     cluster.resize(3)
     await admission.admit(job(3), [target()])
     assert told[1:] == [["cluster/node00000", "cluster/node00001", "cluster/node00002"]]
+
+
+class EndedAllocation(Cluster):
+    """A service `ended` of the cluster has no hosts any more."""
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        if service == "ended":
+            raise NoHostsError("allocation 7 has ended")
+        return await super().get_available_locations(service)
+
+
+async def test_a_job_is_admitted_on_the_targets_that_have_hosts() -> None:
+    ended = Target(DeploymentConfig("cluster", "ssh", {}), workdir="/scratch", service="ended")
+    admission, left = io_task_admission(EndedAllocation(1)), target()
+    assert await admission.admit(job(0), [ended, left]) == [left]
+    with pytest.raises(NoHostsError, match="allocation 7 has ended"):
+        await admission.admit(job(1), [ended])
 
 
 def place(admission: StorageAdmission, job: JobState, target: Target, places: Sequence[AvailableLocation]) -> None:
