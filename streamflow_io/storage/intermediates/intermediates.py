@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import get_job_tag
@@ -48,7 +48,12 @@ _SHOWN = 2
 
 
 class _Submitted(Struct):
-    """Says that the ledger knows a job."""
+    """Says that the ledger knows a job.
+
+    :ivar temporary: the names of the directories for temporary files, of all attempts
+    """
+
+    temporary: set[str] = field(default_factory=set)
 
 
 class Intermediates(Listener):
@@ -129,7 +134,7 @@ class Intermediates(Listener):
         return spec
 
     def ended(self, job: JobState) -> None:
-        if job.kept(_Submitted) is None:
+        if (submitted := job.kept(_Submitted)) is None:
             return
         self._placed(job, "output_directory", "tmp_directory")
         # Also of a job that has failed: others may have links to its copies.
@@ -139,7 +144,7 @@ class Intermediates(Listener):
             if self._watchers:
                 self._look_soon()
             return
-        self._ledger.ended(job.name, self._outputs(job))
+        self._ledger.ended(job.name, self._outputs(job, submitted.temporary))
         self._look_soon()
 
     async def finish(self) -> None:
@@ -164,16 +169,18 @@ class Intermediates(Listener):
 
     def _placed(self, job: JobState, *names: str) -> None:
         schedule = self._steps.get(_schedule(job.step))
-        if not isinstance(schedule, ScheduleStep) or job.allocation is None or job.kept(_Submitted) is None:
+        submitted = job.kept(_Submitted)
+        if not isinstance(schedule, ScheduleStep) or job.allocation is None or submitted is None:
             return
         # A directory that the workflow names may be shared with others.
         paths = [getattr(job.job, name) for name in names if getattr(schedule, name) is None]
         paths = [path for path in paths if path]
         self._ledger.placed(job.name, paths)
+        submitted.temporary.update(posixpath.basename(path) for path in paths if path == job.job.tmp_directory)
         for path in paths:
             self._places.setdefault(posixpath.basename(path), tuple(job.allocation.locations))
 
-    def _outputs(self, job: JobState) -> list[JobOutput]:
+    def _outputs(self, job: JobState, temporary: Collection[str]) -> list[JobOutput]:
         """The outputs of a job that has succeeded. Where they are not known, all of the job is kept until the end."""
         step, depth = self._steps[job.step], _depth(job)
         directories = [job.job.input_directory, job.job.output_directory, job.job.tmp_directory]
@@ -193,7 +200,7 @@ class Intermediates(Listener):
             outputs.append(JobOutput(frozenset(files), depth, repeated, readers, is_kept))
         # What jobs have got early may be in the directory of an earlier attempt.
         names = frozenset().union(*(output.readers.names for output in outputs))
-        earlier = self._ledger.directories_of(job.name) - {file.directory for file in everything}
+        earlier = self._ledger.directories_of(job.name).difference(temporary, (file.directory for file in everything))
         if earlier:
             outputs.append(JobOutput(frozenset(Ref(name, "") for name in earlier), readers=LastReaders(steps=names)))
         return outputs
