@@ -238,7 +238,7 @@ class Execution:
             raise ProducerRestartError
         check_replaced(producers)
         if record.attempts > 0:
-            await self._new_directories()
+            await self._new_directories_in_time()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
             await self._run_without(record)
         elif self._is_short(record, runtime):
@@ -390,6 +390,9 @@ class Execution:
             if attempt.lost.done() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
                 raise WindowLostError(str(error)) from error
             raise
+        except asyncio.TimeoutError as error:
+            why = str(error) or "its node, or a file system, does not answer"
+            raise JobFailedError(f"FAILED Job {self._job.name}: {why}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.attempt_ended(self._state)
@@ -427,6 +430,18 @@ class Execution:
         """
         if (memory := self._memory) is not None and await memory.has_no_space():
             raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
+
+    async def _new_directories_in_time(self) -> None:
+        """Give the job new directories, as soon as its host answers.
+
+        :raises UnrecoverableWorkflowException: if the host does not answer as often as a job may be tried
+        """
+        while True:
+            try:
+                with as_failure(self._job):
+                    return await self._new_directories()
+            except JobFailedError as error:
+                await self._wait_for_retry(error)
 
     async def _new_directories(self) -> None:
         """Give the job new directories for outputs and temporary files.

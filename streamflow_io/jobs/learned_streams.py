@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import textwrap
 import time
@@ -388,6 +389,9 @@ class LearnedReads:
             if isinstance(error, UnrecoverableWorkflowException) and not self.suspects:
                 raise
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
+        except asyncio.TimeoutError as error:
+            why = str(error) or "a file system does not answer"
+            raise JobFailedError(f"FAILED Job {self._job.name}: {why}") from error
 
     async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """Pass on the events of an attempt, and note when its command asked for more than bytes."""

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
+from streamflow.core.recovery import RecoveryRequest
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
@@ -28,6 +29,7 @@ from lab.fakes import (
     until,
 )
 from lab.jobs import job_state
+from streamflow_io._streamflow import RetryPolicy
 from streamflow_io.adapters import connector
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.adapters.connector import JobConnector
@@ -296,6 +298,53 @@ async def test_without_a_runtime_a_job_fails_plainly(failure: int | Exception, s
     with pytest.raises(UnrecoverableWorkflowException, match=f"FAILED Job /a/0{said}"):
         await step.job("/a/0").run()
     assert step.delivered == []
+
+
+class AwayHost:
+    """Answers as the paths of a host that is away when it is first asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def exists(self) -> bool:
+        self.asked += 1
+        if self.asked == 1:
+            raise WorkflowExecutionException("no connection")
+        return False
+
+    async def mkdir(self, **_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ["command", "outputs", "directories"])
+async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The command, its outputs, or the directories of the next attempt cannot be reached once."""
+    runtime, request, host = FakeRuntime("here"), RecoveryRequest("/a/0"), AwayHost()
+    monkeypatch.setattr(execution, "retry_policy", lambda *_: RetryPolicy(0, 5, request))
+    monkeypatch.setattr(execution, "job_path", lambda *_: host)
+    host.asked = 0 if what == "directories" else 1
+
+    async def act(number: int) -> int:
+        if number == 1 and what != "outputs":
+            raise WorkflowExecutionException("no connection")
+        job = runtime.jobs[-1]
+        runtime.start(job)
+        runtime.exit(job, success=True, code=0)
+        return 0
+
+    step = FakeStep(FakeRun(here=runtime), act, Delivery.STREAM)
+    step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
+    collect, collected = step.collect, list[int]()
+
+    async def collect_late(*arguments: Any) -> Any:
+        collected.append(1)
+        if what == "outputs" and len(collected) == 1:
+            raise asyncio.TimeoutError
+        return await collect(*arguments)
+
+    monkeypatch.setattr(step, "collect", collect_late)
+    await step.job("/a/0").run()
+    assert request.version == (3 if what == "directories" else 2)
 
 
 def queue() -> tuple[FakeRuntime, FakeRun]:
