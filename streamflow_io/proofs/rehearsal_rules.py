@@ -39,6 +39,8 @@ GIVEN_UP = "given up"
 # Ends of a run that say nothing about the program.
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
+# Calls that are held only if they have a time limit. A producer that pauses for longer would end the input.
+_TIMED = ("poll", "ppoll", "select", "pselect6")
 _CALLS = {
     "lseek": "the tool seeks in the file",
     "mmap": "the tool maps the file into memory",
@@ -53,6 +55,7 @@ _CALLS = {
     "execveat": "the tool runs the file as a program",
     "getdents": "the tool lists the directory of the file",
     "getdents64": "the tool lists the directory of the file",
+    **{name: f"the tool asks whether there is something to read ({name})" for name in _TIMED},
 }
 
 
@@ -217,6 +220,8 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
             return "file"
         return _with_a_pipe(so_far[0][1], ran, cpu)
     if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
+        if ran.call in _TIMED:
+            return Finding(None, _why_held(ran))
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"

@@ -275,11 +275,19 @@ def test_who_has_not_read_it_has_shown_nothing() -> None:
         ("pread64", "the tool reads at positions"),
         ("mmap", "the tool maps the file into memory"),
         ("openat", "the tool opens the file again"),
-        ("poll", "the tool waits for the whole file (poll)"),
+        ("getxattr", "the tool waits for the whole file (getxattr)"),
     ],
 )
 def test_the_reason_says_what_the_program_does(call: str, reason: str) -> None:
     assert found(("net", ran(held_at=0, call=call)), ("pipe", FAILED)).reason == reason
+
+
+@pytest.mark.parametrize("call", ["poll", "ppoll", "select", "pselect6"])
+@pytest.mark.parametrize("ended", [{}, {"ended": GIVEN_UP}])
+def test_a_tool_that_waits_with_a_time_limit_is_not_tried_with_a_pipe(call: str, ended: dict[str, str]) -> None:
+    """A producer that pauses for longer than the limit would end the input of the tool."""
+    finding = found(("net", ran(held_at=0, call=call, **ended)))
+    assert finding == Finding(None, f"the tool asks whether there is something to read ({call})")
 
 
 def test_one_begins_only_where_a_core_and_the_memory_of_the_job_are_free() -> None:
