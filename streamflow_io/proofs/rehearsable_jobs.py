@@ -145,10 +145,12 @@ class RehearsableJobs:
         """
         original = job.original
         values = {name: get_token_value(token) for name, token in original.inputs.items()}
-        keys = {port: proof_key(job.candidate, port, values, programs) for port in job.ports}
+        is_here = original.runtime.is_here
+        keys = {port: proof_key(job.candidate, port, values, programs, sees_directories=is_here) for port in job.ports}
         return [
             (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, self._verify)
             for port, key in keys.items()
+            if key is not None
         ]
 
     async def _with_files(self, job: RehearsableJob) -> RehearsableJob | None:

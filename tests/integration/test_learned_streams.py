@@ -67,8 +67,11 @@ class Proving:
         candidates = plan_file(path).plans["main"].proofs.candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
-        keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
-        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents) for (step, way), key in keys.items())
+        proofs = []
+        for (step, port), way in ways.items():
+            key = proof_key(candidates[step], port, values, sees_directories=True)
+            assert key is not None
+            proofs.append(Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents))
         asyncio.run(self.remember(*proofs))
 
     async def remember(self, *proofs: Proof) -> None:
@@ -166,6 +169,24 @@ def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:
     assert ours.time("read") > ours.time("end")
     assert "while it is written" not in ours.log
     assert proving.known() == [("/b", "file", None, 0)]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_proof_holds_for_the_same_scripts_in_a_directory(proving: Proving, tmp_path: Path, changes: bool) -> None:
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "run.sh"
+    script.write_text(READ.replace("< $file", ""))
+    second = tool(". $scripts/run.sh < $file", {"file": "File", "scripts": "Directory"}, {"out": "stdout"})
+    steps = {"a": {"run": producer(), "in": {}}, "b": {"run": second, "in": {"file": "a/out", "scripts": "scripts"}}}
+    scripts = {"class": "Directory", "path": str(script.parent)}
+    document = workflow({"scripts": "Directory"}, steps, {"b": "b/out"})
+    path = proving.bench.write(document, {"scripts": scripts}, io=True, config=AUTO)
+    proving.prove(path, {("/b", "file"): "net"}, scripts={**scripts, "basename": "scripts"})
+    if changes:
+        script.write_text(f"# another script\n{script.read_text()}")
+    [ours] = proving.bench.run_all([path])
+    assert ours.ok, ours.errors
+    assert (ours.time("read line 1") > ours.time("end")) is changes
 
 
 def test_a_reader_that_is_declared_needs_no_proof(proving: Proving) -> None:

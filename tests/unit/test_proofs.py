@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -264,11 +266,82 @@ def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
 
 
 def test_how_many_samples_there_are_does_not_matter() -> None:
-    def key(*files: str) -> ProofKey:
+    def key(*files: str) -> ProofKey | None:
         return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
 
     assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt")
     assert key("a.txt", "b.gz") != key("a.txt")
+
+
+def directory_of(path: Path) -> dict[str, Any]:
+    return {"class": "Directory", "basename": "scripts", "path": str(path)}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda at: None, True),
+        (lambda at: (at / "run.sh").write_text("wc -c\n"), False),
+        (lambda at: (at / "deep" / "options").write_text("fast"), False),
+        (lambda at: (at / "deep" / "options").rename(at / "options"), False),
+        (lambda at: (at / "more").mkdir(), False),
+        # Python has compared the cache with the modules, and a large file is data.
+        (lambda at: (at / "__pycache__").mkdir(), True),
+        (lambda at: (at / "genome.fa").write_bytes(b"c" * 300_000), True),
+        (lambda at: (at / "genome.fa").write_bytes(b"g"), False),
+        (lambda at: os.utime(at / "run.sh", (1, 1)), True),
+    ],
+)
+def test_a_proof_holds_for_the_same_small_files_below_a_directory(
+    tmp_path: Path, change: Callable[[Path], object], same: bool
+) -> None:
+    """Wherever the Directory is, and however deep in an input."""
+    keys = []
+    for name in ("first", "second"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "options").write_text("slow")
+        (tmp_path / name / "run.sh").write_text("wc -l\n")
+        (tmp_path / name / "genome.fa").write_bytes(b"a" * 300_000)
+        if name == "second":
+            change(tmp_path / name)
+        inputs = {"text": file("a.txt"), "tools": [{"scripts": directory_of(tmp_path / name)}]}
+        keys.append(proof_key(READER, "text", inputs, sees_directories=True))
+    assert None not in keys
+    assert (keys[0] == keys[1]) is same
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda at: at.rmdir(),
+        lambda at: (at / "link").symlink_to("nowhere"),
+        lambda at: (at / "link").symlink_to(at),
+        lambda at: os.mkfifo(at / "fifo"),
+        lambda at: [(at / str(number)).touch() for number in range(1001)],
+        lambda at: [(at / str(number)).write_bytes(b"0" * 2**18) for number in range(17)],
+    ],
+    ids=["missing", "dangling", "loop", "fifo", "many", "large"],
+)
+def test_nothing_is_proven_with_a_directory_whose_contents_are_not_known(
+    tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    inputs = {"text": file("a.txt"), "scripts": directory_of(tmp_path / "scripts")}
+    (tmp_path / "scripts").mkdir()
+    assert proof_key(READER, "text", inputs, sees_directories=True) is not None
+    assert proof_key(READER, "text", inputs) is None, "it is on another host, or still written"
+    literal = {**inputs, "scripts": {"class": "Directory", "listing": []}}
+    assert proof_key(READER, "text", literal, sees_directories=True) is None
+    spoil(tmp_path / "scripts")
+    assert proof_key(READER, "text", inputs, sees_directories=True) is None
+
+
+def test_what_is_refuted_of_a_declared_input_stays_so_whatever_a_directory_has(tmp_path: Path) -> None:
+    inputs = {"text": file("a.txt"), "scripts": directory_of(tmp_path)}
+    key = proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_directories=True)
+    (tmp_path / "run.sh").touch()
+    for sees in (True, False):
+        assert proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_directories=sees) == key
+    assert key is not None
 
 
 def test_programs_that_are_other_ones_where_the_job_runs_have_proofs_of_their_own() -> None:
@@ -280,4 +353,4 @@ def test_programs_that_are_other_ones_where_the_job_runs_have_proofs_of_their_ow
 def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
     inputs = {"one": file("a.txt"), "two": file("b.txt")}
     keys = {proof_key(Candidate(tool, tuple(inputs)), port, inputs) for tool in ("a1", "b2") for port in inputs}
-    assert len({key.digest for key in keys}) == 4
+    assert len({key.digest for key in keys if key is not None}) == 4
