@@ -34,6 +34,7 @@ use crate::protocol::liveness;
 use crate::protocol::registration::Presence;
 use crate::streams::announced_parts::{Parts, VARIABLE};
 use crate::sys::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::sys::file_limit::FileLimit;
 use crate::sys::raw;
 use crate::sys::raw::landlock::Confined;
 use crate::sys::signals;
@@ -96,8 +97,8 @@ fn run_in(
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let guard = (job.limit.is_some() || job.has_window()).then(|| Watchdog::start(&directory).ok()).flatten();
     let _ = set_child_subreaper(true);
-    let clock = Instant::now();
-    let surroundings = Surroundings { directory, alive, signals, clock, inherited, grace, spent, store };
+    let (clock, files) = (Instant::now(), FileLimit::raise());
+    let surroundings = Surroundings { directory, alive, signals, clock, inherited, files, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
     let mut gates = Gates::new(&job)?;
     if job.has_to_be_watched() {
@@ -229,7 +230,7 @@ fn spawn(
             _ => File::create(path).map_err(at(path))?,
         });
     }
-    raw::bind_to_parent(&mut command, surroundings.inherited);
+    raw::bind_to_parent(&mut command, surroundings.inherited, surroundings.files);
     if job.rehearsal.confined {
         let places = job.rehearsal.scratch.iter().map(PathBuf::as_path);
         let confined = raw::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));

@@ -4,6 +4,7 @@ pub mod beside;
 pub mod exit;
 pub mod fd_passing;
 pub mod file_id;
+pub mod file_limit;
 pub mod memory;
 pub mod own_program;
 pub mod ownership;

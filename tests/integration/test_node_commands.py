@@ -75,6 +75,11 @@ def test_a_command_ignores_and_blocks_what_its_parent_was_given(node: Conversing
     assert run(node, "j", script) == (given, 0)
 
 
+def test_a_command_may_open_as_many_files_as_without_us(tmp_path: Path) -> None:
+    with conversation(tmp_path, "--listen", "127.0.0.1", wrapper=["prlimit", "--nofile=200:1000"]) as node:
+        assert run(node, "j", "ulimit -n") == ("200\n", 0)
+
+
 def test_files_have_the_modes_that_they_have_without_us(node: ConversingNode) -> None:
     path = node.base / "out" / "made"
     before = os.umask(0)

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.node import Job, Node, output, wait_for
+from lab.node import Job, Node, built, ended, output, wait_for
 from lab.stream_programs import READER, SPEEDS, WRITER
+
+#: A soft limit that a process may raise.
+FEW_FILES = ["prlimit", "--nofile=40:1000"]
 
 
 def write(
@@ -442,6 +445,22 @@ def test_nothing_is_left_by_a_wrapper_that_gets_no_descriptor_more(runtime: Node
     assert producer.wait() == 0
     assert job.wait() == 0
     assert (base / "read").read_text() == "a\n"
+
+
+def test_more_streams_than_the_soft_limit_of_open_files(tmp_path: Path) -> None:
+    """Programs that use select(2) break under a higher limit, so the command has the lower one still."""
+    (out := tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    names = [f"f{number:02}" for number in range(60)]
+    with ended(Node(built(), tmp_path, wrapper=FEW_FILES)) as running:
+        script = f"for name in {' '.join(names)}; do echo $name > {out}/$name; done"
+        producer = running.shell("p", script, outputs=[output(out, "f*", "on_close")])
+        streams = [running.stream("p", out / name, tmp_path / "in" / name, name=name) for name in names]
+        read = f"ulimit -n; cat {tmp_path}/in/f*"
+        stdout = {"stdout": str(tmp_path / "read")}
+        consumer = running.shell("c", read, inputs=streams, command=stdout, wrapper=FEW_FILES)
+        assert [job.wait() for job in (producer, consumer)] == [0, 0], consumer.exit()
+    assert (tmp_path / "read").read_text().split() == ["40", *names]
 
 
 def test_a_command_whose_calls_nobody_can_answer_is_ended(runtime: Node) -> None:

@@ -50,6 +50,7 @@ use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
 use crate::protocol::limit_file::{LimitFile, LIMIT};
 use crate::streams::announced_parts::Parts;
+use crate::sys::file_limit::FileLimit;
 use crate::sys::signals::SI_KERNEL;
 use crate::sys::watch::{Watcher, ARRIVES, LEAVES};
 
@@ -68,6 +69,8 @@ pub struct Surroundings {
     pub clock: Instant,
     /// The signal mask that the command gets.
     pub inherited: SigSet,
+    /// The limit of open files that the command gets.
+    pub files: FileLimit,
     /// How long after a successful end a signal still cancels the job.
     pub grace: Duration,
     /// Resources that were used before the job.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::libc::linger;
-use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use nix::sys::resource::{getrlimit, Resource};
 use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
 use super::archive;
@@ -95,8 +95,7 @@ fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
 
 /// How many connections there can be, when half of the open files are left to other things.
 fn affordable() -> usize {
-    let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return FEWEST };
-    let allowed = setrlimit(Resource::RLIMIT_NOFILE, most, most).map_or(FEWEST as u64, |()| most);
+    let Ok((allowed, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return FEWEST };
     MOST.min((allowed / 2 / FILES_EACH) as usize)
 }
 

@@ -1,8 +1,7 @@
 //! The file that a producer writes, read once, from the front, while it grows.
 
-use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -166,8 +165,13 @@ impl Source {
         }
     }
 
-    fn cannot_read(&self, error: impl Display) -> Failure {
-        Failure::Producer(format!("cannot read {}: {error}", self.path.display()))
+    fn cannot_read(&self, error: io::Error) -> Failure {
+        let message = format!("cannot read {}: {error}", self.path.display());
+        match error.raw_os_error().map(Errno::from_raw) {
+            // The limits of this process, and of its machine.
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => Failure::Job(message),
+            _ => Failure::Producer(message),
+        }
     }
 
     /// Takes bytes by `transfer`, which gets the file, the place, and the most bytes to move, and returns how many it
@@ -205,7 +209,7 @@ impl Source {
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
             Err(Errno::EPIPE) => Ok(Step::Unread),
-            Err(error) => Err(self.cannot_read(error.desc())),
+            Err(error) => Err(self.cannot_read(error.into())),
         }
     }
 
@@ -519,6 +523,13 @@ mod tests {
             let file = OpenOptions::new().write(true).open(self.directory.path().join("file")).unwrap();
             file.write_all_at(b"x", offset).unwrap();
         }
+    }
+
+    #[test]
+    fn a_producer_is_not_blamed_for_too_many_open_files() {
+        let source = Producing::new(b"a", "opened").source;
+        assert!(matches!(source.cannot_read(Errno::EMFILE.into()), Failure::Job(_)));
+        assert!(matches!(source.cannot_read(Errno::EIO.into()), Failure::Producer(_)));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use nix::sys::stat::Mode;
 use nix::unistd::{getppid, ForkResult, Pid};
 
+use crate::sys::file_limit::FileLimit;
+
 nix::ioctl_read_bad!(
     /// Writes the number of bytes in a pipe.
     fionread,
@@ -33,8 +35,9 @@ pub fn bytes_in_pipe(pipe: impl AsFd) -> u64 {
     result.map_or(0, |_| u64::try_from(waiting).unwrap_or(0))
 }
 
-/// Lets the kernel kill the command when this process dies, and gives the command the signal mask `inherited`.
-pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
+/// Lets the kernel kill the command when this process dies, and gives the command the signal mask `inherited` and the
+/// limit `files`.
+pub fn bind_to_parent(command: &mut Command, inherited: SigSet, files: FileLimit) {
     let parent = Pid::this();
     let prepare = move || -> io::Result<()> {
         set_pdeathsig(Signal::SIGKILL)?;
@@ -42,6 +45,7 @@ pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
             return Err(io::Error::other("sfio-node died"));
         }
         nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&inherited), None)?;
+        files.restore();
         Ok(())
     };
     // SAFETY: between fork and exec the closure only makes system calls, and allocates only on its way to failure.
@@ -68,13 +72,14 @@ pub fn with_mask(command: &mut Command, inherited: SigSet) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Makes the command the leader of a new session, with `umask` and the default actions of `signals`.
+/// Makes the command the leader of a new session, with `umask`, the default actions of `signals` and the limit `files`.
 /// Without this the command would ignore the signals that this process ignores.
-pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>) {
+pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>, files: FileLimit) {
     let prepare = move || -> io::Result<()> {
         nix::unistd::setsid()?;
         nix::sys::stat::umask(umask);
         signals.iter().copied().for_each(set_default);
+        files.restore();
         Ok(())
     };
     // SAFETY: between fork and exec the closure only makes system calls, and allocates nothing.
