@@ -68,7 +68,7 @@ def test_who_only_opens_the_events_does_no_harm(runtime: Node) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
 def test_exec_is_shielded_from_its_job(tmp_path: Path) -> None:
-    """A process of the same user can neither look into it nor take its open files."""
+    """A process of the same user can neither look into it nor take its open files, also when the job is to be idle."""
     user = 65534
     (base := tmp_path / "home").mkdir()
     shutil.chown(base, user, user)
@@ -81,15 +81,20 @@ def test_exec_is_shielded_from_its_job(tmp_path: Path) -> None:
         look = f"ls /proc/$PPID/fd; cat /proc/$PPID/environ; cat /proc/{node.server.pid}/mem"
         directory = node.run / "jobs" / "j"
         directory.mkdir()
-        (directory / "job.json").write_text(json.dumps({"name": "j", "outputs": [output(base, "out")]}))
+        spec = {"name": "j", "outputs": [output(base, "out")], "rehearsal": {"idle": True}}
+        (directory / "job.json").write_text(json.dumps(spec))
         for path in (directory, directory / "job.json"):
             os.chown(path, user, user)
         command = [*wrapper, str(node.binary), "exec", "--job", str(directory), "--", "sh", "-c"]
         ran = subprocess.run(
-            [*command, f"{look}; echo text > {base}/out"], capture_output=True, text=True, timeout=30, check=False
+            [*command, f"cat /proc/self/oom_score_adj; {look}; echo text > {base}/out"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
         assert ran.returncode == 0, ran.stderr
-        assert ran.stdout == ""
+        assert ran.stdout == "1000\n"
         assert ran.stderr.count("Permission denied") == 3, ran.stderr
         usage = json.loads((directory / "events.jsonl").read_text().splitlines()[-1])["usage"]
         assert usage["wchar"] >= 5

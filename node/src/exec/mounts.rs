@@ -35,13 +35,11 @@ fn put(mounts: &[Mount]) -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     if unshare(CloneFlags::CLONE_NEWNS).is_err() {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
-        // A shielded process may not write these files.
-        raw::shield(false);
-        let told = fs::write("/proc/self/setgroups", "deny")
-            .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1")))
-            .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1")));
-        raw::shield(true);
-        told?;
+        raw::unshielded(|| {
+            fs::write("/proc/self/setgroups", "deny")?;
+            fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+            fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+        })?;
     }
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
     for each in mounts {

@@ -92,6 +92,14 @@ pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }
 
+/// Writes files in `/proc` of this process, which a shielded process may not, unless it is root.
+pub fn unshielded<T>(write: impl FnOnce() -> T) -> T {
+    shield(false);
+    let written = write();
+    shield(true);
+    written
+}
+
 /// Whether `attempt` succeeds in a child process, which ends after it. The calling process must have one thread.
 pub fn can(attempt: impl FnOnce() -> bool) -> bool {
     // SAFETY: the forked process has one thread; it ends by `_exit`, so that no destructor runs twice.
@@ -114,7 +122,7 @@ pub fn be_idle() {
         nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, 19);
         nix::libc::syscall(nix::libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE);
     }
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let _ = unshielded(|| std::fs::write("/proc/self/oom_score_adj", "1000"));
 }
 
 /// Whether this process was started with `signal` ignored, as under `nohup`.
