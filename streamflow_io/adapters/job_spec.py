@@ -45,7 +45,8 @@ def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) ->
 def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
     """The same job, with all of its File outputs and inputs observed.
 
-    Files that are watched or streamed already stay as they are. Observation does not change what the job does.
+    Files that are watched or streamed already stay as they are. Observation does not change what the job does,
+    but for setuid programs: without root their privileges are lost.
     """
     watched = {output.port for output in spec.outputs}
     outputs = [output for port in step.output_processors if port not in watched for output in _watched(step, job, port)]
