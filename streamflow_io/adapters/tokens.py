@@ -75,12 +75,15 @@ class StreamToken(Token):  # type: ignore[misc]
 
     @property
     def recoverable(self) -> bool:
-        """Always False: after the run of its producer there is a file, with a token of its own."""
-        return False
+        """Always True, as StreamFlow makes each value of an input that has a default, or is optional.
+
+        A list of tokens that are kept in the database already must not change there. The stream itself is kept as not
+        recoverable, and is never available: after the run of its producer there is a file, with a token of its own.
+        """
+        return True
 
     @recoverable.setter
     def recoverable(self, recoverable: bool) -> None:
-        # StreamFlow calls each value of an input that has a default, or is optional, recoverable.
         pass
 
     @classmethod

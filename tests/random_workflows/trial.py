@@ -95,13 +95,13 @@ def _try_sample(
     def again() -> Run | None:
         return _start_plain(make(directory / "again"), live).finish(seconds)
 
-    def with_all() -> Run | None:
-        return _start_plain(make(directory / "all"), _with_all_results(blueprint)).finish(seconds)
+    def with_all(name: str = "all-again") -> Run | None:
+        return _start_plain(make(directory / name), _with_all_results(blueprint)).finish(seconds)
 
     trial = judge(plain, ours, left, again)
     if live != blueprint and trial.outcome in ("fails", "hangs"):
         # What the other steps do is known only where they have results.
-        trial = judge(with_all(), ours, left, with_all)
+        trial = judge(with_all("all"), ours, left, with_all)
     for _ in range(runs - 1):
         if trial.outcome == "same":
             ours = _start(bench, blueprint, io=True).finish(seconds)
