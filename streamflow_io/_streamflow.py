@@ -21,12 +21,22 @@ import asyncio
 import posixpath
 import re
 import shlex
+import weakref
 from abc import ABC, abstractmethod
 from asyncio.subprocess import STDOUT, Process
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    Sequence,
+)
 from contextlib import contextmanager
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -479,7 +489,10 @@ async def remove_jobs(connector: Connector) -> None:
     connector = _deployed(connector)
     if not isinstance(connector, QueueManagerConnector):
         return
+    submissions = dict(_SUBMISSIONS.get(connector, {}))
+    answers = await asyncio.gather(*submissions, return_exceptions=True)
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
+    jobs |= {job: at for job, at in zip(answers, submissions.values(), strict=True) if isinstance(job, str)}
     for location in {location.name: location for location in jobs.values()}.values():
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
@@ -928,6 +941,9 @@ def is_separate_standard_error(path: object) -> bool:
 
 _run_queued = QueueManagerConnector.run
 
+#: The submissions whose jobs StreamFlow does not know yet, or will never know, and their locations.
+_SUBMISSIONS = weakref.WeakKeyDictionary[QueueManagerConnector, dict["asyncio.Task[str]", ExecutionLocation]]()
+
 
 def mend_queued_streams() -> None:
     """Let queue managers, from now on in this process, keep the standard error of a job out of its `stdout` file.
@@ -952,10 +968,31 @@ async def _run_queued_apart(
         # The command opens it itself: what comes after the braces does not concern it.
         command = ["{", *command, f"2>{shlex.quote(posixpath.join(workdir or '', stderr))}", ";", "}"]
         stderr = stdout
+    if job_name is not None and "_run_batch_command" not in vars(self):
+        self._run_batch_command = partial(_submit, self, self._run_batch_command)
     result: tuple[str, int] | None = await _run_queued(
         self, location, command, *words, workdir=workdir, stdout=stdout, stderr=stderr, job_name=job_name, **options
     )
     return result
+
+
+async def _submit(
+    self: QueueManagerConnector,
+    submit: Callable[..., Coroutine[None, None, str]],
+    *,
+    location: ExecutionLocation,
+    **options: Any,
+) -> str:
+    """Submit a job and return its name.
+
+    A submission goes on when its caller is cancelled, because :func:`remove_jobs` needs the name of each job.
+    """
+    submission = asyncio.create_task(submit(location=location, **options))
+    submissions = _SUBMISSIONS.setdefault(self, {})
+    submissions[submission] = location
+    job = await asyncio.shield(submission)
+    del submissions[submission]
+    return job
 
 
 def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str] | None:

@@ -6,13 +6,16 @@ import argparse
 import asyncio
 import os
 import subprocess
+from collections.abc import MutableSequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import create_command
-from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.connector.local import LocalConnector
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector, SlurmConnector
 
 from lab import telemetry
 from streamflow_io import _streamflow
@@ -133,9 +136,10 @@ async def test_a_queue_manager_keeps_standard_error_apart(
     monkeypatch.setattr(_streamflow, "_run_queued", submit)
     monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
     _streamflow.mend_queued_streams()
+    queue = cast(Any, SimpleNamespace(_run_batch_command=None))
     words = ["sh", "-c", "'echo data; echo progress >&2'"]
     job = {"workdir": str(tmp_path), "stdout": "out.txt", "stderr": stderr, "job_name": "/a/0"}
-    await QueueManagerConnector.run(cast(Any, None), cast(Any, None), words, **cast(Any, job))
+    await QueueManagerConnector.run(queue, cast(Any, None), words, **cast(Any, job))
     assert given["stderr"] == given["stdout"] == "out.txt"
     script = create_command("", given["command"], None, str(tmp_path))
     assert script.endswith(" 2>&1")
@@ -143,6 +147,48 @@ async def test_a_queue_manager_keeps_standard_error_apart(
         await asyncio.to_thread(subprocess.run, ["sh", "-c", script], stdout=out, stderr=out, check=True)
     assert (tmp_path / "out.txt").read_text() == ("data\nprogress\n" if same else "data\n")
     assert same or (tmp_path / "err.txt").read_text() == "progress\n"
+
+
+class Queue(SlurmConnector):  # type: ignore[misc]
+    """A queue manager that takes jobs, and that runs none."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("queue", str(directory), LocalConnector("local", str(directory)), None)
+        self.submitting, self.answers = asyncio.Event(), asyncio.Event()
+        self.removed: list[tuple[ExecutionLocation, list[str]]] = []
+
+    async def _run_batch_command(self, **options: Any) -> str:
+        self.submitting.set()
+        await self.answers.wait()
+        return "7"
+
+    async def _get_running_jobs(self, location: ExecutionLocation) -> list[str]:
+        return ["7"]
+
+    async def _remove_jobs(self, location: ExecutionLocation, jobs: MutableSequence[str]) -> None:
+        self.removed.append((location, list(jobs)))
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_job_that_was_submitted_at_the_end_of_a_run_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """A queue manager has the job before the answer arrives."""
+    monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
+    _streamflow.mend_queued_streams()
+    queue, location = Queue(tmp_path), ExecutionLocation("queue", "queue")
+    running = asyncio.create_task(queue.run(location, ["true"], job_name="/a/0"))
+    await queue.submitting.wait()
+    if is_cancelled:
+        running.cancel()
+    removing = asyncio.create_task(_streamflow.remove_jobs(queue))
+    await asyncio.sleep(0)
+    queue.answers.set()
+    await removing
+    assert queue.removed == [(location, ["7"])]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 def test_a_job_that_runs_again_has_not_failed(tmp_path: Path) -> None:
