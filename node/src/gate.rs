@@ -20,6 +20,7 @@ mod net;
 mod observation;
 mod observer;
 mod pass_through;
+mod privileges;
 mod resolve;
 mod staging;
 mod streams;
@@ -27,6 +28,7 @@ mod syscalls;
 mod table;
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,6 +148,11 @@ impl Gates {
     /// Returns each excerpt that the command could distinguish from its file, with the name of the call.
     pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
         self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default()
+    }
+
+    /// Returns the programs that had none of the privileges of their files, because calls are reported.
+    pub fn unprivileged(&self) -> Vec<PathBuf> {
+        self.handler.programs.unprivileged()
     }
 
     /// Removes what was put in place, unless the job has succeeded and the input is whole.

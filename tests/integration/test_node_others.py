@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -230,6 +231,40 @@ def test_a_serve_of_another_user_says_who_it_is(place: Path) -> None:
     with conversation(place, wrapper=who) as running:
         assert running.uid == STRANGER
         wait_for(lambda: running.ask("j")["event"] == "ready", "the job")
+
+
+# Stands for a file with a capability, as `setcap cap_net_raw+p` makes it.
+CAPABLE = 0
+AS_STRANGER = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("who", "mode", "script", "warns"),
+    [
+        (AS_STRANGER, 0o4755, "{}", True),
+        (AS_STRANGER, 0o2755, "PATH=$(dirname {}):$PATH; program", True),
+        (AS_STRANGER, CAPABLE, "{}", True),
+        (AS_STRANGER, 0o4755, "{} || true", False),
+        (AS_STRANGER, 0o755, "{}", False),
+        ([*AS_STRANGER, "--no-new-privs"], 0o4755, "{}", False),
+        ([], 0o4755, "{}", False),
+    ],
+)
+def test_a_failed_job_names_programs_without_privileges(
+    place: Path, who: list[str], mode: int, script: str, warns: bool
+) -> None:
+    """Not those that have their privileges, or have none without `sfio-node`, and not those of a job that succeeds."""
+    place.chmod(0o1777)
+    program = shutil.copy("/bin/false", place / "program")
+    program.chmod(mode or 0o755)
+    if mode == CAPABLE:
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x2000000, 1 << 13, 0, 0, 0))
+    with conversation(place, wrapper=who) as running:
+        job = running.shell("j", script.format(program), wrapper=who, observation={"reads": []})
+        job.wait()
+        told = [str(event["message"]) for event in job.named("warning")]
+    assert [message.split(" had no privileges ")[0] for message in told] == ([str(program)] if warns else [])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ mod writes;
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -208,6 +208,10 @@ impl<'a> Supervisor<'a> {
         }
         let verdicts = self.inputs.gates.verdicts();
         self.note(&verdicts.into_iter().map(Event::Used).collect::<Vec<_>>());
+        if self.state.has_failed_alone() {
+            let programs = self.inputs.gates.unprivileged();
+            self.note(&programs.iter().map(|program| without_privileges(program)).collect::<Vec<_>>());
+        }
         let now = self.now();
         let (time, paused) = self.looks.end(now);
         (self.state.ended(), time, paused)
@@ -593,4 +597,15 @@ impl<'a> Supervisor<'a> {
         let written = self.events.append(events);
         self.check(written.map_err(Fact::from));
     }
+}
+
+/// Warns that a program had no privileges in a job that has failed.
+fn without_privileges(program: &Path) -> Event<'static> {
+    let message = format!(
+        "{} had no privileges (setuid, setgid or capabilities) here, because the calls of this job are held or observed, \
+         and not by root. If the tool needs these privileges, its inputs may have neither `streamable` nor `start: \
+         producer`, and the run no `observe: true`",
+        program.display()
+    );
+    Event::warning(message, None)
 }

@@ -17,6 +17,7 @@ use super::call::Call;
 use super::excerpts::Excerpts;
 use super::observer::Observer;
 use super::pass_through;
+use super::privileges::Programs;
 use super::table::GateTable;
 use crate::sys::pipe;
 use crate::sys::raw;
@@ -40,6 +41,7 @@ pub struct Handler {
     pub table: GateTable,
     pub observer: Option<Observer>,
     pub excerpts: Option<Excerpts>,
+    pub programs: Programs,
     listener: OnceLock<OwnedFd>,
     /// Number of threads that wait for a call.
     idle: AtomicUsize,
@@ -56,6 +58,7 @@ impl Handler {
             table,
             observer,
             excerpts,
+            programs: Programs::default(),
             listener: OnceLock::new(),
             idle: AtomicUsize::new(0),
             served: AtomicUsize::new(0),
@@ -95,6 +98,7 @@ impl Handler {
                 Err(_) => return,
             };
             self.idle.fetch_sub(1, Ordering::Relaxed);
+            self.programs.note(&call);
             match self.excerpts.as_ref().and_then(|own| own.answer(&call)).or_else(|| self.table.ask(call)) {
                 Some(answer) => self.answer(listener, &call, answer),
                 None if self.table.waiting() % CROWD == 0 => self.prune(listener),

@@ -261,6 +261,11 @@ impl State {
         self.has_successful_code() && self.reason.is_none()
     }
 
+    /// Whether the command has failed, and neither a signal nor `exec` has ended the job.
+    pub fn has_failed_alone(&self) -> bool {
+        !self.has_successful_code() && self.reason.is_none()
+    }
+
     /// Makes the job fail for a reason, if it is the first one. No process need be left.
     pub fn spoil(&mut self, reason: Reason, message: Option<String>) {
         if self.reason.is_none() {

@@ -35,6 +35,13 @@ pub fn extended(path: &Path, flags: u64, mask: u64) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
+/// Whether the file gives capabilities to a process that executes the file.
+pub fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the kernel reads two texts that end with a null. Without room for an answer it writes nothing.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
 /// The fields of the answers that change with each new entry: size, blocks, times.
 const PLAIN: [Range<usize>; 3] = [
     field(offset_of!(libc::stat, st_size), 8),
