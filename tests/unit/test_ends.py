@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -72,6 +72,9 @@ class HoldingAllocation:
     def lost(self, node: str) -> None:
         pass
 
+    async def close(self) -> None:
+        pass
+
     over = None
 
 
@@ -81,10 +84,13 @@ def allocation(held: Held) -> HoldingAllocation:
 
 
 @pytest.fixture
-def connector(allocation: HoldingAllocation) -> AllocationConnector:
+async def connector(allocation: HoldingAllocation) -> AsyncIterator[AllocationConnector]:
+    """A connector that leaves no process, although the children of its processes go on."""
     made = AllocationConnector("nodes", "/")
     made._allocation = cast(Allocation, allocation)
-    return made
+    yield made
+    await asyncio.wait_for(made.undeploy(external=False), 30)
+    assert all(process.returncode is not None for running in made._processes.values() for process in running)
 
 
 async def test_a_command_of_a_queue_manager_has_said_all_when_it_has_ended(held: Held) -> None:
