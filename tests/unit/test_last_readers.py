@@ -9,8 +9,10 @@ import subprocess
 import sys
 import uuid
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,8 @@ from streamflow.data.manager import DefaultDataManager
 
 from streamflow_io._streamflow import copies_in, forget_data
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
+from streamflow_io.records.records import Record, RemovedRecord
+from streamflow_io.storage.intermediates import directories
 from streamflow_io.storage.intermediates.directories import (
     _LOOK,
     DirectoryContents,
@@ -32,8 +36,10 @@ from streamflow_io.storage.intermediates.directories import (
     _remove_but,
     remove,
 )
-from streamflow_io.storage.intermediates.ledger import FileLedger, JobOutput, Ref
-from streamflow_io.storage.intermediates.repeated_jobs import kept_at_each_host
+from streamflow_io.storage.intermediates.intermediates import Intermediates
+from streamflow_io.storage.intermediates.ledger import Decision, FileLedger, JobOutput, Ref
+from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs, kept_at_each_host
+from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
 
 def job(step: str, port: str = "i") -> Passage:
@@ -521,15 +527,20 @@ def test_all_but_some_paths(tmp_path: Path, way: str, left: list[str]) -> None:
     assert (outside / "file").exists()
 
 
+async def ran(command: Sequence[str]) -> tuple[str, int]:
+    """Run a command as a connector does."""
+    done = await asyncio.to_thread(
+        subprocess.run, ["sh", "-c", " ".join(command)], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or done.stderr, done.returncode
+
+
 @pytest.mark.parametrize("count", [3, 3000])
 async def test_parts_of_a_directory_go_however_much_is_left(tmp_path: Path, count: int) -> None:
     """A command line is too short for the names of thousands of files."""
 
     async def run(location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
-        done = await asyncio.to_thread(
-            subprocess.run, ["sh", "-c", " ".join(command)], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() or done.stderr, done.returncode
+        return await ran(command)
 
     name, outside = str(uuid.uuid4()), tmp_path / "outside"
     place = tmp_path / name
@@ -686,3 +697,47 @@ def calls_for(count: int) -> int:
 
 def test_the_work_grows_with_the_number_of_files() -> None:
     assert calls_for(400) < 3 * calls_for(200)
+
+
+class Gone(SpaceWatcher):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.removals: list[Collection[str]] = []
+
+    def removed(self, directories: Collection[str]) -> None:
+        self.removals.append(directories)
+
+
+@pytest.mark.parametrize("way", ["here", "there", "silent"])
+async def test_only_what_is_gone_counts_as_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A directory stays because a file system seems to be mounted in it, or because its host does not answer."""
+
+    async def run(location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
+        if location.name == "silent":
+            raise WorkflowExecutionException("no answer")
+        return await ran([word.replace("/proc/self/mounts", str(mounts)) for word in command])
+
+    mounts = tmp_path / "mounts"
+    gone, left = (str(tmp_path / str(uuid.uuid4())) for _ in range(2))
+    mounts.write_text("" if way == "silent" else left)
+    monkeypatch.setattr(directories, "is_mounted_in", lambda path: path in mounts.read_text())
+    connectors = SimpleNamespace(get_connector=lambda name: SimpleNamespace(run=run))
+    context = SimpleNamespace(deployment_manager=connectors, checkpoint_manager=SimpleNamespace(register=print))
+    context.data_manager = DefaultDataManager(context)
+    records, watcher = list[Record](), Gone()
+    made = Intermediates(
+        SimpleNamespace(steps={}), context, Removal(), cast(RepeatedJobs, None), records.append, [watcher]
+    )
+    made._ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    for path, size, host in ((gone, 7, "host"), (left, 100, way)):
+        Path(path).mkdir()
+        made._ledger.placed("/a/0", [path])
+        made._places[posixpath.basename(path)] = (ExecutionLocation(host, "hosts", local=way == "here"),)
+        made._bytes[posixpath.basename(path)] = size
+    await made._remove(Decision(tuple(map(posixpath.basename, (gone, left)))))
+    assert {*map(str, tmp_path.iterdir())} == {left, str(mounts)}
+    assert [set(each) for each in watcher.removals] == [{gone}]
+    (record,) = records
+    assert isinstance(record, RemovedRecord)
+    assert (record.bytes, record.held) == (7, 100)

@@ -52,8 +52,9 @@ printf '\\0%s\\0' $?; fi
 elif ls "${{d%/*}}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
 #: Removes the directory `$d`, also one in which the user may not write.
 REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2>/dev/null'
-_REMOVE = f"""{_MOUNTED}for d; do test -L "$d" && {{ rm -f "$d"; continue; }}; mounted "$d" && continue
-{REMOVE_ONE}; done"""
+# Prints the directories that stay.
+_REMOVE = f"""{_MOUNTED}for d; do if test -L "$d"; then rm -f "$d"; elif ! mounted "$d"; then
+{REMOVE_ONE}; fi; test -e "$d" && printf '%s\\0' "$d"; done"""
 
 _DROP = f"""{_MOUNTED}mounted "$1" || test -L "$1" || {{ shift; rm -rf "$@"; }}"""
 
@@ -93,25 +94,28 @@ async def remove(
     whole: Sequence[str],
     parts: Mapping[str, frozenset[str]],
     dropped: Mapping[str, frozenset[str]],
-) -> None:
+) -> set[str]:
     """Remove directories at a location, and of others all but some paths. What cannot be removed stays.
 
     :param parts: the relative paths that are left, by directory
     :param dropped: the relative paths that were left before, by directory. Where a command line is too short for all
         that is left, only these paths are removed
+    :return: the directories of `whole` that stay
     :raises WorkflowExecutionException: if the location cannot be asked
     """
     if location.local:
         await asyncio.to_thread(remove_here, whole, parts)
-        return
+        return {*filter(os.path.lexists, whole)}
+    stay = set[str]()
     for some in chunks(whole):
-        await ask(context, location, _REMOVE, some)
+        stay.update(map(os.fsdecode, (await ask(context, location, _REMOVE, some)).split(b"\0")[:-1]))
     for directory, left in parts.items():
         if len(script := _partly(directory, left)) <= _MOST_CHARACTERS:
             await ask(context, location, script, [])
             continue
         for some in chunks([f"{directory}/{path}" for path in sorted(dropped[directory])]):
             await ask(context, location, _DROP, [directory, *some])
+    return stay
 
 
 def _look_here(paths: Sequence[str]) -> dict[str, DirectoryContents]:

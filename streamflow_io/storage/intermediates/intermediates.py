@@ -96,8 +96,8 @@ class Intermediates(Listener):
         # The directories in which something cannot be read: they may have links that are not known.
         self._unreadable: set[str] = set()
         self._peak = 0
-        # By node.
-        self._removed = Counter[str]()
+        # By node. Directories that could not be removed count as held, and have no names any more.
+        self._removed, self._stays = Counter[str](), Counter[str]()
         self._peaks = dict[str, int]()
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
@@ -304,7 +304,7 @@ class Intermediates(Listener):
         return None if None in found else sum(size or 0 for size in found)
 
     def _held_by_node(self) -> Mapping[str, int]:
-        held: dict[str, int] = defaultdict(int)
+        held = Counter(self._stays)
         for name, size in self._bytes.items():
             held[node_name(self._places[name][0])] += size
         return held
@@ -345,7 +345,7 @@ class Intermediates(Listener):
     async def _remove(self, decision: Decision) -> None:
         before = self._held_by_node()
         by_location = self._by_location([*decision.whole, *decision.parts])
-        places = {self._ledger.path(name): self._places[name] for name in decision.whole}
+        whole = {self._ledger.path(name): name for name in decision.whole}
         partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
         dropped = {self._ledger.path(name): self._ledger.dropped(name, left) for name, left in decision.parts.items()}
         # Nothing may wait between the decision and this: a job must not get a file that is to be removed.
@@ -354,26 +354,29 @@ class Intermediates(Listener):
             forget_data(self._context.data_manager, self._ledger.path(name), left or frozenset())
             self._ledger.removed(name, left)
 
+        stay = set[str]()
+
         async def ask(location: ExecutionLocation, paths: Mapping[str, str]) -> None:
             with self._asking(location):
-                whole = [path for path in paths if path not in partly]
                 parts = {path: partly[path] for path in paths if path in partly}
-                await asyncio.wait_for(remove(self._context, location, whole, parts, dropped), _PATIENCE)
+                removal = remove(self._context, location, [*paths.keys() - partly.keys()], parts, dropped)
+                stay.update(await asyncio.wait_for(removal, _PATIENCE))
 
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
-        gone = {path for path, at in places.items() if not any(str(each) in self._silent for each in at)}
+        for path, name in whole.items():
+            size, at = self._bytes.pop(name, 0), self._places.pop(name)
+            if path in stay or any(str(each) in self._silent for each in at):
+                self._stays[node_name(at[0])] += size
+                stay.add(path)
         for watcher in self._watchers:
-            watcher.removed(gone)
-        for name in decision.whole:
-            self._bytes.pop(name, None)
-            self._places.pop(name, None)
+            watcher.removed(whole.keys() - stay)
         await self._see(decision.parts)
         after = self._held_by_node()
         self._removed.update({node: size - after.get(node, 0) for node, size in before.items()})
         self._record_held()
 
     def _record_held(self) -> None:
-        held = sum(self._bytes.values())
+        held = sum(self._held_by_node().values())
         removed = self._removed.total()
         if (removed, held) != self._recorded:
             self._recorded = removed, held
