@@ -306,7 +306,8 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     from .space_limits import SpaceLimits
 
     scheduler = services.scheduler
-    return SpaceLimits(services.plan, services.learned, scheduler.hardware_locations, scheduler.wake, reach.runtime)
+    used, placed = scheduler.hardware_locations, scheduler.job_allocations
+    return SpaceLimits(services.plan, services.learned, used, scheduler.wake, placed, reach.runtime)
 
 
 def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence[SpaceWatcher]) -> Intermediates | None:

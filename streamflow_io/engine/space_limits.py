@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 
 from streamflow.core.scheduling import Hardware
+from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.runtime.node_runtime import NodeRuntime
@@ -24,6 +25,7 @@ class SpaceLimits:
     :param learned: the file with learned sizes
     :param used: the resources of running jobs as StreamFlow counts them, by location
     :param wake: lets StreamFlow ask again for the jobs that wait
+    :param placed: the jobs that StreamFlow's scheduler has placed, by name
     :param runtime_of: returns the node runtime at the location of a job; None: the job runs without one
 
     :ivar sizes: of earlier jobs
@@ -37,6 +39,7 @@ class SpaceLimits:
         learned: Path,
         used: MutableMapping[str, Hardware],
         wake: Callable[[], None],
+        placed: Mapping[str, JobAllocation],
         runtime_of: Callable[[JobState], Awaitable[NodeRuntime | None]],
     ) -> None:
         removal = plan.intermediates
@@ -47,7 +50,8 @@ class SpaceLimits:
         if removal.disk_limit is not None:
             gangs = plan.graph.gangs if plan.service.streams else ()
             read_once = removal.removal.read_once() if removal.removal is not None else ()
-            self.disk = DiskLimit(removal.disk_limit, plan.graph.routes, gangs, self.sizes.sizes, wake, read_once)
+            routes, sizes = plan.graph.routes, self.sizes.sizes
+            self.disk = DiskLimit(removal.disk_limit, routes, gangs, sizes, wake, placed, read_once)
         self.memory: OutputsInMemory | None = None
         # Without a node runtime no job would run again on disk.
         if removal.memory is not None and removal.memory.steps and plan.service.streams:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from streamflow.core.scheduling import AvailableLocation
+from typing import cast
+
+from streamflow.core.deployment import LocalTarget
+from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Status
+from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
@@ -17,8 +21,11 @@ HERE = AvailableLocation("here", "local", "host", local=True)
 EDGES = (("/a", "/b"), ("/a", "/c"))
 
 
-def made(limit: int) -> DiskLimit:
-    """A limit for a producer /a that writes 40, and two readers of its stream that write 30 each."""
+def made(limit: int, *earlier: str) -> DiskLimit:
+    """A limit for a producer /a that writes 40, and two readers of its stream that write 30 each.
+
+    :param earlier: jobs of a workflow that has run before
+    """
     sizes = StepSizes()
     for step, written in (("/a", 40), ("/b", 30), ("/c", 30)):
         sizes.measured(step, 0, written)
@@ -26,7 +33,12 @@ def made(limit: int) -> DiskLimit:
         Route(Output(step=step, port="o", kind=OutputKind.FILE), (), Input(step=reader, port="i"))
         for step, reader in EDGES
     ]
-    return DiskLimit(limit, routes, [Gang(("/a", "/b", "/c"), ("/a",), 1.0)], sizes, lambda: None)
+    allocations = {name: allocated(name) for name in earlier}
+    return DiskLimit(limit, routes, [Gang(("/a", "/b", "/c"), ("/a",), 1.0)], sizes, lambda: None, allocations)
+
+
+def allocated(name: str) -> JobAllocation:
+    return JobAllocation(name, LocalTarget(), [HERE.location], Status.RUNNING, Hardware())
 
 
 def submitted(limit: DiskLimit, step: str, *sources: str) -> JobState:
@@ -39,6 +51,7 @@ def submitted(limit: DiskLimit, step: str, *sources: str) -> JobState:
 
 def placed(limit: DiskLimit, job: JobState) -> None:
     assert limit.may_start(job, HERE)
+    cast("dict[str, JobAllocation]", limit._placed)[job.name] = allocated(job.name)
     job.places = [HERE]
     limit.placed(job)
 
@@ -81,3 +94,29 @@ async def test_a_producer_that_runs_again_needs_the_space_of_its_readers_again()
     placed(limit, submitted(limit, "/a"))
     (ledger,) = limit._ledgers.values()
     assert ledger.free == 60
+
+
+async def test_a_producer_that_runs_again_when_its_readers_have_ended_needs_its_own_space() -> None:
+    limit = made(200)
+    for step, *sources in (("/a",), ("/b", "/a/0"), ("/c", "/a/0")):
+        job = submitted(limit, step, *sources)
+        placed(limit, job)
+        end(limit, job, 100)
+    placed(limit, submitted(limit, "/a"))
+    (ledger,) = limit._ledgers.values()
+    assert ledger.free == 60
+
+
+async def test_nothing_is_kept_of_a_gang_that_has_ended() -> None:
+    limit = made(200)
+    a = submitted(limit, "/a")
+    placed(limit, a)
+    end(limit, a, 0)
+    assert not limit._running
+
+
+async def test_jobs_of_an_earlier_workflow_are_others() -> None:
+    limit = made(200, "/b/0", "/c/0")
+    placed(limit, submitted(limit, "/a"))
+    (ledger,) = limit._ledgers.values()
+    assert ledger.free == 100

@@ -12,7 +12,7 @@ HERE = AvailableLocation("here", "local", "host", local=True)
 
 
 async def test_lent_space() -> None:
-    limit = DiskLimit(10, (), (), StepSizes(), lambda: None)
+    limit = DiskLimit(10, (), (), StepSizes(), lambda: None, {})
     assert not await limit.lend("too much", HERE, 11)
     assert await limit.lend("rehearsal", HERE, 6)
     (ledger,) = limit._ledgers.values()

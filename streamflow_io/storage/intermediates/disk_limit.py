@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_tag
 from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import file_bytes
@@ -65,6 +67,7 @@ class DiskLimit(SpaceWatcher):
     :param gangs: steps that run at the same time because of streams
     :param sizes: of earlier jobs
     :param wake: lets StreamFlow ask again for the jobs that wait
+    :param placed: the jobs that StreamFlow's scheduler has placed, by name
     :param read_once: the outputs whose files go, each when the only job that reads the file has ended
     """
 
@@ -75,11 +78,15 @@ class DiskLimit(SpaceWatcher):
         gangs: Sequence[Gang],
         sizes: StepSizes,
         wake: Callable[[], None],
+        placed: Mapping[str, JobAllocation],
         read_once: Collection[tuple[str, str]] = (),
     ) -> None:
         self.limit: int = limit
         self._space = SpaceGraph(routes, gangs, sizes, read_once)
         self._wake = wake
+        self._placed = placed
+        # Those of workflows that have run before, in the same context, maybe of the same names.
+        self._earlier = dict(placed)
         self._ledgers: dict[str, DiskLedger[JobState | str]] = {}
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
         self._open: dict[str, JobState] = {}
@@ -89,9 +96,8 @@ class DiskLimit(SpaceWatcher):
         self._nodes: dict[JobState, str] = {}
         # By node: bytes of jobs whose directories could not be measured.
         self._unseen: dict[str, int] = {}
-        # By gang and tag: the jobs that run, and the steps whose jobs have ended.
+        # By gang and tag: the jobs that run.
         self._running: dict[tuple[int, str], dict[JobState, None]] = {}
-        self._done: dict[tuple[int, str], set[str]] = {}
         self._lent: set[str] = set()
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
@@ -136,8 +142,6 @@ class DiskLimit(SpaceWatcher):
             place = None if gang is None else (gang, str(get_job_tag(job.name)))
             goes = {port: token for port, token in job.job.inputs.items() if self._space.goes(job.step, port)}
             job.keep(_SpaceRequest(place, file_bytes(goes)))
-            if place is not None:
-                self._done.setdefault(place, set()).discard(job.step)
 
     def placed(self, job: JobState) -> None:
         if (request := job.kept(_SpaceRequest)) is None:
@@ -171,9 +175,10 @@ class DiskLimit(SpaceWatcher):
         if self._open.get(job.name) is job:
             del self._open[job.name]
         self._refused.discard(job)
-        if request.gang is not None:
-            self._running.get(request.gang, {}).pop(job, None)
-            self._done[request.gang].add(job.step)
+        if request.gang is not None and (running := self._running.get(request.gang)) is not None:
+            running.pop(job, None)
+            if not running:
+                del self._running[request.gang]
         for ledger in self._ledgers.values():
             ledger.withdraw(job)
         if (node := self._nodes.pop(job, None)) is not None:
@@ -241,8 +246,14 @@ class DiskLimit(SpaceWatcher):
     def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand[JobState | str]:
         size = job.kept(JobSize)
         if request.gang is not None:
-            request.together = self._space.together(job.step, self._done[request.gang])
+            _, tag = request.gang
+            request.together = self._space.together(job.step, lambda step: self._has_ended(posixpath.join(step, tag)))
         return self._space.demand(job, job.step, 0 if size is None else size.inputs, request.together, request.frees)
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether a job has run and ended, and is not to run again."""
+        placed = self._placed.get(name)
+        return placed is not None and placed is not self._earlier.get(name) and name not in self._open
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
@@ -56,17 +56,17 @@ class SpaceGraph:
         """Whether the files of an input go when the job that reads them has ended."""
         return self._goes[step].get(port, False)
 
-    def together(self, step: str, ended: Collection[str]) -> set[str]:
+    def together(self, step: str, has_ended: Callable[[str], bool]) -> set[str]:
         """Return the steps whose jobs have to start together with a job, because of streams.
 
         The jobs that this job reads from run, or have ended: they are not among them. Neither are the other readers
         of these jobs, unless another job reads from both.
 
-        :param ended: the steps of the gang whose jobs have ended
+        :param has_ended: whether the job of a step of the gang has ended
         """
         if step not in self._gangs:
             return set()
-        members = set(self._gangs[step][1].steps).difference(ended)
+        members = {other for other in self._gangs[step][1].steps if not has_ended(other)}
         before = self._reached(step, self._before)
         found: set[str] = set()
         waiting = [*self._after.get(step, ())]
