@@ -77,6 +77,19 @@ def as_failure(job: Job) -> Iterator[None]:
         raise JobFailedError(f"FAILED Job {job.name}: {why}") from error
 
 
+@contextmanager
+def in_time(job: Job) -> Iterator[None]:
+    """Let a job be tried again whose node, or a file system, has not answered in time.
+
+    :raises JobFailedError: instead of the error
+    """
+    try:
+        yield
+    except asyncio.TimeoutError as error:
+        why = str(error) or "its node, or a file system, does not answer"
+        raise JobFailedError(f"FAILED Job {job.name}: {why}") from error
+
+
 async def exit_of(
     job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
 ) -> ExitEvent:

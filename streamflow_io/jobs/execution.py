@@ -55,6 +55,7 @@ from .ending import (
     blaming,
     check_exit,
     exit_of,
+    in_time,
 )
 from .learned_streams import LearnedReads
 from .learned_writes import LearnedWrites
@@ -123,8 +124,8 @@ class Execution:
         try:
             while True:
                 try:
-                    await self._attempt(record)
-                    return
+                    with in_time(self._job):
+                        return await self._attempt(record)
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
                     self._run.reach.fell_back(self._state, None, str(error), error.without)
@@ -386,13 +387,10 @@ class Execution:
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
-        except WorkflowException as error:
+        except (WorkflowException, asyncio.TimeoutError) as error:
             if attempt.lost.done() or (attempt.windows and Code.NOT_AS_WINDOW.value in str(error)):
                 raise WindowLostError(str(error)) from error
             raise
-        except asyncio.TimeoutError as error:
-            why = str(error) or "its node, or a file system, does not answer"
-            raise JobFailedError(f"FAILED Job {self._job.name}: {why}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.attempt_ended(self._state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import textwrap
 import time
@@ -393,9 +392,6 @@ class LearnedReads:
             if isinstance(error, UnrecoverableWorkflowException) and not self.suspects:
                 raise
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
-        except asyncio.TimeoutError as error:
-            why = str(error) or "a file system does not answer"
-            raise JobFailedError(f"FAILED Job {self._job.name}: {why}") from error
 
     async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """Pass on the events of an attempt, and note when its command asked for more than bytes."""

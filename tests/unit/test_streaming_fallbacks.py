@@ -316,16 +316,16 @@ class AwayHost:
         pass
 
 
-@pytest.mark.parametrize("what", ["command", "outputs", "directories"])
+@pytest.mark.parametrize("what", ["command", "outputs", "directories", "preparation"])
 async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """The command, its outputs, or the directories of the next attempt cannot be reached once."""
+    """Once the command, its outputs, the directories of the next attempt, or the inputs cannot be reached."""
     runtime, request, host = FakeRuntime("here"), RecoveryRequest("/a/0"), AwayHost()
     monkeypatch.setattr(execution, "retry_policy", lambda *_: RetryPolicy(0, 5, request))
     monkeypatch.setattr(execution, "job_path", lambda *_: host)
     host.asked = 0 if what == "directories" else 1
 
     async def act(number: int) -> int:
-        if number == 1 and what != "outputs":
+        if number == 1 and what in ("command", "directories"):
             raise WorkflowExecutionException("no connection")
         job = runtime.jobs[-1]
         runtime.start(job)
@@ -342,6 +342,14 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
             raise asyncio.TimeoutError
         return await collect(*arguments)
 
+    async def create_late(*arguments: Any) -> Any:
+        created.append(1)
+        if what == "preparation" and len(created) == 1:
+            raise asyncio.TimeoutError
+        return await create(*arguments)
+
+    create, created = runtime.create_job, list[int]()
+    monkeypatch.setattr(runtime, "create_job", create_late)
     monkeypatch.setattr(step, "collect", collect_late)
     await step.job("/a/0").run()
     assert request.version == (3 if what == "directories" else 2)
