@@ -267,6 +267,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 raise
             # StreamFlow fails a job with the first of its targets that fails.
             self._refuse(job_context.job.name, target.deployment.name, str(error))
+            job = self._job(job_context.job.name)
+            if job is not None and (storages := self._storages_of(job)) is not None:
+                storages.no_hosts(job, target, error)
             await check_room(self.context, set(), job_context.job, targets, hardware_requirement, coreless=False)
             async with self.wait_queue:
                 await self.wait_queue.wait_for(lambda: job_context.scheduled)
@@ -306,6 +309,23 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job: JobState | None,
     ) -> WaitCause | None:
         """The resource that a job lacks on a location; None: the job may start there."""
+        lack = self._lack_of_room(connector, location, hardware_requirements, job_name, job)
+        if job is None or (storages := self._storages_of(job)) is None:
+            return lack
+        if lack is not None:
+            storages.stand_down(job, _target.get(), location)
+            return lack
+        return None if storages.may_start(job, _target.get(), location, hardware_requirements) else "storage"
+
+    def _lack_of_room(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+        job: JobState | None,
+    ) -> WaitCause | None:
+        """The resource that a job lacks on a location, apart from bandwidth. None: nothing is lacking."""
         if job is not None and self._ends_too_soon(connector, location, job):
             return "place"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
@@ -320,18 +340,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             free = _is_one_for_each_job(location)
             if not free:
                 self._tell_of_memory(job, location, asked.memory)
-        storages = self._storages_of(job)
         if not free:
-            if job is not None and storages is not None:
-                storages.stand_down(job, _target.get(), location)
             return self._lack_of_hardware(location, asked)
-        if not self._has_space(job, location):
-            if job is not None and storages is not None:
-                storages.stand_down(job, _target.get(), location)
-            return "disk"
-        if job is None or storages is None or storages.may_start(job, _target.get(), location, hardware_requirements):
-            return None
-        return "storage"
+        return None if self._has_space(job, location) else "disk"
 
     def _ends_too_soon(self, connector: Connector, location: AvailableLocation, job: JobState) -> bool:
         """Whether the allocation of a location ends before the ToolTimeLimit of a job.

@@ -63,6 +63,8 @@ class Demands:
         self._names: dict[str, tuple[str, ...]] = {}
         # The number of nodes of each pool in which several locations are on one node.
         self._most_nodes: dict[str, int] = {}
+        #: The pools that have no locations any more, and will have none.
+        self.ended: set[str] = set()
 
     def of(self, job: JobState, hints: StepAnnotations, targets: Sequence[Target]) -> Demand:
         """Return the demand of a job. Its targets must have been located."""
@@ -136,6 +138,13 @@ class Demands:
         self._admission.set_locations(pool, cores, slots)
         self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
         return pool
+
+    def end(self, target: Target) -> None:
+        """Tell admission that a target has no locations any more, and will have none."""
+        self.ended.add(pool := pool_of(target))
+        if self._names.get(pool):
+            self._names[pool] = ()
+            self._admission.set_locations(pool, {})
 
     def has_choice(self, targets: Sequence[Target]) -> bool:
         return sum(len(self._names[pool]) for pool in set(map(pool_of, targets))) > 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,11 +40,13 @@ from .storages import Storages
 class _StorageRequest(Struct, eq=False):
     """A job on its way to StreamFlow's scheduler.
 
+    :ivar pools: of the targets of the job
     :ivar wakes: ends the wait of an I/O task for its grant; None: no I/O task, or the task has stopped waiting
     :ivar grant: of an I/O task, until StreamFlow has a place for the task
     :ivar is_lacking: the job lacked bandwidth where StreamFlow had a place for the job
     """
 
+    pools: Set[str]
     wakes: asyncio.Future[None] | None = None
     grant: Grant[StorageUser] | None = None
     is_lacking: bool = False
@@ -120,7 +122,7 @@ class StorageAdmission(Listener):
         demand = self._demands.of(job, job.hints, targets)
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
         demand = await self._remembered.load(demand, job.job)
-        submission = _StorageRequest()
+        submission = _StorageRequest({*map(pool_of, targets)})
         self._open.add(submission)
         job.keep(submission)
         for placement in demand.placements if demand.constraint is not None else ():
@@ -152,6 +154,7 @@ class StorageAdmission(Listener):
                 await self.locate(target)
             except NoHostsError as error:
                 ended[pool] = error
+                self._end(target, error)
         left = [target for target in targets if pool_of(target) not in ended]
         if not left:
             raise next(iter(ended.values()))
@@ -189,6 +192,23 @@ class StorageAdmission(Listener):
             self._give_back(submission)
             # The job may find a place at another location, and other jobs may wait for what it held.
             self._wake()
+
+    def no_hosts(self, job: JobState, target: Target, error: NoHostsError) -> None:
+        """Free what a job holds at a target that has no hosts any more. The job may start at its other targets."""
+        self._end(target, error)
+        submission = job.kept(_StorageRequest)
+        grant = None if submission is None else submission.grant
+        if submission is not None and grant is not None and grant.placement.pool == pool_of(target):
+            self._give_back(submission)
+        self._wake()
+
+    def _end(self, target: Target, error: NoHostsError) -> None:
+        """Start no job at a target any more, and fail the I/O tasks that wait and have no other target."""
+        self._demands.end(target)
+        for waiting in self._open:
+            if waiting.wakes is not None and not waiting.wakes.done() and waiting.pools <= self._demands.ended:
+                waiting.wakes.set_exception(error)
+        self._decide_soon()
 
     def placed(self, job: JobState) -> None:
         if (submission := job.kept(_StorageRequest)) is None:

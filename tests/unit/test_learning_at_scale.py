@@ -113,16 +113,20 @@ def test_few_jobs_do_not_all_start_at_once() -> None:
     assert run(12).seconds <= 0.6 * run(12, constraint=None).seconds
 
 
-def test_an_epoch_ends_where_the_location_that_is_large_enough_goes_away() -> None:
+@pytest.mark.parametrize("left", [{"n1": 1.0}, {}])
+def test_an_epoch_ends_where_the_location_that_is_large_enough_goes_away(left: dict[str, float]) -> None:
+    """Another location is left of the same pool, or only of another pool."""
     admission = Admission()
-    admission.set_locations("hpc", {"n0": 4.0, "n1": 1.0})
-    demand = Demand("/s0", True, AUTO, "write", (Placement("hpc", SSD),))
+    admission.set_locations("hpc", {"n0": 4.0} | left)
+    admission.set_locations("cloud", {"c0": 1.0})
+    placements = (Placement("hpc", SSD), *([] if left else [Placement("cloud", SSD)]))
+    demand = Demand("/s0", True, AUTO, "write", placements)
     gone: list[float] = []
 
     def leave(now: float) -> None:
         if now > 5 and not gone:
             gone.append(now)
-            admission.set_locations("hpc", {"n1": 1.0})
+            admission.set_locations("hpc", left)
 
     tasks = [Task(f"/s0/{number}", demand, MEGABYTES) for number in range(100)]
     outcome = simulate(admission, tasks, lambda name, now: CONGESTS, in_turn=True, each=leave)

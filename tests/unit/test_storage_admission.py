@@ -150,6 +150,67 @@ async def test_a_grant_at_a_host_that_is_lost_holds_at_no_host() -> None:
     admission.ended(task)
 
 
+class Allocations(Cluster):
+    """Two services of the cluster, each with a host. Those in `ended` have no hosts any more."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.ended: dict[str | None, NoHostsError] = {}
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        if service in self.ended:
+            raise self.ended[service]
+        name = f"host-{service}"
+        return {name: AvailableLocation(name, "cluster", name, service=service, hardware=Hardware(1, 1000))}
+
+    async def host(self, target: Target) -> AvailableLocation:
+        (found,) = (await self.get_available_locations(target.service)).values()
+        return found
+
+    def end(self, target: Target) -> NoHostsError:
+        self.ended[target.service] = NoHostsError(f"allocation of {target.service} has ended")
+        return self.ended[target.service]
+
+
+ONE, OTHER = (Target(DeploymentConfig("cluster", "ssh", {}), workdir="/scratch", service=name) for name in "ab")
+
+
+async def test_a_grant_at_a_target_that_has_ended_holds_at_no_target() -> None:
+    """The bandwidth of the storage, which both targets share, is free for others, and then for the task."""
+    cluster = Allocations()
+    storage = StorageConfig(name="scratch", path="/", scope="shared", read=1000, write=15)
+    admission, task, other = io_task_admission(cluster, storage=storage), job(0), job(1)
+    assert (await asyncio.wait_for(admission.admit(task, [ONE, OTHER]), 1))[0] == ONE
+    waiting = asyncio.create_task(admission.admit(other, [OTHER]))
+    await asyncio.sleep(0)
+    host = await cluster.host(OTHER)
+    assert not admission.may_start(task, OTHER, host, {"cluster/host-b"})
+    admission.no_hosts(task, ONE, cluster.end(ONE))
+    await asyncio.wait_for(waiting, 1)
+    admission.ended(other)
+    assert admission.may_start(task, OTHER, host, {"cluster/host-b"})
+
+
+@pytest.mark.parametrize("is_told_by_another_job", [False, True])
+async def test_a_task_that_waits_fails_when_its_last_target_has_ended(is_told_by_another_job: bool) -> None:
+    cluster = Allocations()
+    admission = io_task_admission(cluster)
+    jobs = [job(number) for number in range(4)]
+    for each in jobs:
+        await asyncio.wait_for(admission.admit(each, [ONE]), 1)
+        place(admission, each, ONE, [await cluster.host(ONE)])
+    only, both = (asyncio.create_task(admission.admit(job(4 + n), to)) for n, to in enumerate(([ONE], [ONE, OTHER])))
+    await asyncio.sleep(0)
+    error = cluster.end(ONE)
+    if is_told_by_another_job:
+        await asyncio.wait_for(admission.admit(job(6), [ONE, OTHER]), 1)
+    else:
+        admission.no_hosts(jobs[0], ONE, error)
+    with pytest.raises(NoHostsError, match="allocation of a has ended"):
+        await asyncio.wait_for(only, 1)
+    await asyncio.wait_for(both, 1)
+
+
 class Chunk:
     """A chunk of a read session.
 

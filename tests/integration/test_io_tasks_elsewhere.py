@@ -1,0 +1,100 @@
+"""I/O tasks that are granted a place where they cannot start: they start elsewhere, and what they held is free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from streamflow.core.config import BindingConfig
+from streamflow.core.deployment import Connector
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.workflow import Job, Status
+
+from lab.node import wait_for
+from streamflow_io._streamflow import NoHostsError
+from streamflow_io.engine import scheduler
+from streamflow_io.hints.errors import Source
+from streamflow_io.hints.inheritance import Level, Located, StepAnnotations
+from streamflow_io.hints.models import IOTask
+from tests.integration.test_gang_placement import Cluster, Cores, Hosts
+
+STEP = "/save"
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+class EndingHosts(Hosts):
+    """Hosts of an allocation that may end."""
+
+    def __init__(self, name: str, cores: Mapping[str, float]) -> None:
+        super().__init__(name, cores)
+        self.is_over = False
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        if self.is_over:
+            raise NoHostsError("allocation 7 of Slurm has ended")
+        return await super().get_available_locations(service)
+
+
+def tasks(directory: Path, deployments: Mapping[str, Mapping[str, float]]) -> Cluster:
+    """I/O tasks of one step. Each host runs one at a time."""
+    task = Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl"))
+    cluster = Cluster(directory, deployments, annotations={STEP: StepAnnotations(STEP, io_task=task)}, ioExecutors=1)
+    schedule = SimpleNamespace(status=Status.RUNNING, terminated=False, get_input_ports=dict)
+    cluster.run._plan.workflow.steps[f"{STEP}/__schedule__"] = schedule
+    return cluster
+
+
+def submit(cluster: Cluster, number: int) -> asyncio.Task[None]:
+    name = f"{STEP}/0.{number}"
+    binding = BindingConfig(list(cluster.targets))
+    return asyncio.create_task(cluster.scheduler.schedule(Job(name, 1, {}, "/in", "/out", "/tmp"), binding, Cores(1)))
+
+
+async def start(cluster: Cluster, number: int) -> str:
+    await submit(cluster, number)
+    await cluster.scheduler.notify_status(f"{STEP}/0.{number}", Status.RUNNING)
+    return place(cluster, number)
+
+
+def place(cluster: Cluster, number: int) -> str:
+    (location,) = cluster.scheduler.get_locations(f"{STEP}/0.{number}")
+    return str(location.name)
+
+
+async def test_a_task_that_is_granted_a_host_of_an_ended_allocation(tmp_path: Path) -> None:
+    """The allocation ends while the task waits, so that only StreamFlow's scheduler sees that the host is gone."""
+    cluster = tasks(tmp_path, {"nodes": {"n": 1}, "hosts": {"h": 1}})
+    cluster.context.deployment_manager.deployments_map["nodes"] = nodes = EndingHosts("nodes", {"n": 1})
+    assert [await start(cluster, 0), await start(cluster, 1)] == ["n", "h"]
+    waiting = submit(cluster, 2)
+    admission = cluster.run.bandwidth.admission._admission
+    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    nodes.is_over = True
+    await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
+    await cluster.scheduler.notify_status(f"{STEP}/0.1", Status.COMPLETED)
+    await waiting
+    assert place(cluster, 2) == "h"
+
+
+async def test_a_task_that_is_granted_a_host_whose_time_is_too_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ToolTimeLimit of the task is an hour, and `n1` is there for a minute."""
+
+    def left(connector: Connector, location: AvailableLocation) -> tuple[float, float]:
+        return (60.0 if location.name == "n1" else 9000.0), 9000.0
+
+    monkeypatch.setattr(scheduler, "seconds_left", left)
+    cluster = tasks(tmp_path, {"nodes": {"n1": 1, "n2": 1}})
+    monkeypatch.setattr(cluster.run, "time_limit", lambda job: 3600.0 if job.name.endswith(".0") else None)
+    assert await start(cluster, 0) == "n2"
+    assert await start(cluster, 1) == "n1"
