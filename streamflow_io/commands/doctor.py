@@ -30,7 +30,8 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
 from streamflow_io.storage.intermediates.memory import memory_here
-from streamflow_io.storage.sharing.directory import locks_keep_out
+from streamflow_io.storage.sharing.directory import check_locks
+from streamflow_io.storage.sharing.locking import SharingError
 
 from .console import PlainResult, table
 from .doctor_space import memory_finding
@@ -239,11 +240,10 @@ def _locks() -> LocationFinding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     try:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=existing) as tried:
-            works = locks_keep_out(Path(tried) / "lock")
-    except (OSError, subprocess.SubprocessError) as error:
+            check_locks(Path(tried) / "lock")
+    except (OSError, SharingError) as error:
         return LocationFinding(name, None, f"{existing}: {error}", otherwise)
-    detail = f"on {existing} a lock of one process {'keeps' if works else 'does not keep'} out another"
-    return LocationFinding(name, True if works else None, detail, otherwise)
+    return LocationFinding(name, True, f"on {existing} a lock of one process keeps out another", otherwise)
 
 
 def _javascript() -> LocationFinding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -31,6 +32,7 @@ from lab.cwl import found, tool, workflow
 from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.cli import main
+from streamflow_io.commands import doctor
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -501,6 +503,36 @@ def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> Non
     run.wait_for(lambda run: run.failures)
     why = "two processes hold one lock at once" if does == "nothing" else "No locks available"
     assert run.failures == [f"locks do not work there: {why}"]
+
+
+def test_locks_of_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS 4 gives an exclusive lock only on a file that is open for writing."""
+    lock, tried = fcntl.flock, []
+
+    def flock(descriptor: int, how: int) -> None:
+        if how & fcntl.LOCK_EX:
+            tried.append(descriptor)
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    make_shared(tmp_path / "shared", LedgerFile(path="/scratch", write=100), os.getegid())
+    assert len(tried) == 2, "a lock was tried where this file system does not see it"
+    assert doctor._locks().works is True
+
+
+@pytest.mark.parametrize("does", ["nothing", "refuses"])
+def test_no_directory_is_shared_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    def flock(descriptor: int, how: int) -> None:
+        if does == "refuses":
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(SharingError, match="locks do not work there"):
+        make_shared(tmp_path / "shared", LedgerFile(path="/scratch", write=100), os.getegid())
+    assert [*tmp_path.iterdir()] == []
+    assert doctor._locks().works is None
 
 
 _IN_NAMESPACE = """

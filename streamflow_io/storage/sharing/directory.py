@@ -14,8 +14,6 @@ import pwd
 import random
 import shutil
 import stat
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -105,7 +103,7 @@ class OpenDirectory:
                 raise SharingError(f"{shared.path / 'lock'} is no file")
             found = cls(shared, runs, lock, ledger, opened)
             with found.locked(seconds):
-                _try_locks(directory)
+                _try_locks("lock", directory)
             found._closing = opened.pop_all()
         return found
 
@@ -182,9 +180,10 @@ class OpenDirectory:
         return descriptor
 
 
-def _try_locks(directory: int) -> None:
-    """Check that a held lock keeps others out. The lock must be held."""
-    again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
+def _try_locks(lock: str | Path, directory: int | None = None) -> None:
+    """Check that a held lock keeps others out, even of this process. The lock must be held."""
+    # NFS gives a lock only on a file that is open for writing.
+    again = os.open(lock, os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
     try:
         if try_lock(again, fcntl.LOCK_EX):
             raise SharingError("locks do not work there: two processes hold one lock at once")
@@ -271,16 +270,15 @@ def make_own(shared: SharedDirectory) -> None:
         write_atomically(ledger, LedgerFile(path=shared.storage_path).model_dump_json() + "\n")
 
 
-def locks_keep_out(path: Path) -> bool:
-    """Whether a lock on a file keeps out another process. Makes the file if there is none.
+def check_locks(lock: Path) -> None:
+    """Check that a held lock keeps others out. Makes the file if there is none.
 
-    :raises OSError: if there are no locks
+    :raises SharingError: if not
+    :raises OSError: if the file cannot be made
     """
-    program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        other = subprocess.run([sys.executable, "-I", "-S", "-c", program, path], capture_output=True, timeout=15)
-    return other.returncode != 0 and b"BlockingIOError" in other.stderr
+    with lock.open("ab") as held:
+        try_lock(held.fileno(), fcntl.LOCK_EX)
+        _try_locks(lock)
 
 
 def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequence[str] = ()) -> None:
@@ -303,8 +301,7 @@ def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequenc
             (made / name).mkdir(0o700)
         (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
         (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
-        if not locks_keep_out(made / "lock"):
-            raise SharingError("locks do not work there: two processes hold one lock at once")
+        check_locks(made / "lock")
         modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
         for name, mode in modes.items():
             os.chown(made / name, -1, group)
