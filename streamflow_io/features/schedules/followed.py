@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from math import inf
@@ -104,11 +105,12 @@ class FollowedSchedule:
         return BurstDelay(max(now, min(slot, now + self._slots.period)), slot)
 
     def _first(self, now: float) -> int:
-        cycles = max(0, int((now - self._start) / self._slots.period) - 1)
-        number = cycles * len(self._slots.starts)
-        while self._start + self._slots.at(number) < now:
-            number += 1
-        return number
+        """The first slot that is not over. The slots of a cycle are less than a period apart."""
+        starts = self._slots.starts
+        cycles = int((now - self._start - starts[0]) // self._slots.period)
+        # One cycle more on both sides, because numbers are rounded.
+        numbers = range(max(0, cycles - 1) * len(starts), max(0, cycles + 2) * len(starts))
+        return numbers.start + bisect_left(numbers, now, key=lambda number: self._start + self._slots.at(number))
 
     def suits(self, apart: float) -> bool:
         """Whether slots mean the same for all.

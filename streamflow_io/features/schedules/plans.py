@@ -10,6 +10,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,8 @@ _END_SECONDS = 5.0
 # As those of a schedule that is computed; a longer one would hold bursts for too long.
 _LONGEST_PERIOD = 12.0
 _SAME = 0.01
+# A schedule begins when it is made, by the clock of another machine. Runs come back to it when a further run has ended.
+_LATEST_START, _LONGEST_AGE = 3600.0, 366 * 86400.0
 
 
 class SharedPlans:
@@ -94,6 +97,8 @@ class SharedPlans:
             for stated, known in ((one.work, profile.work), (one.volume, profile.volume)):
                 if not isclose(stated, known, rel_tol=_SAME, abs_tol=_SAME):
                     raise ValueError("it is a schedule of runs that do something else")
+        if not -_LONGEST_AGE < found.start - time.time() < _LATEST_START:
+            raise ValueError("it does not begin about now")
         if schedule.pattern.period > _LONGEST_PERIOD * max(schedule.set.durations):
             raise ValueError("its period is too long")
         slots = slots_of(schedule.pattern)[names.index(own)] if found.followed else None

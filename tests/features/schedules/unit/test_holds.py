@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
@@ -60,6 +60,14 @@ def test_the_first_burst_is_not_late() -> None:
     for now in (99.0, 105.0, 1_234.5, 1_237.0):
         hold = FollowedSchedule(SLOTS, 100.0).begin(now)
         assert now <= hold.due < now + SLOTS.period
+
+
+@given(st.lists(st.floats(0, 9), min_size=1, max_size=4, unique=True), st.floats(0, 9), st.floats(-20, 100))
+@example([0.1], 0.0, 30.1)
+def test_the_first_burst_takes_the_first_slot_that_is_not_over(starts: list[float], after: float, now: float) -> None:
+    slots = Slots(10.0, tuple(sorted(after + start for start in starts)))
+    first = next(slot for slot in map(slots.at, range(100)) if slot >= now)
+    assert FollowedSchedule(slots, 0.0).begin(now).due == first
 
 
 def test_bursts_that_move_do_not_follow_any_more() -> None:

@@ -96,6 +96,8 @@ def test_what_is_not_finished_leaves_nothing(tmp_path: Path, stops: bool) -> Non
     [
         {"period": 1.0},
         {"start": None},
+        {"start": -1e308},
+        {"start": time.time() + 1e6},
         {"period": "long"},
         {"applications": []},
     ],
