@@ -77,7 +77,7 @@ class SharedPlans:
                     self._plans.mkdir(mode=0o700, exist_ok=True)
                 curve = self._curve.get(next(iter(profiles.values())).direction, ())
                 request = PlanRequest(bandwidth=bandwidth, seconds=_SECONDS, runs=dict(profiles), curve=tuple(curve))
-                self._making = _Making.begin(self._plans, name, request, 0o600 if self._mine else 0o640)
+                self._making = _Making.begin(self._plans, name, request, self._mine)
 
     def close(self) -> None:
         """See :class:`streamflow_io.features.schedules.followed.Plans`."""
@@ -117,13 +117,13 @@ class _Making:
         self._file = file
 
     @classmethod
-    def begin(cls, plans: Path, name: str, request: PlanRequest, mode: int) -> _Making | None:
+    def begin(cls, plans: Path, name: str, request: PlanRequest, mine: bool) -> _Making | None:
         """Start the program that makes a schedule. None: another run makes one."""
-        lock = os.open(plans / "lock", os.O_RDWR | os.O_CREAT | NOT_BELIEVED, 0o660)
+        lock = _lock(plans / "lock", 0o600 if mine else 0o660)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary = plans / f"{uuid.uuid4().hex}.tmp"
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, mode))
+            os.close(_create(temporary, 0o600 if mine else 0o640))
             program = [sys.executable, "-m", "streamflow_io.features.schedules.plan_program", str(temporary)]
             process = subprocess.Popen(
                 program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -160,6 +160,21 @@ class _Making:
             else:
                 self._temporary.unlink()
         os.close(self._lock)
+
+
+def _lock(path: Path, mode: int) -> int:
+    try:
+        # Without O_CREAT: see fs.protected_regular in proc_sys_fs(5), of files that another user has made.
+        return os.open(path, os.O_RDWR | NOT_BELIEVED)
+    except FileNotFoundError:
+        return _create(path, mode)
+
+
+def _create(path: Path, mode: int) -> int:
+    """Make a file with a mode, whatever the umask is."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, 0o600)
+    os.fchmod(descriptor, mode)
+    return descriptor
 
 
 def _text(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import time
@@ -89,6 +90,21 @@ def test_what_is_not_finished_leaves_nothing(tmp_path: Path, stops: bool) -> Non
         plans._making._process.send_signal(signal.SIGSTOP)
     plans.close()
     assert [path.name for path in (tmp_path / "plans").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize(("mine", "modes"), [(False, {0o660, 0o640}), (True, {0o600})])
+def test_the_group_can_use_what_a_member_has_made(tmp_path: Path, mine: bool, modes: set[int]) -> None:
+    """Whatever the umask of the member is."""
+    (tmp_path / "plans").mkdir()
+    plans, umask = SharedPlans(tmp_path, mine), os.umask(0o077)
+    try:
+        plans.make(NAME, PROFILES, 16.0)
+    finally:
+        os.umask(umask)
+    made = [path.stat().st_mode & 0o777 for path in (tmp_path / "plans").iterdir()]
+    plans.close()
+    assert len(made) == 2
+    assert {*made} == modes
 
 
 @pytest.mark.parametrize(
