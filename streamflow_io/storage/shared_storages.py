@@ -58,10 +58,6 @@ class _SharedStorage(Struct):
     looking: asyncio.TimerHandle | None = None
     saying: asyncio.TimerHandle | None = None
 
-    @property
-    def bandwidth(self) -> dict[Way, int]:
-        return {way: bytes_per_second(self.storage.bandwidth(way)) for way in WAYS}
-
     def cancel(self) -> None:
         """Stop the timers."""
         for timer in (self.looking, self.saying):
@@ -218,7 +214,8 @@ class SharedStorages:
         if not queued and one.burst.is_idle:
             self._burst_is_over(one)
         needed, useful = _amounts(needs, queued)
-        seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
+        bandwidth = max(self._leases.bandwidth(storage, way) for way in WAYS)
+        seconds = round(one.burst.seconds(queued, bandwidth), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
         began = one.burst.began(bool(needs), now)
         request = one.holding.settle(used, needed, useful, together, seconds, now, began)
@@ -262,6 +259,7 @@ class SharedStorages:
         if any((*one.others.values(), *lease.others.values())):
             one.disturbed = now
         one.others = lease.others
+        self._leases.share(one.storage, lease.bandwidth)
         self._leases.give(one.storage, one.holding.held, one.others)
         self._changed()
 

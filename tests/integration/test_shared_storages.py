@@ -842,11 +842,14 @@ class Required:
 async def test_what_is_required_is_of_what_other_runs_leave(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that has only such jobs holds nothing, and has to know what others hold, and when that has changed."""
+    """A run that has only such jobs holds nothing, and has to know what others hold, and when that has changed.
+
+    Another run says a lower bandwidth, which holds for all as long as that run is there.
+    """
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     storage = StorageConfig(name="disk", path="/", write=0.0001)
     directory = shared_directories([storage], {})["disk"]
-    other = runs(shared=directory)
+    other = runs(shared=directory, bandwidth={"read": 100, "write": 90})
     other.request(lacks=70)
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
@@ -866,9 +869,9 @@ async def test_what_is_required_is_of_what_other_runs_leave(
 
     await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), SECONDS)
     try:
-        assert await has(30)
+        assert await has(20)
         other.request(kept=20)
-        assert await has(80)
+        assert await has(70)
         assert entries(directory)["required"]["held"] == {}
         other.client.close()
         assert await has(100)

@@ -154,6 +154,22 @@ def test_what_is_free_for_required_is_what_no_run_holds() -> None:
     driver.leases.give(NFS, {"write": 50 * MB}, {"write": 20 * MB})
     driver.admission.decide(0.0)
     assert driver.admission.capacity(NFS, "write", "n1").bandwidth == 50 * MB
+    driver.leases.share(NFS, {"write": 60 * MB})
+    assert driver.admission.capacity(NFS, "write", "n1").bandwidth == 10 * MB
+    assert driver.admission.capacity(NFS, "read", "n1").bandwidth == 60 * MB
+
+
+@pytest.mark.parametrize(("shared", "needed"), [(250, 250), (50, 100)])
+def test_an_epoch_has_all_that_other_runs_could_have(shared: int, needed: int) -> None:
+    """The runs share less, or more, than the StreamFlow file says. The jobs of the epoch may use all that the file
+    says.
+    """
+    driver = Driver()
+    driver.leases.share(NFS, {"write": shared * MB, "read": 60 * MB})
+    driver.submit(step("learn", AutoConstraint(Bounds(25, 100, 2))), jobs=12)
+    driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": needed * MB, "read": 60 * MB}, 0)]
+    assert len(driver.give(needed, 60)) == 4
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])

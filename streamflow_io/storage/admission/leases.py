@@ -31,12 +31,14 @@ class _Leased(Struct):
 
     :ivar held: bandwidth that the run holds
     :ivar others: bandwidth that other runs hold
+    :ivar bandwidth: the bandwidth of the storage, for all runs. Empty: not known yet
     :ivar needs: needs of the jobs that could not start, in order of arrival
     :ivar epoch: the last epoch that had the storage for itself
     """
 
     held: Amounts = field(default_factory=dict)
     others: Amounts = field(default_factory=dict)
+    bandwidth: Amounts = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
     epoch: Epoch | None = None
 
@@ -72,6 +74,14 @@ class Leases:
         leased.held, leased.others = held, others
         self.limit(storage)
 
+    def share(self, storage: StorageConfig, bandwidth: Amounts) -> None:
+        """Set the bandwidth of a leased storage for all runs, which may differ from that in the StreamFlow file."""
+        self._leased[storage.name].bandwidth = bandwidth
+
+    def bandwidth(self, storage: StorageConfig, way: Way) -> int:
+        """Return the bandwidth of a leased storage for all runs."""
+        return self._leased[storage.name].bandwidth.get(way, _bandwidth(storage, way))
+
     def limit(self, storage: StorageConfig) -> None:
         """Set the capacity of a leased storage to the bandwidth that the run holds. Ignores other storages."""
         if (leased := self._leased.get(storage.name)) is not None:
@@ -97,14 +107,17 @@ class Leases:
     def unheld(self, storage: StorageConfig, way: Way) -> int:
         """Return the bandwidth that neither a job of this run nor another run has."""
         others = self._leased[storage.name].others.get(way, 0)
-        return max(0, _bandwidth(storage, way) - others - self.allocated(storage)[way])
+        return max(0, self.bandwidth(storage, way) - others - self.allocated(storage)[way])
 
     # Needs
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
-        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have."""
-        allocated = self.allocated(storage)
-        return Need(step, {way: _bandwidth(storage, way) - much for way, much in allocated.items()}, 0)
+        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have.
+
+        The jobs of the epoch may need all of the bandwidth in the StreamFlow file.
+        """
+        whole = {way: max(_bandwidth(storage, way), self.bandwidth(storage, way)) for way in WAYS}
+        return Need(step, {way: whole[way] - much for way, much in self.allocated(storage).items()}, 0)
 
     def is_held(self, storage: StorageConfig, need: Need) -> bool:
         """Whether the run holds what is needed."""
