@@ -97,7 +97,9 @@ def write_launcher(configuration: Configuration, directory: str) -> str:
         directory=shlex.quote(directory),
         applications=", ".join(directories),
         names="\n".join(
-            f"  {_quoted(path)}) CAPIO_APP_NAME={shlex.quote(app)} ;;" for path, app in directories.items()
+            f"  {_quoted(path)}) CAPIO_APP_NAME={shlex.quote(directories[path])} ;;"
+            # `case` takes the first that fits: `align-*` would fit the step `align-report`, too.
+            for path in sorted(directories, key=lambda path: (path.endswith("*"), -len(path)))
         ),
         document=json.dumps(document, indent=1),
     )

@@ -19,6 +19,8 @@ from lab.installed_capio import use_installed_capio
 from lab.node import wait_for
 from lab.runs import Bench
 from streamflow_io.cli import main
+from streamflow_io.features.capio.coordination import write_launcher
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 
 LINES = 5000
 WRITE = f"""
@@ -59,6 +61,29 @@ def test_programs_under_the_real_capio_without_streamflow(
         finally:
             assert list(Path("/dev/shm").glob(f"*{name}*")) == []
     pytest.fail("it has hung four times")
+
+
+@pytest.mark.parametrize(
+    ("directory", "application"),
+    [("align-0", "align"), ("align-report", "align-report"), ("align-all-1", "align-all"), ("align-allo", "align")],
+)
+def test_a_directory_belongs_to_the_application_with_the_name_that_fits_best(
+    tmp_path: Path, directory: str, application: str
+) -> None:
+    """Steps `align` and `align-all` have instances of unknown number, and the step `align-report` has none."""
+    paths = {"align-*/a": "align", "align-all-*/b": "align-all", "align-report/c": "align-report"}
+    files = tuple(CoordinatedFile(path, producers=(app,)) for path, app in paths.items())
+    (script := tmp_path / "capio.sh").write_text(write_launcher(Configuration("w", (), files), str(tmp_path)))
+    says = ["sh", "-c", "echo $CAPIO_APP_NAME"]
+    ended = subprocess.run(
+        ["sh", script, "run", directory, *says],
+        env={**os.environ, "CAPIO_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stdout.strip() == application
 
 
 def run(script: Path, environment: dict[str, str], log: Path) -> None:
