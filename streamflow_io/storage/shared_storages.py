@@ -42,7 +42,7 @@ class _SharedStorage(Struct):
     """A storage that this run shares.
 
     :ivar others: what other runs hold, as far as is known
-    :ivar disturbed: when another run was last seen to hold something
+    :ivar disturbed: when another run was last seen to hold something, by a clock that never goes back
     :ivar told: the last amounts in telemetry, for each direction: held, used, others, wanted
     :ivar looking: the timer of the next look, while the run holds something that no job uses
     :ivar saying: the timer after which the log says which runs hold what the jobs of this run wait for
@@ -168,24 +168,24 @@ class SharedStorages:
         """The listeners of the turn policy. They hear of jobs before these are admitted."""
         return self._policy.listeners()
 
-    def started(self, grant: Grant[J], now: float) -> None:
+    def started(self, grant: Grant[J]) -> None:
         """Note that a job has been admitted."""
         if (one := self._of(grant.placement.storage)) is not None and grant.constraint is not None:
-            one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), now)
+            one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), time.monotonic())
 
     def returned_by(self, job: Hashable) -> None:
         """Note that an admitted job waits again."""
         for one in self._shared.values():
             one.burst.returned(job)
 
-    def ended(self, job: Hashable, now: float) -> bool:
+    def ended(self, job: Hashable) -> bool:
         """Note that a job has ended, or will not start.
 
         :return: whether another run is known to have used the job's storage meanwhile
         """
         is_disturbed = False
         for one in self._shared.values():
-            if (started := one.burst.ended(job, now)) is not None:
+            if (started := one.burst.ended(job, time.monotonic())) is not None:
                 is_disturbed = any(one.others.values()) or one.disturbed >= started
         return is_disturbed
 
@@ -196,7 +196,10 @@ class SharedStorages:
             self._leases.give(one.storage, one.holding.held, one.others)
 
     def settle(self, now: float) -> None:
-        """Request what waiting jobs need. Call when all jobs have started that can."""
+        """Request what waiting jobs need. Call when all jobs have started that can.
+
+        :param now: seconds on the wall clock
+        """
         for one in self._shared.values():
             self._settle(one, now)
 
@@ -218,7 +221,7 @@ class SharedStorages:
         seconds = round(one.burst.seconds(queued, bandwidth), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
         began = one.burst.began(bool(needs), now)
-        request = one.holding.settle(used, needed, useful, together, seconds, now, began)
+        request = one.holding.settle(used, needed, useful, together, seconds, time.monotonic(), began)
         self._leases.give(storage, one.holding.held, one.others)
         if request is not None:
             one.client.request(request)
@@ -254,7 +257,7 @@ class SharedStorages:
         self._changed()
 
     def _told(self, name: str, lease: Lease) -> None:
-        one, now = self._shared[name], time.time()
+        one, now = self._shared[name], time.monotonic()
         one.holding.told(lease, now)
         if any((*one.others.values(), *lease.others.values())):
             one.disturbed = now

@@ -219,7 +219,7 @@ class StorageAdmission(Listener):
         if grant is None:
             nodes = list(dict.fromkeys(map(node_name, job.places)))
             grant = self._admission.start(submission, nodes, now, self._demands.placement(job.step, job.target))
-            self._shared.started(grant, now)
+            self._shared.started(grant)
         job.keep(grant)
         self._log.admitted(job, grant, now)
         self.decide()
@@ -254,7 +254,7 @@ class StorageAdmission(Listener):
         now = time.time()
         self._shared.returned()
         for grant in self._admission.decide(now):
-            self._shared.started(grant, now)
+            self._shared.started(grant)
             grant.job.granted(grant)
         for event in self._admission.drain():
             self._log.told(event, now)
@@ -274,7 +274,7 @@ class StorageAdmission(Listener):
         self, user: StorageUser, observation: Observation | None, no_more: bool = False, ready: int | None = None
     ) -> None:
         now = time.time()
-        if self._shared.ended(user, now) and observation is not None:
+        if self._shared.ended(user) and observation is not None:
             observation = replace(observation, is_disturbed=True)
         self._admission.release(user, now, observation, no_more, ready)
 

@@ -22,6 +22,7 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
+from streamflow_io.storage import shared_storages, storage_admission
 from streamflow_io.storage.admission.demand import StoragePlace
 from streamflow_io.storage.admission.storages import Amounts
 from streamflow_io.storage.shared_storages import Meeting
@@ -875,6 +877,28 @@ async def test_what_is_required_is_of_what_other_runs_leave(
         assert entries(directory)["required"]["held"] == {}
         other.client.close()
         assert await has(100)
+    finally:
+        await admission.run_closed()
+
+
+async def test_what_no_job_uses_goes_back_when_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    storage = StorageConfig(name="disk", path="/", write=100)
+    directory = shared_directories([storage], {})["disk"]
+    admission = cluster.io_task_admission(cluster.Cluster(1), storage=storage, meeting=Meeting("run", [storage], {}))
+    task = cluster.job(0)
+    await asyncio.wait_for(admission.admit(task, [cluster.target()]), SECONDS)
+    try:
+        admission.ended(task)
+        past = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
+        for module in (storage_admission, shared_storages):
+            monkeypatch.setattr(module, "time", past)
+        deadline = time.monotonic() + SECONDS
+        while entries(directory)["run"]["held"]:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
     finally:
         await admission.run_closed()
 

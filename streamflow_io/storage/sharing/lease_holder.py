@@ -49,13 +49,17 @@ class LeaseBurst:
         self._began = 0.0
 
     def started(self, job: Hashable, step: str, amount: int, now: float) -> None:
-        """Add a job with an amount of bytes per second."""
+        """Add a job with an amount of bytes per second.
+
+        :param now: seconds of a clock that never goes back
+        """
         self._running[job] = _LeasedJob(step, amount, now)
         self._amounts[step] += amount
 
     def ended(self, job: Hashable, now: float) -> float | None:
         """Remove a job that has ended.
 
+        :param now: seconds of a clock that never goes back
         :return: when the job had started. None: the job had no bandwidth
         """
         if (one := self._leave(job)) is None:
@@ -79,6 +83,7 @@ class LeaseBurst:
         Leases do not count: a run that keeps a lease through a pause has a new burst after the pause.
 
         :param is_waiting: a job of the run lacks bandwidth
+        :param now: seconds on the wall clock
         """
         if self.is_idle and not is_waiting:
             self._began = 0.0
@@ -142,7 +147,10 @@ class LeaseHolder:
         self._unused_since: float | None = None
 
     def told(self, lease: Lease, now: float) -> None:
-        """Receive a lease."""
+        """Receive a lease.
+
+        :param now: as for :meth:`settle`
+        """
         self._seen, self._contended = lease.number, lease.contended
         self.held = plus(self.held, lease.given)
         if lease.given:
@@ -181,6 +189,7 @@ class LeaseHolder:
         :param useful: what all waiting jobs could use beyond `used`, at least `needed`
         :param together: one job needs both directions
         :param seconds: see :class:`~.lease.LeaseRequest`
+        :param now: seconds of a clock that never goes back
         :param began: see :class:`~.lease.LeaseRequest`
         :return: the request. None: the same as before
         """
