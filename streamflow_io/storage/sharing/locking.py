@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+from streamflow_io.storage.probe.mounted import mount_of
+
 _LOCKS = Path("/proc/locks")
 
 
@@ -31,11 +33,12 @@ def try_lock(descriptor: int, how: int) -> bool:
 def lock_holder(lock: Path) -> int | None:
     """Return the process on this machine that has a lock; see proc_locks(5). None: no such process."""
     try:
-        inode = str(lock.stat().st_ino)
+        major, minor = map(int, mount_of(lock).device.split(":"))
+        file = f"{major:02x}:{minor:02x}:{lock.stat().st_ino}"
         lines = _LOCKS.read_text().splitlines()
-    except OSError:
+    except (OSError, ValueError):
         return None
     for words in (line.split() for line in lines):
-        if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode and words[4].isdigit():
+        if len(words) > 5 and words[1] == "FLOCK" and words[5] == file and words[4].isdigit():
             return int(words[4])
     return None
