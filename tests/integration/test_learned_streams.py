@@ -315,9 +315,10 @@ def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Pr
 def test_what_was_closed_long_before_its_job_ended_is_complete_for_its_readers_then(proving: Proving) -> None:
     """A wrong belief has one effect: the reader starts again."""
     more = proving.bench.data / "more"
-    script = f"""seq 5 > out.txt
+    # A tool that names the file as a word would be another tool as soon as the file is there.
+    script = f"""data={more.parent}; seq 5 > out.txt
 [ -z "$SFIO_JOB" ] || sleep 2.5
-[ ! -e {more} ] || echo more >> out.txt
+[ ! -e "$data/more" ] || echo more >> out.txt
 note end"""
     document = chain(producer(script), reader('cat "$file"; note done'))
 
