@@ -86,7 +86,7 @@ class AwaitedStreams:
         programs = [()] if is_here else self._learned.programs.known(candidate)
         values = {port: get_token_value(token) for port, token in job.job.inputs.items()}
         # A wrong answer about a Directory costs time only: the job looks its proofs up again when it runs.
-        keys = (proof_key(candidate, name, values, there, sees_directories=is_here) for there in programs)
+        keys = (proof_key(candidate, name, values, there, sees_files=is_here) for there in programs)
         proofs = (self._learned.proofs.of(key) for key in keys if key is not None)
         sizes = [self._size(token) for token in file_tokens(job.job.inputs[name])]
         return any(proof is not None and proof.is_proven and hold_for(proof.extents, sizes) for proof in proofs)

@@ -146,7 +146,7 @@ class RehearsableJobs:
         original = job.original
         values = {name: get_token_value(token) for name, token in original.inputs.items()}
         is_here = original.runtime.is_here
-        keys = {port: proof_key(job.candidate, port, values, programs, sees_directories=is_here) for port in job.ports}
+        keys = {port: proof_key(job.candidate, port, values, programs, sees_files=is_here) for port in job.ports}
         return [
             (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, self._verify)
             for port, key in keys.items()

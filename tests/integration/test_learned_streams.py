@@ -69,7 +69,7 @@ class Proving:
 
         proofs = []
         for (step, port), way in ways.items():
-            key = proof_key(candidates[step], port, values, sees_directories=True)
+            key = proof_key(candidates[step], port, values, sees_files=True)
             assert key is not None
             proofs.append(Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents))
         asyncio.run(self.remember(*proofs))
@@ -187,6 +187,38 @@ def test_a_proof_holds_for_the_same_scripts_in_a_directory(proving: Proving, tmp
     [ours] = proving.bench.run_all([path])
     assert ours.ok, ours.errors
     assert (ours.time("read line 1") > ours.time("end")) is changes
+
+
+_ONCE = "print(f.read())"
+_ASKS = "import os, stat\nprint(stat.S_ISFIFO(os.fstat(f.fileno()).st_mode), f.read())"
+
+
+def test_a_script_of_an_earlier_step_that_has_changed_needs_another_proof(bench: Bench, tmp_path: Path) -> None:
+    """The tools are the same in all runs: the first step makes the script out of its input."""
+    writes = tool("cat $code > run.py", {"code": "File"}, {"script": found("run.py")})
+    runs = tool(f'{sys.executable} -IS "$script" "$file"', {"script": "File", "file": "File"}, {"out": "stdout"})
+    runs["stdout"] = "read.txt"
+    steps = {
+        "w": {"run": writes, "in": {"code": "code"}},
+        "a": {"run": producer("seq 3000 > out.txt; sleep 1; note end"), "in": {}},
+        "b": {"run": runs, "in": {"script": "w/script", "file": "a/out"}},
+    }
+    document = workflow({"code": "File"}, steps, {"b": "b/out"})
+    code = tmp_path / "code.txt"
+    job = {"code": {"class": "File", "path": str(code)}, "trace": "/dev/null"}
+    reads = "/b reads /a/out while it is written"
+
+    def run(script: str, *, is_both: bool = False) -> Run:
+        code.write_text(f"import sys\nf = open(sys.argv[1])\n{script}\n")
+        path = bench.write(document, job, io=True, config={"streaming": "auto", "rehearse": "wait"})
+        ours, *plain = bench.run_all([path, *([bench.write_plain(document, job)] if is_both else [])])
+        assert ours.ok, ours.errors
+        assert all(ours.results == each.results for each in plain)
+        return ours
+
+    assert reads not in run(_ONCE).log
+    assert reads in run(_ONCE).log
+    assert reads not in run(_ASKS, is_both=True).log
 
 
 def test_a_reader_that_is_declared_needs_no_proof(proving: Proving) -> None:

@@ -265,6 +265,48 @@ def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
     assert (proof_key(READER, "text", {**inputs, **change}) == proof_key(READER, "text", inputs)) is same
 
 
+def unfinished(name: str) -> dict[str, Any]:
+    return {"class": "File", "basename": name, "path": f"/tmp/{name}"}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (file("run.py", 300, "sha1$4"), True),
+        (file("run.py", 300, "sha1$5"), False),
+        (unfinished("run.py"), False),
+        ({"class": "File", "basename": "run.py", "size": 9, "contents": "print()"}, False),
+    ],
+)
+def test_a_proof_holds_for_the_same_scripts_of_earlier_steps(change: dict[str, Any], same: bool) -> None:
+    """A name says that a file is a script. A small script is not a stream itself."""
+    inputs = {"text": file("a.txt"), "other": file("run.py", 300, "sha1$4")}
+    assert (proof_key(READER, "text", {**inputs, "other": change}) == proof_key(READER, "text", inputs)) is same
+    assert proof_key(READER, "other", inputs) is None
+    assert proof_key(READER, "other", {**inputs, "other": file("large.json")}) is not None
+
+
+def test_a_file_of_an_earlier_step_that_begins_as_a_script_is_one(tmp_path: Path) -> None:
+    def key(content: str, checksum: str, port: str = "text") -> ProofKey | None:
+        (tmp_path / "run").write_text(content)
+        run = {**file("run", len(content), checksum), "path": str(tmp_path / "run")}
+        return proof_key(READER, port, {"text": file("a.txt"), "other": run}, sees_files=True)
+
+    assert key("#!/bin/sh\ncat", "sha1$1") != key("#!/bin/sh\ntac", "sha1$2")
+    assert key("#!/bin/sh\ncat", "sha1$1", "other") is None
+    assert key("1 2 3", "sha1$1") == key("4 5 6", "sha1$2")
+
+
+def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path) -> None:
+    def key(name: str, content: str) -> ProofKey | None:
+        (tmp_path / name).write_text(content)
+        values = {"text": file("a.txt"), "path": str(tmp_path / name)}
+        return proof_key(READER, "text", values, sees_files=True)
+
+    assert key("run.py", "print(1)") != key("run.py", "print(1, 2)")
+    assert key("table", "1 2") == key("table", "3")
+
+
 def test_how_many_samples_there_are_does_not_matter() -> None:
     def key(*files: str) -> ProofKey | None:
         return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
@@ -305,7 +347,7 @@ def test_a_proof_holds_for_the_same_small_files_below_a_directory(
         if name == "second":
             change(tmp_path / name)
         inputs = {"text": file("a.txt"), "tools": [{"scripts": directory_of(tmp_path / name)}]}
-        keys.append(proof_key(READER, "text", inputs, sees_directories=True))
+        keys.append(proof_key(READER, "text", inputs, sees_files=True))
     assert None not in keys
     assert (keys[0] == keys[1]) is same
 
@@ -327,20 +369,20 @@ def test_nothing_is_proven_with_a_directory_whose_contents_are_not_known(
 ) -> None:
     inputs = {"text": file("a.txt"), "scripts": directory_of(tmp_path / "scripts")}
     (tmp_path / "scripts").mkdir()
-    assert proof_key(READER, "text", inputs, sees_directories=True) is not None
+    assert proof_key(READER, "text", inputs, sees_files=True) is not None
     assert proof_key(READER, "text", inputs) is None, "it is on another host, or still written"
     literal = {**inputs, "scripts": {"class": "Directory", "listing": []}}
-    assert proof_key(READER, "text", literal, sees_directories=True) is None
+    assert proof_key(READER, "text", literal, sees_files=True) is None
     spoil(tmp_path / "scripts")
-    assert proof_key(READER, "text", inputs, sees_directories=True) is None
+    assert proof_key(READER, "text", inputs, sees_files=True) is None
 
 
 def test_what_is_refuted_of_a_declared_input_stays_so_whatever_a_directory_has(tmp_path: Path) -> None:
     inputs = {"text": file("a.txt"), "scripts": directory_of(tmp_path)}
-    key = proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_directories=True)
+    key = proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_files=True)
     (tmp_path / "run.sh").touch()
     for sees in (True, False):
-        assert proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_directories=sees) == key
+        assert proof_key(Candidate("a1", (), declared=("text",)), "text", inputs, sees_files=sees) == key
     assert key is not None
 
 
