@@ -1,14 +1,14 @@
-"""The pictures of the documentation: of real runs of the example in the README, with the terminal as SVG, pages as PNG.
+"""The pictures of the documentation: of real runs of the example in the README, the terminal as SVG, the report as PNG.
 
-`python -m scripts.pictures` writes them into `docs/pictures/`. Pages need Debian's chromium, and are left out without.
+`python -m scripts.pictures` writes them into `docs/pictures/`. The report needs Debian's chromium; without, it stays.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +18,6 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from lab.browser import CHROMIUM, opened
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
 from streamflow_io.records.reader import read_records
@@ -57,11 +56,10 @@ def main() -> None:
         runs = {"plain StreamFlow": "plain", "StreamFlow-IO": "streamed"}
         spans = {title: spans_of(telemetry_of(here, name)) for title, name in runs.items()}
         (PICTURES / "plain-and-streaming.svg").write_text(compared(spans))
-        if CHROMIUM is None:
-            print("No chromium: the pictures of pages are as before")
+        if shutil.which("chromium") is None:
+            print("No chromium: the picture of the report is as before")
         else:
             picture_of_report(here)
-            picture_of_watch(here)
 
 
 def write_example(directory: Path) -> None:
@@ -121,37 +119,9 @@ def telemetry_of(directory: Path, name: str) -> Path:
 def picture_of_report(directory: Path) -> None:
     file = directory / "report.html"
     subprocess.run([BIN / "streamflow-io", "report", "streamed", "-o", file], check=True, stdout=subprocess.DEVNULL)
-    asyncio.run(screenshot(file.as_uri(), "/add", 0, "report.png", (1000, 1000), is_whole=False))
-
-
-def picture_of_watch(directory: Path) -> None:
-    """The page of a run in its middle."""
-    command = [str(BIN / "streamflow-io"), "watch", "--web"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        try:
-            while not (address := re.search(r"http://\S+", watching.stdout.readline())):
-                assert watching.poll() is None
-            process = start(directory, "shown", "streamflow.yml")
-            asyncio.run(screenshot(address[0], "/values", _MIDDLE, "watch-web.png", (900, 500)))
-            process.communicate()
-        finally:
-            watching.terminate()
-
-
-async def screenshot(
-    address: str, words: str, seconds: float, name: str, size: tuple[int, int], is_whole: bool = True
-) -> None:
-    """A picture of a page.
-
-    :param words: which are to be read on it before
-    :param seconds: that are waited then
-    :param is_whole: also what is below the window
-    """
-    async with opened(address, *size) as page:
-        await page.wait_for(words)
-        await asyncio.sleep(seconds)
-        await page.screenshot(PICTURES / name, None if is_whole else size)
+    shown = ("--window-size=1000,1000", f"--screenshot={PICTURES / 'report.png'}", file.as_uri())
+    profile = f"--user-data-dir={directory / 'chromium'}"
+    subprocess.run(("chromium", "--headless=new", "--no-sandbox", "--hide-scrollbars", profile, *shown), check=True)
 
 
 def ending_of(said: str) -> str:

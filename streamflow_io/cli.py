@@ -37,7 +37,7 @@ GROUPS = {
         ),
     },
     "a run and its results": {
-        "watch": Subcommand("show the progress of a run", ("", "last --web")),
+        "watch": Subcommand("show the progress of a run", ("", "last")),
         "runs": Subcommand("list the runs with telemetry", ("",)),
         "logs": Subcommand(
             "show the output of jobs, and how they ended",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,7 @@ from streamflow_io.records.reader import last_seconds, list_runs, running_run
 from streamflow_io.records.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
-from streamflow_io.report.live_view import end_line, page_facts, plain_line, screen
+from streamflow_io.report.live_view import end_line, plain_line, screen
 
 from .console import PlainResult, SafeConsole, say
 
@@ -50,10 +48,6 @@ class Watched(Struct, frozen=True):
             say(console, end_line(self.view), None if self.ok else "bold red")
 
 
-#: The result after a page was served, or after no run began, until Ctrl-C.
-_NOTHING_MORE = PlainResult({}, ())
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
@@ -61,25 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the name of a run, `last`, or the path of telemetry (default: the newest run that has not ended)",
     )
-    parser.add_argument(
-        "--web", action="store_true", help="show the run on a page for a browser, for the user of this machine alone"
-    )
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="with --web: the port of the page (default: any free port)"
-    )
 
 
 def run(arguments: argparse.Namespace) -> Watched | PlainResult:
-    """Show a run while it goes on, on a terminal, in lines, or in a browser.
+    """Show a run while it goes on, on a terminal, or in lines.
 
     :raises HintErrors: if there is no such run, or it cannot be read
     """
-    if arguments.port is not None and not arguments.web:
-        raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
-    if arguments.port is not None and not 0 <= arguments.port < 1 << 16:
-        raise HintErrors.one("streamflow-io watch", "--port", f"{arguments.port} is no port", "0 (any) to 65535")
-    if arguments.web:
-        return _serve(arguments.run, arguments.port or 0)
     if arguments.run is not None:
         file = find_run(arguments.run)
     elif arguments.json:
@@ -88,7 +70,7 @@ def run(arguments: argparse.Namespace) -> Watched | PlainResult:
         try:
             file = _next_run()
         except KeyboardInterrupt:
-            return _NOTHING_MORE
+            return PlainResult({}, ())
     following = follow(file)
     try:
         if arguments.json:
@@ -127,64 +109,6 @@ def follow(file: Path) -> FollowedRun:
         raise HintErrors.one(file, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
     following.look()
     return following
-
-
-class Newest:
-    """The run that a page shows. When the run is over, the next one takes its place.
-
-    :param text: as RUN of the command. None: any run
-    :raises HintErrors: if there is no such run
-    """
-
-    def __init__(self, text: str | None) -> None:
-        self._name: str | None = None
-        self._following: FollowedRun | None = None
-        if text is not None:
-            self._following = follow(find_run(text))
-            # The second run of a name is `NAME-2`.
-            self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
-
-    def __call__(self) -> FollowedRun | None:
-        """Return the run with all records that were written by now. None: no run yet.
-
-        :raises HintErrors: if the records cannot be read
-        """
-        if (self._following is None or self._following.is_over) and (file := self._next()) is not None:
-            if self._following is not None:
-                self._following.close()
-            self._following = follow(file)
-        elif self._following is not None:
-            self._following.look()
-        return self._following
-
-    def _next(self) -> Path | None:
-        shown = None if self._following is None else self._following.file
-        for name in (run.name for run in list_runs() if run.state == "running"):
-            file = runs_directory() / name / TELEMETRY_FILE
-            if file != shown and self._name in (None, name, re.sub(r"-[0-9]+$", "", name)):
-                return file
-        return None
-
-
-def _serve(text: str | None, port: int) -> PlainResult:
-    # The import takes time, and only this option needs it.
-    from . import watch_web
-
-    newest = Newest(text)
-    nobody = page_facts(LiveRun("streamflow-io").view(0.0)) | {"stateText": "shows the next run", "line": ""}
-
-    def ready(address: str) -> None:
-        print(
-            f"{address}\nOnly the user of this machine can open the page. Ctrl-C closes the page, and the run goes on.",
-            flush=True,
-        )
-
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(watch_web.serve(newest, port, nobody, ready))
-    except OSError as error:
-        raise HintErrors.one("streamflow-io watch", "--port", f"{port}: {error.strerror}", "a free port") from None
-    return _NOTHING_MORE
 
 
 def _on_terminal(following: FollowedRun) -> Watched:

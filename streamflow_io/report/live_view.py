@@ -1,4 +1,4 @@
-"""Views of the state of a run: words, one line, the facts of a page, and a terminal of 80 columns or more."""
+"""Views of the state of a run: words, one line, and a terminal of 80 columns or more."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STYLES = {"running": "bold", "completed": "bold green", "failed": "bold red", "
 # Lines that are no row of a table: title, headers, lines between.
 _FRAME = 9
 _LEAST_ROWS = 3
-# The locations on a page, and the jobs that are named of each location.
-_WEB_ROWS, _NAMED = 20, 4
+# The jobs that are named of each location.
+_NAMED = 4
 
 
 def screen(view: RunView, height: int) -> RenderableType:
@@ -255,53 +255,6 @@ def end_line(view: RunView) -> str:
     """Return how a run has ended."""
     text = f"{view.label} {STATES[view.state]} after {time_text(view.seconds)}; {jobs_text(view)}"
     return text + (f"; failed: {', '.join(view.failures)}" if view.failures else "")
-
-
-def page_facts(view: RunView) -> dict[str, Any]:
-    """Return the facts of a run that a page shows, mostly as words."""
-    return {
-        "label": view.label,
-        "state": view.state,
-        "stateText": STATES[view.state],
-        "line": time_and_jobs(view),
-        "steps": [
-            {
-                "name": f"{step.name} (I/O)" if step.io_task else step.name,
-                "waiting": step.waiting,
-                "running": step.running,
-                "done": step.done,
-                "failed": step.failed,
-                "waits": waits_text(step),
-            }
-            for step in view.steps
-        ],
-        "streams": [
-            {
-                "way": way_text(stream),
-                "size": size_text(stream.bytes),
-                "now": rate_text(stream),
-                "rate": stream.rate or 0.0,
-                "stalled": stream.stalled is not None,
-            }
-            for stream in view.streams
-        ],
-        "locations": shown_locations(view, _WEB_ROWS),
-        "moreStreams": view.more_streams,
-        "streamed": streamed_text(view),
-        "storages": [
-            {
-                "name": storage.name,
-                "jobs": f"{storage.jobs:,}",
-                "admitted": f"{storage.admitted:g}",
-                "bandwidth": "" if storage.bandwidth is None else f"{storage.bandwidth:g}",
-                "measured": "" if storage.measured is None else f"{storage.measured:.3g}",
-            }
-            for storage in view.storages
-        ],
-        "learning": [f"storageBW of {step.name}: {step.learning}" for step in view.steps if step.learning is not None],
-        "failures": list(view.failures),
-        "fallbacks": [f"Not delivered as asked: {fallback}" for fallback in view.fallbacks],
-    }
 
 
 def _line_parts(view: RunView) -> Iterator[str]:
