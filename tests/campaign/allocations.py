@@ -80,23 +80,26 @@ class Cluster:
 
         :raises LaboratoryError: if Slurm does not give it
         """
-        with held_allocation(self.laboratory, _NODES, _MINUTES) as environment:
-            held = Allocation(self.laboratory, environment)
-            try:
-                yield held
-            finally:
-                held.repair()
-                self._settle()
+        try:
+            with held_allocation(self.laboratory, _NODES, _MINUTES) as environment:
+                held = Allocation(self.laboratory, environment)
+                try:
+                    yield held
+                finally:
+                    held.repair()
+        finally:
+            self._settle()
 
     def _settle(self) -> None:
-        """Wait until Slurm has nodes for the next trial: a node without a network is missed for a while."""
+        """Wait until Slurm can use all nodes again: a node without a network is missed for a while."""
         end = time.monotonic() + _SETTLING
-        while self._idle() < _NODES and time.monotonic() < end:
+        while not self._can_use_all() and time.monotonic() < end:
             time.sleep(0.5)
 
-    def _idle(self) -> int:
+    def _can_use_all(self) -> bool:
         states = self.laboratory.run("sinfo", "-h", "-N", "-o", "%T", **slurm_environment(self.laboratory))
-        return states.split().count("idle")
+        # Other trials may hold nodes.
+        return {*states.split()} <= {"idle", "allocated", "mixed", "completing"}
 
 
 @contextlib.contextmanager

@@ -183,7 +183,7 @@ def test_results_are_the_same(bench: Enclosed, document: Callable[[], Document],
     ids=["paste", "two programs", "two open in a row", "one after the other"],
 )
 def test_a_second_opening_is_told(bench: Enclosed, script: str, way: str) -> None:
-    """The profile of docker refuses `kcmp`, which would tell. Never is there wrong data: the job reads the file then."""
+    """The profile of docker refuses `kcmp`, which would tell. Never is data wrong: the job reads the file then."""
     second = tool(script, {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
     document = pair(producer("seq 1 1000 > out.txt", "on_close", mode="no_update"), second)
     plain = Bench(bench.directory / "plain").run(document, io=False)

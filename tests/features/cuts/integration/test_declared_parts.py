@@ -169,8 +169,8 @@ def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -
 @pytest.mark.long
 def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     """The input of the split is put into the output directory, which is another one for each attempt."""
-    once = tmp_path / "once"
-    script = f"""test -e {once} || {{ touch {once}; split -l 2 $1 chunk-; exit 3; }}
+    # A tool that names the file as a word would be another tool as soon as the file is there.
+    script = f"""data={tmp_path}; test -e "$data/once" || {{ touch "$data/once"; split -l 2 $1 chunk-; exit 3; }}
     split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-"""
     staged = {"class": "InitialWorkDirRequirement", "listing": ["$(inputs.reads)"]}
     run = split(script, requirements=[{"class": "InlineJavascriptRequirement"}, staged])
