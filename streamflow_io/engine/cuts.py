@@ -16,6 +16,7 @@ from streamflow_io.parts.splitting import Cuts
 from streamflow_io.records.records import Record
 
 from .known_tokens import KnownTokens
+from .proving import KnownTools
 
 
 class PlannedCuts(CutRules):
@@ -27,12 +28,11 @@ class PlannedCuts(CutRules):
         annotations: Mapping[str, StepAnnotations],
         workflow: Workflow,
         tokens: KnownTokens,
-        tools: Mapping[str, str],
+        tools: KnownTools,
         learned: Path,
     ) -> Self:
         """The cuts that the hints of a workflow declare.
 
-        :param tools: the digests of the tools, by step path
         :param learned: the file with the knowledge of earlier runs
         """
         return cls()

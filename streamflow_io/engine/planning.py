@@ -122,7 +122,7 @@ def make_plan(
     proofs, inconclusive = known_to(path, annotations) if is_auto or hints.declaring else ((), ())
     proving, proved = _prove(graph, hints, tools, proofs, config)
     graph = proved.graph
-    cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, tools.contents, path)
+    cuts = subclass_of(PlannedCuts).of(annotations, workflow, tokens, tools, path)
     edges, partitions = _edges(proved, hints, config, cuts)
     candidates = proving.candidates
     if hints.declaring:

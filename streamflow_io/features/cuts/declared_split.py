@@ -15,7 +15,9 @@ from streamflow_io.adapters.job_spec import is_whole_file
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.jobs.programs import Programs
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_commands import NodeRuntimeError, seconds_to_compare
 from streamflow_io.runtime.node_runtime import NodeRuntime
@@ -150,6 +152,7 @@ async def declared_split(
     declaration: Declaration,
     inputs: Mapping[str, Token],
     verdicts: RememberedVerdicts,
+    programs: Programs,
     runtime: NodeRuntime,
     producers: Producers = (),
 ) -> DeclaredSplit | None:
@@ -157,6 +160,7 @@ async def declared_split(
 
     :param output: with the cuts
     :param inputs: of the job, before an InitialWorkDirRequirement has changed them
+    :param programs: the programs that differ where jobs run
     :param runtime: where the job runs
     :param producers: the streams that the job reads
     """
@@ -172,7 +176,10 @@ async def declared_split(
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
-        rule, key = rule_of(declaration.rule, values), verdict_key(declaration, values)
+        candidate = Candidate(declaration.tool, (), declaration.programs)
+        if (there := await programs.of(runtime, candidate)) is None:
+            raise NoRuleError("the programs of its tool are not known where it runs")
+        rule, key = rule_of(declaration.rule, values), verdict_key(declaration, values, there)
     except NoRuleError as error:
         step.warn_once(f"The rule of `sfio:ReadSession` for {port_path(step.name, output.port)} does nothing: {error}")
         return None

@@ -17,6 +17,7 @@ from typing_extensions import Self
 from streamflow_io.engine.cuts import PlannedCuts
 from streamflow_io.engine.known_tokens import KnownTokens, UnknownValue, is_open, with_paths
 from streamflow_io.engine.obstacles import expressions, looks_at_file, with_inner, with_library
+from streamflow_io.engine.proving import KnownTools
 from streamflow_io.graph.io_graph import InputRoute, IOGraph, Output, OutputKind
 from streamflow_io.graph.partitions import NOT_VERIFIED, Routes, obstacle, routes_by_output
 from streamflow_io.hints.globs import matches
@@ -61,7 +62,7 @@ class DeclaredCuts(PlannedCuts):
         annotations: Mapping[str, StepAnnotations],
         workflow: Workflow,
         tokens: KnownTokens,
-        tools: Mapping[str, str],
+        tools: KnownTools,
         learned: Path,
     ) -> Self:
         declared = declarations(workflow, declared_rules(annotations), tools)
@@ -140,14 +141,16 @@ def declared_rules(annotations: Mapping[str, StepAnnotations]) -> dict[tuple[str
 
 
 def declarations(
-    workflow: Workflow, rules: Mapping[tuple[str, str], SessionRule], tools: Mapping[str, str]
+    workflow: Workflow, rules: Mapping[tuple[str, str], SessionRule], tools: KnownTools
 ) -> dict[tuple[str, str], Declaration]:
-    """The declared cuts, with the conditions of their verdicts.
-
-    :param tools: the digests of the tools, by step
-    """
+    """The declared cuts, with the conditions of their verdicts."""
     return {
-        (step, port): Declaration(rule=rule, tool=tools[step], is_bound=_is_bound(workflow.steps.get(step), rule.of))
+        (step, port): Declaration(
+            rule=rule,
+            tool=tools.contents[step],
+            is_bound=_is_bound(workflow.steps.get(step), rule.of),
+            programs=tools.programs.get(step, ()),
+        )
         for (step, port), rule in rules.items()
     }
 
@@ -192,8 +195,9 @@ def trials(
             alike = [verdict for verdict in verdicts if _is_about(verdict, declaration)]
             is_trusted = any(verdict.is_verified for verdict in alike)
         else:
-            alike = [verdict for verdict in verdicts if verdict.key in wanted]
-            is_trusted = {verdict.key for verdict in alike if verdict.is_verified} == wanted
+            # Where the jobs run, and with which programs, is not known yet.
+            alike = [verdict for verdict in verdicts if verdict.key.anywhere in wanted]
+            is_trusted = {verdict.key.anywhere for verdict in alike if verdict.is_verified} == wanted
         if not is_trusted:
             refuted = [verdict for verdict in alike if not verdict.is_verified]
             found[key] = _refuted(max(refuted, key=lambda verdict: verdict.learned)) if refuted else NOT_VERIFIED

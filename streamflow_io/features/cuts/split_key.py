@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from streamflow_io.graph.candidates import Stamp
 from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.jobs.proof_key import OtherPrograms
 from streamflow_io.parts.said_parts import in_order
 
 from .verdicts import VerdictKey
@@ -29,11 +31,13 @@ class Declaration(Struct, frozen=True):
 
     :ivar tool: a hex digest of the tool's content
     :ivar is_bound: a verdict holds for the same file only
+    :ivar programs: the words of the tool that may name a program or a script, with their stamps on the driver's node
     """
 
     rule: SessionRule
     tool: str
     is_bound: bool = False
+    programs: tuple[tuple[str, Stamp], ...] = ()
 
 
 class Compared(NamedTuple):
@@ -98,14 +102,16 @@ def inputs_digest(declaration: Declaration, inputs: Values) -> str:
     return hashlib.sha256(json.dumps([others, of], sort_keys=True).encode()).hexdigest()
 
 
-def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
+def verdict_key(declaration: Declaration, inputs: Values, programs: OtherPrograms = ()) -> VerdictKey:
     """The conditions of a verdict about a job.
 
     :param inputs: those of the job, as in CWL; files have a `checksum`
+    :param programs: the programs of the tool that differ at the location of the job
     :raises NoRuleError: if the rule says nothing about the job, or an input cannot be told from others
     """
     told = json.dumps(_told_to(declaration.rule, inputs), sort_keys=True)
-    return VerdictKey(declaration.tool, told, inputs_digest(declaration, inputs))
+    differing = hashlib.sha256(json.dumps(programs).encode()).hexdigest() if programs else ""
+    return VerdictKey(declaration.tool, told, inputs_digest(declaration, inputs), differing)
 
 
 def _content(name: str, value: Any) -> Any:

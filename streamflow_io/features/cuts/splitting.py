@@ -12,6 +12,7 @@ from streamflow_io.adapters.inputs import Producers
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.steps import StreamingExecuteStep
+from streamflow_io.jobs.programs import Programs
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.splitting import Cuts, Split, Splitting
 from streamflow_io.records.records import Record
@@ -61,17 +62,20 @@ class DeclaredSplitting(Splitting):
         output: EarlyOutput,
         declaration: Declaration,
         verdicts: RememberedVerdicts,
+        programs: Programs,
     ) -> None:
         super().__init__(ways, step, job)
         self._output = output
         self._declaration = declaration
         self._verdicts = verdicts
+        self._programs = programs
 
     async def begin(
         self, runtime: NodeRuntime, node_job: NodeJob, inputs: Mapping[str, Token], producers: Producers
     ) -> Split:
         of = self._output, self._declaration
-        declared = await declared_split(self._step, self._job, *of, inputs, self._verdicts, runtime, producers)
+        trusted = self._verdicts, self._programs
+        declared = await declared_split(self._step, self._job, *of, inputs, *trusted, runtime, producers)
         before = self._before
         if declared is not None and isinstance(before, _SplitByCuts) and before.declared is not None:
             declared = replace(declared, is_virtual=before.declared.is_virtual)
@@ -110,16 +114,18 @@ class CutsOfRun(Cuts):
         super().__init__(ways, record)
         self._declared = declared
         self._verdicts = verdicts
+        self._programs = Programs()
 
     def splitting(self, step: StreamingExecuteStep, job: Job) -> Splitting:
         for output in step.early_outputs:
             declaration = self._declared.get((step.name, output.port))
             if output.of is not None and declaration is not None:
-                return DeclaredSplitting(self.ways, step, job, output, declaration, self._verdicts)
+                return DeclaredSplitting(self.ways, step, job, output, declaration, self._verdicts, self._programs)
         return super().splitting(step, job)
 
     async def observed(self, job: JobState, runtime: NodeRuntime) -> None:
         await look_for_splits(job, runtime, self.record)
 
     async def close(self) -> None:
+        await self._programs.close()
         await self._verdicts.close()

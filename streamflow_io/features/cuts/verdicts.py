@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec.structs import astuple, replace
+
 from streamflow_io.records.learned.database import LearnedEntry, LearnedKey
 from streamflow_io.records.learned.remembered import Remembered
 
@@ -15,10 +17,22 @@ class VerdictKey(LearnedKey, frozen=True):
 
     :ivar rule: the declared cuts, in JSON
     :ivar inputs: a hex digest of all else that the cuts can depend on
+    :ivar programs: a hex digest of the programs that differ from those on the driver's node. Empty: none differs
     """
 
     rule: str
     inputs: str
+    programs: str = ""
+
+    @property
+    def anywhere(self) -> VerdictKey:
+        """The conditions with the programs of the driver's node."""
+        return replace(self, programs="")
+
+    @property
+    def _facts(self) -> tuple[object, ...]:
+        # Earlier versions knew no programs. What they have kept has the same digest.
+        return astuple(self) if self.programs else astuple(self)[:-1]
 
 
 class Verdict(LearnedEntry, frozen=True):
