@@ -46,7 +46,7 @@ pub use self::streams::Streams;
 use self::table::GateTable;
 use crate::processes::tree::Process;
 use crate::protocol::event::{Event, GateEvent, UsedEvent};
-use crate::protocol::job::{Job, Target};
+use crate::protocol::job::{Access, Job, Target};
 use crate::streams::origin::Failure;
 use crate::sys::watch::Watcher;
 
@@ -61,6 +61,8 @@ pub struct Gates {
     pub streams: Arc<Streams>,
     has_streams: bool,
     has_net: bool,
+    /// A trial with a pipe: a command that asks whether there is something to read must not get a stream.
+    has_trial: bool,
     pub handler: Arc<Handler>,
     /// Whether the last event said that the command waits.
     told: bool,
@@ -76,10 +78,11 @@ impl Gates {
         let streams = Arc::new(streams);
         let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
         let has_net = job.inputs.iter().any(|input| input.net.is_some());
+        let has_trial = !has_net && job.inputs.iter().any(|input| matches!(input.access, Access::Replay));
         let table = GateTable::new(Arc::clone(&streams));
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job), Excerpts::of(job)?));
-        Ok(Self { inputs, streams, has_streams, has_net, handler, told: false })
+        Ok(Self { inputs, streams, has_streams, has_net, has_trial, handler, told: false })
     }
 
     /// Returns which calls the kernel has to report, or None if no filter is needed.
@@ -87,7 +90,8 @@ impl Gates {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
         let excerpts = self.handler.excerpts.as_ref().map(Excerpts::end);
         let delivers = self.inputs.iter().any(|input| input.spec.delivers());
-        let purpose = Purpose { holds, delivers, streams: self.has_streams, net: self.has_net, observes, excerpts };
+        let (streams, net, polls) = (self.has_streams, self.has_net, self.has_trial);
+        let purpose = Purpose { holds, delivers, streams, net, polls, observes, excerpts };
         Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes || purpose.excerpts.is_some())
     }
 

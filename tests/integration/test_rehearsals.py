@@ -155,6 +155,14 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "random": python("import random, sys; open(sys.argv[1]).read(); print(random.random())"),
         "seek": python('import sys; f = open(sys.argv[1], "rb"); print(f.seek(0, 2))'),
         "path": python("import os, sys; print(os.path.getsize(sys.argv[1]))"),
+        # It seeks if it can, and otherwise takes a long pause for the end.
+        "polls": python(
+            'import select, sys; f = open(sys.argv[1], "rb", 0); n = 0\n'
+            "try: f.seek(0, 2); f.seek(0)\n"
+            "except OSError: pass\n"
+            "while select.select([f], [], [], 60)[0] and (read := len(f.read(1 << 16))): n += read\n"
+            "print(n)"
+        ),
         "aligned": ALIGNED,
         "twice": reader('tail -c 9 "$text" > out; head -n 1 "$text" >> out'),
         "fails": python("import os, sys; f = os.open(sys.argv[1], 0); sys.exit(7 * (os.fstat(f).st_size == 0))"),
@@ -168,6 +176,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "random": "the outputs differ from run to run: out",
         "seek": "the tool seeks in the file",
         "path": "the tool asks for the size, or more, by the path",
+        "polls": "the tool seeks in the file",
         "aligned": "the outputs differ with a short stream: out",
         "twice": "the tool seeks in the file",
         "fails": "exit code 7 with a stream",

@@ -12,6 +12,13 @@ pub enum Place {
     Selected,
 }
 
+impl Place {
+    /// Whether the call asks whether there is something to read.
+    pub fn is_polled(self) -> bool {
+        matches!(self, Self::Polled | Self::Selected)
+    }
+}
+
 /// When the kernel reports a call. Calls that treat a pipe like a file are not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {

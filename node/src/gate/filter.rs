@@ -50,6 +50,9 @@ pub struct Purpose {
     /// Report calls on an input that a byte stream does not allow, because the input may be one
     #[arg(long)]
     pub net: bool,
+    /// Report calls that ask for a limited time whether there is something to read
+    #[arg(long)]
+    pub polls: bool,
     /// Report calls that read
     #[arg(long = "observe")]
     pub observes: bool,
@@ -84,6 +87,10 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     if purpose.net {
         program.extend(NAMED.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
         program.extend(DESCRIPTORS.iter().flat_map(|(number, _, told)| catch(*number, *told)));
+    }
+    if purpose.polls {
+        let polls = DESCRIPTORS.iter().filter(|(_, place, _)| place.is_polled());
+        program.extend(polls.flat_map(|(number, _, told)| catch(*number, *told)));
     }
     if let Some(end) = purpose.excerpts {
         program.extend(TELLING.iter().flat_map(|(number, told)| catch(*number, *told)));
@@ -246,6 +253,7 @@ mod tests {
             delivers: false,
             streams: false,
             net: false,
+            polls: false,
             observes: false,
             excerpts: None,
         });
@@ -262,8 +270,15 @@ mod tests {
 
     #[test]
     fn what_is_told_of_descriptors_where_a_listing_delivers() {
-        let held =
-            Purpose { holds: true, delivers: false, streams: false, net: false, observes: false, excerpts: None };
+        let held = Purpose {
+            holds: true,
+            delivers: false,
+            streams: false,
+            net: false,
+            polls: false,
+            observes: false,
+            excerpts: None,
+        };
         let [plain, delivering] = [held, Purpose { delivers: true, ..held }].map(program);
         for (number, flags) in [(libc::SYS_fstat, 0), (libc::SYS_newfstatat, 3), (libc::SYS_statx, 2)] {
             let mut arguments = [3, 0, 0, 0, 0, 0];
@@ -280,8 +295,15 @@ mod tests {
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program =
-                program(Purpose { holds, delivers: false, streams: false, net: false, observes: true, excerpts: None });
+            let program = program(Purpose {
+                holds,
+                delivers: false,
+                streams: false,
+                net: false,
+                polls: false,
+                observes: true,
+                excerpts: None,
+            });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -307,6 +329,7 @@ mod tests {
             delivers: false,
             streams: true,
             net: false,
+            polls: false,
             observes: false,
             excerpts: None,
         });
@@ -339,8 +362,15 @@ mod tests {
         const MINUS_ONE: u64 = u64::MAX;
         let minus_one_of_32_bits = u64::from(u32::MAX);
         for observes in [false, true] {
-            let program =
-                program(Purpose { holds: false, delivers: false, streams: true, net: true, observes, excerpts: None });
+            let program = program(Purpose {
+                holds: false,
+                delivers: false,
+                streams: true,
+                net: true,
+                polls: false,
+                observes,
+                excerpts: None,
+            });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             let none = [0; 6];
             for number in NAMED {
@@ -390,6 +420,7 @@ mod tests {
             delivers: false,
             streams: false,
             net: false,
+            polls: false,
             observes: false,
             excerpts: Some(1000),
         };
@@ -439,6 +470,7 @@ mod tests {
             delivers: false,
             streams: false,
             net: false,
+            polls: false,
             observes: false,
             excerpts: None,
         });

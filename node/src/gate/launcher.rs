@@ -67,12 +67,13 @@ impl Launcher {
         let mut command = own_program();
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
-        let Purpose { holds, delivers, streams, net, observes, excerpts } = self.purpose;
+        let Purpose { holds, delivers, streams, net, polls, observes, excerpts } = self.purpose;
         let purposes = [
             ("--hold", holds),
             ("--delivers", delivers),
             ("--streams", streams),
             ("--net", net),
+            ("--polls", polls),
             ("--observe", observes),
         ];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));

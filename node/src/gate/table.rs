@@ -11,10 +11,10 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::call::Call;
-use super::demand::Demand;
+use super::demand::{of_descriptor, Demand};
 use super::listing::{encode, Entry};
 use super::memory;
-use super::net::{Asked, Net};
+use super::net::{descriptors_of, Asked, Net};
 use super::resolve::{find, locate, Caller};
 use super::staging::Arrival;
 use super::streams::Streams;
@@ -276,6 +276,11 @@ impl GateTable {
     fn decide_by_name(&self, call: &Call) -> Option<Answer> {
         if named(call.number) == Some(Named::Listing) {
             return self.list(call);
+        }
+        if let Some((place, _)) = of_descriptor(call.number, &call.arguments).filter(|(place, _)| place.is_polled()) {
+            let polled = descriptors_of(call, place);
+            let is_stream = |descriptor| file_id(open_file(call, descriptor)).is_some_and(|id| self.streams.want(id));
+            return PASS.filter(|_| !polled.into_iter().any(is_stream));
         }
         if let Some(descriptor) = call.described() {
             return file_id(open_file(call, descriptor))

@@ -489,7 +489,15 @@ mod tests {
         ] {
             let mut state = State::new(
                 &[0],
-                Some(Purpose { holds, delivers: false, streams: false, net: false, observes, excerpts: None }),
+                Some(Purpose {
+                    holds,
+                    delivers: false,
+                    streams: false,
+                    net: false,
+                    polls: false,
+                    observes,
+                    excerpts: None,
+                }),
             );
             let warning = Action::Warn(format!("no gate (EBUSY): {effect} [SFIO-N001]"));
             assert_eq!(state.handle(now, Fact::NoFilter("EBUSY".into())), [warning, Action::DoWithoutFilter]);
