@@ -148,7 +148,11 @@ impl Fetcher {
             self.progress = false;
             let message = match self.connect_and_fetch() {
                 Ok(end) => return end,
-                Err(Interruption::Unread) if self.orders.are_to_leave() => continue,
+                Err(Interruption::Unread) if self.orders.are_to_leave() => {
+                    // The connection was good until now, however long ago it began.
+                    (pause, last_progress) = (shortest, Instant::now());
+                    continue;
+                }
                 Err(Interruption::Unread) => return Ok(None),
                 Err(Interruption::Link(LinkError::Refused(message))) => return Err(self.unreachable(&message)),
                 Err(Interruption::Link(LinkError::Broken(message))) => message,

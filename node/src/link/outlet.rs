@@ -204,6 +204,17 @@ impl Outlet {
         }
     }
 
+    /// Lets the reader hear that this side is there, which can send nothing yet.
+    ///
+    /// # Errors
+    /// When the connection is broken, or the reader wants no more.
+    pub fn stay(&mut self) -> nix::Result<()> {
+        if self.heed()? {
+            return Err(Errno::EPIPE);
+        }
+        self.keep_alive()
+    }
+
     /// Does what may take long, and lets the reader hear in between that this side is there. No record of data may
     /// have begun.
     ///
@@ -268,5 +279,17 @@ mod tests {
         outlet.spoken = Instant::now().checked_sub(SILENCE).unwrap();
         let heard = outlet.meanwhile(|| read_header(&mut reader).unwrap().kind);
         assert_eq!(heard, Ok(Kind::Keepalive));
+    }
+
+    #[test]
+    fn a_reader_that_waits_hears_something_until_it_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0), 0);
+        outlet.spoken = Instant::now().checked_sub(SILENCE).unwrap();
+        assert_eq!(outlet.stay(), Ok(()));
+        assert_eq!(read_header(&mut reader).unwrap().kind, Kind::Keepalive);
+        drop(reader);
+        while outlet.stay() == Ok(()) {}
     }
 }

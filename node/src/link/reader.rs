@@ -252,6 +252,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
     use std::path::PathBuf;
+    use std::sync::mpsc;
     use std::thread::{self, JoinHandle};
     use std::time::{Duration, Instant};
 
@@ -398,6 +399,37 @@ mod tests {
         let (_, Err(Failure::Producer(message))) = read(&mut setting.reader()) else { panic!("it did not fail") };
         assert!(message.starts_with("cannot read /a from 127.0.0.1:"), "{message}");
         assert!(begun.elapsed() >= HASTY.patience);
+    }
+
+    #[test]
+    fn the_command_leaves_an_old_stream_and_the_sender_is_not_there_at_once() {
+        let setting = Setting::new();
+        let mut reader = setting.reader();
+        let (listener, run) = (setting.listener.try_clone().unwrap(), setting.certificate.clone());
+        let (old, is_old) = mpsc::channel();
+        thread::spawn(move || {
+            let accept = || handshake::receive_stream(listener.accept().unwrap().0, &run, false).unwrap();
+            let (mut channel, _) = accept();
+            let begun = Instant::now();
+            while begun.elapsed() <= HASTY.patience {
+                channel.stream().write_all(&record(Kind::Keepalive, b"")).unwrap();
+                thread::sleep(HASTY.quiet / 10);
+            }
+            old.send(()).unwrap();
+            drop(listener.accept().unwrap());
+            let (mut channel, request) = accept();
+            assert!(request.part);
+            channel.stream().write_all(&record(Kind::Part, b"{}")).unwrap();
+        });
+        is_old.recv().unwrap();
+        reader.close(true);
+        let ended = loop {
+            match reader.part() {
+                Poll::Ready(ended) => break ended,
+                Poll::Pending => thread::yield_now(),
+            }
+        };
+        assert_eq!(ended, Ok(None));
     }
 
     #[test]

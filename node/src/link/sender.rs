@@ -45,8 +45,9 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     if let Some(number) = wanted.number {
         return serve_part(shared, channel, &request, number);
     }
-    // Another attempt may find the former connection ended.
-    let Ok(known) = shared.streams.take(wanted, &channel.socket) else { return };
+    let Ok(socket) = channel.socket.try_clone() else { return };
+    let mut outlet = Outlet::new(channel, request.offset);
+    let Ok(known) = shared.streams.take(wanted, socket, || outlet.stay()) else { return };
     let mut source = known.unwrap_or_else(|| {
         let events = shared.jobs.join(&wanted.job).join("events.jsonl");
         let producer = Producer::of_file(&wanted.port, &wanted.path, events.clone());
@@ -56,10 +57,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
             Source::new(&wanted.path, producer, wanted.verify)
         }
     });
-    let mut sender = Sender {
-        outlet: Outlet::new(channel, request.offset),
-        waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()),
-    };
+    let mut sender = Sender { outlet, waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()) };
     let done = if !source.resume(request.offset) {
         // It was abandoned, and what was sent of it can no longer be compared with the file.
         sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
@@ -343,7 +341,7 @@ mod tests {
             setting.bring(1000);
             leave(&mut setting);
             let shared = setting.sender.take().unwrap().join().unwrap();
-            assert_eq!(shared.streams.take(&setting.wanted, &setting.reader).unwrap().is_some(), goes_on);
+            assert_eq!(shared.streams.take(&setting.wanted, setting.reader, || Ok(())).unwrap().is_some(), goes_on);
         }
     }
 

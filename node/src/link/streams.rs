@@ -11,12 +11,13 @@ use super::request::Wanted;
 use crate::streams::source::Source;
 use crate::sys::threads::lock;
 
-/// How long the end of a connection may take that another one replaces.
-const HANDOVER: Duration = Duration::from_secs(10);
+/// How long a connection waits at once for the end of the one that it replaces.
+const LOOK: Duration = Duration::from_secs(1);
 /// A reader that did not come again after so long has given up.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
 
 enum Held {
+    /// The newest connection. A former one may still have to end.
     By(TcpStream),
     Left(Box<Source>, Instant),
 }
@@ -29,22 +30,29 @@ pub struct Streams {
 
 impl Streams {
     /// Takes a stream for `connection`, from a former connection if the reader knows that one to be broken. A new
-    /// stream gives None.
+    /// stream gives None. The former connection may take long to end, because its file is compared.
+    ///
+    /// # Arguments
+    /// * `stay` - is called now and then during the wait
     ///
     /// # Errors
-    /// When the former connection does not end.
-    pub fn take(&self, wanted: &Wanted, connection: &TcpStream) -> io::Result<Option<Source>> {
-        let held = lock(&self.held);
-        if let Some(Held::By(former)) = held.get(wanted) {
-            let _ = former.shutdown(Shutdown::Both);
+    /// That of `stay`, which has to find that `connection` is shut down: a still newer one has come.
+    pub fn take(
+        &self,
+        wanted: &Wanted,
+        connection: TcpStream,
+        mut stay: impl FnMut() -> nix::Result<()>,
+    ) -> io::Result<Option<Source>> {
+        let mut held = lock(&self.held);
+        if let Some(Held::By(newest)) = held.get_mut(wanted) {
+            let _ = newest.shutdown(Shutdown::Both);
+            *newest = connection.try_clone()?;
         }
-        let is_held = |held: &mut HashMap<Wanted, Held>| matches!(held.get(wanted), Some(Held::By(_)));
-        let waited = self.returned.wait_timeout_while(held, HANDOVER, is_held);
-        let (mut held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            return Err(io::ErrorKind::TimedOut.into());
+        while matches!(held.get(wanted), Some(Held::By(_))) {
+            held = self.returned.wait_timeout(held, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            stay()?;
         }
-        match held.insert(wanted.clone(), Held::By(connection.try_clone()?)) {
+        match held.insert(wanted.clone(), Held::By(connection)) {
             Some(Held::Left(source, _)) => Ok(Some(*source)),
             _ => Ok(None),
         }
@@ -71,14 +79,22 @@ mod tests {
     use super::*;
     use crate::protocol::verify::Verify;
     use crate::streams::producer::Producer;
+    use std::io::ErrorKind::WouldBlock;
     use std::io::Read;
     use std::net::TcpListener;
     use std::path::Path;
+    use std::sync::mpsc;
     use std::thread;
+
+    use nix::errno::Errno;
 
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (reader, listener.accept().unwrap().0)
+    }
+
+    fn source() -> Source {
+        Source::new(Path::new("/a"), Producer::of_file("p", Path::new("/a"), "/events".into()), Verify::Full)
     }
 
     #[test]
@@ -87,19 +103,51 @@ mod tests {
         let wanted = Wanted::of_test();
         let streams = Streams::default();
         let [(_one, first), (_two, second), (_three, third)] = [(); 3].map(|()| connection(&listener));
-        assert!(streams.take(&wanted, &first).unwrap().is_none());
+        let never = || panic!("it waits");
+        assert!(streams.take(&wanted, first.try_clone().unwrap(), never).unwrap().is_none());
         thread::scope(|scope| {
             scope.spawn(|| {
                 // Its connection is shut down.
                 assert_eq!((&first).read(&mut [0]).unwrap(), 0);
-                let producer = Producer::of_file("p", Path::new("/a"), "/events".into());
-                streams.give_back(&wanted, Some(Source::new(Path::new("/a"), producer, Verify::Full)));
+                streams.give_back(&wanted, Some(source()));
             });
-            assert!(streams.take(&wanted, &second).unwrap().is_some());
+            assert!(streams.take(&wanted, second, || Ok(())).unwrap().is_some());
         });
         streams.give_back(&wanted, None);
-        assert!(streams.take(&wanted, &third).unwrap().is_none());
+        assert!(streams.take(&wanted, third, never).unwrap().is_none());
         streams.forget_abandoned();
         assert_eq!(lock(&streams.held).len(), 1, "who is here has not gone");
+    }
+
+    #[test]
+    fn the_newest_connection_waits_as_long_as_it_takes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wanted = Wanted::of_test();
+        let streams = Streams::default();
+        let [(_one, first), (_two, second), (_three, third)] = [(); 3].map(|()| connection(&listener));
+        let is_open = |socket: &TcpStream| matches!(socket.peek(&mut [0]), Err(error) if error.kind() == WouldBlock);
+        second.set_nonblocking(true).unwrap();
+        let (waits, waited) = mpsc::channel();
+        streams.take(&wanted, first, || Ok(())).unwrap();
+        thread::scope(|scope| {
+            let (streams, wanted, waits_too) = (&streams, &wanted, waits.clone());
+            let former = scope.spawn(move || {
+                streams.take(wanted, second.try_clone().unwrap(), || {
+                    waits_too.send(2).unwrap();
+                    is_open(&second).then_some(()).ok_or(Errno::EPIPE)
+                })
+            });
+            assert_eq!(waited.recv(), Ok(2));
+            let newest = scope.spawn(move || {
+                streams.take(wanted, third, || {
+                    waits.send(3).unwrap();
+                    Ok(())
+                })
+            });
+            assert!(former.join().unwrap().is_err(), "there is a newer one");
+            while waited.recv() != Ok(3) {}
+            streams.give_back(wanted, Some(source()));
+            assert!(newest.join().unwrap().unwrap().is_some());
+        });
     }
 }
