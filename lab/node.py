@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import IO, Protocol, TypeVar, cast
 
 from lab.processes import find_processes, of_processes
 from streamflow_io.runtime.certificate import Certificate
@@ -73,6 +75,11 @@ def job_text(name: str, inputs: Sequence[Event] = (), **fields: object) -> str:
     streams = [each for each in inputs if "part" not in each]
     parts = [each for each in inputs if "part" in each]
     return json.dumps({"name": name, "streams": streams, "parts": parts, **fields})
+
+
+def lock_events(events: IO[bytes]) -> None:
+    """Locks the events of a job, as its exec does."""
+    fcntl.fcntl(events, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
 
 
 class Owner(Protocol):

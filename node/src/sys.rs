@@ -19,3 +19,4 @@ pub mod tail;
 pub mod test_random;
 pub mod threads;
 pub mod watch;
+pub mod write_lock;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.node import Node, built, ended, node_binary, output, wait_for
+from lab.node import Node, built, ended, lock_events, node_binary, output, wait_for
 
 #: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
 TREE = "(sleep 600 & sleep 600) & sleep 600 & sh -c 'setsid sleep 600 & wait' & echo up > {}; wait"
@@ -348,7 +347,7 @@ def test_torn_lines_are_held(runtime: Node) -> None:
     directory = runtime.run / "jobs" / "t"
     directory.mkdir()
     with (directory / "events.jsonl").open("wb", buffering=0) as events:
-        fcntl.flock(events, fcntl.LOCK_EX)
+        lock_events(events)
         events.write(b'{"event":"opened",')
         time.sleep(0.1)
         assert not [event for event in runtime.printed if event.get("job") == "t"]
@@ -362,7 +361,7 @@ def test_serve_is_quick(runtime: Node) -> None:
     directory.mkdir()
     delays = []
     with (directory / "events.jsonl").open("wb", buffering=0) as events:
-        fcntl.flock(events, fcntl.LOCK_EX)
+        lock_events(events)
         for i in range(50):
             written = time.time()
             events.write(b'{"event":"opened","port":"%d"}\n' % i)

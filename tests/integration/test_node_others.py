@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +110,39 @@ def test_events_that_others_may_read(place: Path, converses: bool) -> None:
         running.server.terminate()
         assert running.server.wait(40) == 0
         assert job.wait() != 0
+
+
+LOCKING = """
+import fcntl, os, struct, sys
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+events = open(sys.argv[1])
+fcntl.flock(events, fcntl.LOCK_EX)
+fcntl.fcntl(events, fcntl.F_OFD_SETLKW, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+def test_who_reads_the_events_and_locks_them_hides_no_end(place: Path) -> None:
+    """A stranger gets all locks that a reader can have, before serve sees that the job has ended."""
+    with node(place, "--readable") as running:
+        go = place / "go"
+        job = running.shell("j", f"until [ -e {go} ]; do sleep 0.01; done")
+        job.directory.chmod(0o711)
+        job.wait_for("started")
+        words = [sys.executable, "-ISc", LOCKING, job.directory / "events.jsonl", str(STRANGER)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+            assert stranger.stdout is not None
+            running.server.send_signal(signal.SIGSTOP)
+            go.touch()
+            assert stranger.stdout.readline() == b"locked\n"
+            running.server.send_signal(signal.SIGCONT)
+            assert job.wait() == 0
+            wait_for(lambda: [event["event"] for event in job.served()][-1:] == ["exit"], "the end of the job")
+            stranger.communicate()
 
 
 @needs_root

@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -21,7 +20,7 @@ pub use crate::protocol::messages::{
     WarningEvent,
 };
 use crate::sys::file_id::file_id_of;
-use crate::sys::ownership;
+use crate::sys::{ownership, write_lock};
 
 /// A burst of growth, from its first byte to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ impl<'a> Event<'a> {
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
-    file: Flock<File>,
+    file: File,
     /// The bytes that were written here, and their hash.
     written: u64,
     hash: Sha256,
@@ -136,12 +135,12 @@ impl EventLog {
     /// When the file cannot be opened, or has events: of an earlier start, or of another process.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        // `serve` has made RUN/jobs. Any user may have made the directory of the job.
-        let _ = path.ancestors().nth(2).map(|jobs| ownership::share(path, jobs));
-        let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
-        if file.metadata()?.len() > 0 {
+        // Before others can read the file, and lock it.
+        if !write_lock::lock(&file)? || file.metadata()?.len() > 0 {
             return Err(io::Error::new(ErrorKind::AlreadyExists, "it has events already"));
         }
+        // `serve` has made RUN/jobs. Any user may have made the directory of the job.
+        let _ = path.ancestors().nth(2).map(|jobs| ownership::share(path, jobs));
         Ok(Self { path: path.to_owned(), file, written: 0, hash: Sha256::new() })
     }
 
@@ -195,7 +194,7 @@ impl EventLog {
         }
         self.append(&[Event::Exit(exit)])?;
         // Before the close: a process that hears of the close looks at the lock.
-        self.file.unlock().map(drop).map_err(|(_, error)| error.into())
+        Ok(write_lock::unlock(&self.file)?)
     }
 }
 

@@ -217,7 +217,7 @@ mod tests {
     use std::fs::{File, OpenOptions};
     use std::io::Write;
 
-    use nix::fcntl::{Flock, FlockArg};
+    use crate::sys::write_lock;
 
     struct Told {
         _directory: tempfile::TempDir,
@@ -235,9 +235,10 @@ mod tests {
             file.write_all(lines.as_bytes()).unwrap();
         }
 
-        fn lock(&self) -> Flock<File> {
-            self.write("");
-            Flock::lock(File::open(&self.events).unwrap(), FlockArg::LockExclusive).unwrap()
+        fn lock(&self) -> File {
+            let file = OpenOptions::new().append(true).create(true).open(&self.events).unwrap();
+            assert_eq!(write_lock::lock(&file), Ok(true));
+            file
         }
 
         fn producer(&self, locks: bool) -> Producer {

@@ -5,9 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg};
-
-use crate::sys::remote_file;
+use crate::sys::{remote_file, write_lock};
 
 /// Bytes of lines that one call returns, roughly. Bounds the memory of a reader that begins late.
 const AT_ONCE: usize = 1 << 18;
@@ -68,9 +66,9 @@ impl Follower {
         self.file.as_ref().is_some_and(|file| is_shorter(file) && !remote_file::is_remembered(file))
     }
 
-    /// Whether another process has locked the file. None while the file is not open.
+    /// Whether the writer of the file has locked it. None while the file is not open.
     pub fn is_locked(&self) -> Option<bool> {
-        is_locked(self.file.as_ref()?)
+        write_lock::is_locked(self.file.as_ref()?).ok()
     }
 
     /// Whether the file is still written, or is not there yet. See `is_written`.
@@ -87,12 +85,7 @@ impl Follower {
 /// Whether the `exec` that writes these events is alive. `exec` locks the file before it writes the first event.
 pub fn is_written(events: &File) -> bool {
     let is_empty = events.metadata().is_ok_and(|found| found.len() == 0);
-    is_empty || is_locked(events).unwrap_or(true)
-}
-
-/// Whether another process has locked a file. None if the file cannot be duplicated.
-fn is_locked(file: &File) -> Option<bool> {
-    Some(Flock::lock(file.try_clone().ok()?, FlockArg::LockSharedNonblock).is_err())
+    is_empty || write_lock::is_locked(events).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -115,9 +108,8 @@ mod tests {
         }
         assert!(follower.is_torn() && !follower.is_cut());
         assert_eq!(follower.is_locked(), Some(false));
-        let lock = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
-        assert_eq!(follower.is_locked(), Some(true));
-        drop(lock);
+        assert_eq!((write_lock::lock(&file), follower.is_locked()), (Ok(true), Some(true)));
+        write_lock::unlock(&file).unwrap();
         file.write_all(&vec![b'x'; 3 * LONGEST]).unwrap();
         assert_eq!(follower.lines(), None);
         file.write_all(b"x\nf\n").unwrap();
