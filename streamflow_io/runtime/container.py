@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, begin, serve
 from .links import Links
-from .node_runtime import NodeJob
 from .place import Place
 
 
@@ -42,7 +39,6 @@ class ContainerRuntime(ConversingRuntime):
     ) -> None:
         super().__init__(access, str(delivered.binary), delivered.directory / name, links, conversation)
         self.place = place
-        self._fifos: WeakKeyDictionary[NodeJob, list[str]] = WeakKeyDictionary()
         self._left: list[str] = []
 
     @classmethod
@@ -77,13 +73,8 @@ class ContainerRuntime(ConversingRuntime):
         # In a container that was killed, no process is left that could tell which of the two has ended.
         return f"{self.location} has ended, or sfio-node serve in it"
 
-    async def write_spec(self, job: NodeJob, text: str) -> None:
-        targets = (stream["target"] for stream in json.loads(text).get("inputs", ()))
-        self._fifos[job] = [target["fifo"] for target in targets if "fifo" in target]
-        await super().write_spec(job, text)
-
     def lose(self, reason: str) -> None:
-        self._left += [fifo for job in self._jobs.values() for fifo in self._fifos.get(job, ())]
+        self._left += [fifo for job in self._jobs.values() for fifo in job.fifos]
         super().lose(reason)
 
     async def _remove(self, ended: bool) -> None:

@@ -52,6 +52,7 @@ class NodeJob:
     :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
     :ivar waiting: returns when every input of the job is there; None: every input is there from the start
     :ivar exit: its last event, when it has come
+    :ivar fifos: the paths at which the command finds its streams
     :ivar discarded: by output: the commit of a file that is not there as a whole any more
     """
 
@@ -61,6 +62,7 @@ class NodeJob:
         self.waiting = waiting
         self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
+        self.fifos: list[str] = []
         self.discarded: dict[str, CommittedEvent] = {}
         self._limits = NewLimits(partial(runtime.write_limits, self), self.exit, runtime.limit_seconds)
         self._launched = False
@@ -129,6 +131,8 @@ class NodeJob:
         :raises NodeRuntimeError: if `job.json` cannot be written
         """
         self._launched = True
+        targets = [*(stream.target for stream in spec.streams), *(part.target for part in spec.parts)]
+        self.fifos = [str(target["fifo"]) for target in targets if "fifo" in target]
         await self.runtime.write_spec(self, text_of(spec))
         self._limits.begin()
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]

@@ -31,7 +31,8 @@ from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import JobSpec
+from streamflow_io.runtime.protocol import FilePart, InputStream, JobSpec, PartInput, StartedEvent
+from streamflow_io.runtime.wire import identity_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -284,7 +285,33 @@ async def test_a_neighbour_that_has_ended_is_not_read_from(tmp_path: Path) -> No
         assert not Path(another.directory).exists()
 
 
-async def test_what_killed_containers_have_left_is_removed(tmp_path: Path) -> None:
+async def test_the_fifos_of_a_killed_container_are_removed(tmp_path: Path) -> None:
+    """No process in the container is left for that; another program would wait for a writer when it reads a FIFO."""
+    (inputs := tmp_path / "inputs").mkdir()
+    async with started(tmp_path, Place("", (Bind(str(tmp_path), str(tmp_path)),))) as runtime:
+        job = await runtime.create_job("j")
+        paths = [f"{tmp_path}/{name}" for name in ("a", "events", "b")]
+        stream = InputStream(name="a", port="p", path=paths[0], events=paths[1], target={"fifo": f"{inputs}/a"})
+        Path(paths[2]).write_text("text")
+        cut = FilePart(file=paths[2], identity=identity_of(Path(paths[2]).stat()), pieces=((0, 4),))
+        part = PartInput(name="b", port="p", part=cut, target={"fifo": f"{inputs}/b"})
+        words = await job.wrap(JobSpec(name="j", streams=(stream,), parts=(part,)))
+        process = await asyncio.create_subprocess_exec(*words, "sleep", "300")
+        async for event in job.events():
+            if isinstance(event, StartedEvent):
+                break
+        assert sorted(path.name for path in inputs.iterdir()) == ["a", "b"]
+        (serve,) = processes(runtime, "serve")
+        # A `serve` that runs would clean up for the `exec` that is killed.
+        serve.suspend()
+        for each in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True), serve]:
+            each.kill()
+        await process.wait()
+        assert sorted(path.name for path in inputs.iterdir()) == ["a", "b"]
+    assert list(inputs.iterdir()) == []
+
+
+async def test_what_earlier_killed_containers_have_left_is_removed(tmp_path: Path) -> None:
     async with started(tmp_path) as living:
         dead = Path(living.directory).with_name("streamflow-io-1-deaddead")
         young = Path(living.directory).with_name("streamflow-io-1-facefeed")
