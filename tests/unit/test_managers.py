@@ -427,6 +427,14 @@ async def test_a_guard_gives_back_what_nobody_needs(
     assert [file.name for file in tmp_path.iterdir()] == ["given back"] * gives_back
 
 
+async def test_a_guard_that_can_write_nothing_gives_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
+    await asyncio.wait_for(process.wait(), 60)
+    assert [file.name for file in tmp_path.iterdir()] == ["given back"]
+
+
 async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The other one has begun before the first one decides: a `sleep` that lasts until there is a file `decides`."""
     for name in ("programs", "node"):
@@ -439,8 +447,9 @@ async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.M
     words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=600)
     first = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
     await until((tmp_path / "waits").exists)
-    (file := tmp_path / "node" / "guard").write_text("1\n")
+    (link := tmp_path / "node" / "guard").unlink()
+    link.symlink_to("1")
     (tmp_path / "decides").touch()
     await asyncio.wait_for(first.wait(), 60)
-    assert file.read_text() == "1\n"
+    assert link.readlink() == Path("1")
     assert not (tmp_path / "given back").exists()

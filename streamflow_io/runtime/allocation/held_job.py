@@ -29,12 +29,13 @@ _HOLDER = (
     'test -n "$job" || {{ printf "%s\\n" "$said" >&2; exit 1; }}; echo "$job"; cat > /dev/null; exec {cancel} '
     "> /dev/null 2>&1"
 )
-# As `slurm.guard`. A driver that lives has started another guard, which has then written its number into the file.
+# As `slurm.guard`. A driver that lives has started another guard, to whose number the link then leads. A full disk has
+# space for a link. Without any link no other guard is known.
 _GUARD = (
-    'file=${{TMPDIR:-/tmp}}/{name}; echo $$ > "$file"; '
+    'link=${{TMPDIR:-/tmp}}/{name}; ln -sfn $$ "$link"; '
     'while line=$(timeout {seconds} sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
-    'if test "$line" != done; then sleep {seconds}; fi; test "$(cat "$file" 2> /dev/null)" = $$ || exit; '
-    'rm -f "$file"; test "$line" = done || exec sh -lc {cancel}'
+    'if test "$line" != done; then sleep {seconds}; fi; last=$(readlink "$link"); '
+    'test "${{last:-$$}}" = $$ || exit; rm -f "$link"; test "$line" = done || exec sh -lc {cancel}'
 )
 _GUARD_SECONDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
