@@ -59,7 +59,6 @@ GROUPS = {
     },
     "with other programs": {
         "coordination": Subcommand("write the coordination of a StreamFlow file in CAPIO-CL", ("streamflow.yml",)),
-        "trace": Subcommand("write the requests of I/O tasks as a trace for FTIO", ("last -o traces",)),
         "completion": Subcommand("print the completion of commands for a shell", ("bash",)),
     },
 }

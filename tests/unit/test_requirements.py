@@ -1,4 +1,4 @@
-"""The output about the requests of a run: numbers, a table, a trace; and why there are none."""
+"""The output about the requests of a run: numbers, a table; and why there are none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import convert
@@ -14,13 +13,12 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from lab.telemetry import BEGIN, job, learning_run, saving_run, usage, write
-from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
 from streamflow_io.commands.bandwidth import answer
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, RateRecord, Record, RequestRecord, RunRecord, StepRecord
-from streamflow_io.report.analysis.requirements import requests_of, requirements
+from streamflow_io.report.analysis.requirements import requirements
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import step_row
@@ -32,10 +30,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     write(tmp_path / "data/streamflow-io/runs/saving/telemetry.jsonl", saving_run())
     return tmp_path
-
-
-def lines(text: str) -> dict[str, Any]:
-    return {key: value for line in text.splitlines() for key, value in json.loads(line).items()}
 
 
 def test_numbers_of_a_run() -> None:
@@ -161,65 +155,6 @@ def test_figures_of_a_run() -> None:
     assert not any("Required" in figure.title for figure in draw(runs[1:]))
 
 
-# Traces
-
-
-def test_a_trace_has_the_lines_of_tmio() -> None:
-    requests = requests_of(read_history("saving", saving_run()))
-    text, ranks = trace(requests, BEGIN)
-    found = lines(text)
-    assert ranks == 4
-    names = [f"{way}_{kind}" for way in ("read", "write") for kind in ("sync", "async_t", "async_b")]
-    assert sorted(found) == sorted([*names, "io_time"])
-    needed = found["write_async_b"]
-    assert (needed["total_bytes"], needed["total_io_phases"], needed["number_of_ranks"]) == (800_000_000, 20, 4)
-    assert (needed["max_bytes_per_rank"], needed["max_bytes_per_phase"]) == (200_000_000, 40_000_000)
-    assert needed["bandwidth"]["max"] == 5_000_000
-    assert needed["bandwidth"]["t_rank_s"][0] == 8
-    assert needed["bandwidth"]["t_rank_e"][0] == pytest.approx(16 - 1e-6)
-    reached = found["write_async_t"]["bandwidth"]
-    assert (reached["max"], reached["min"], reached["median"]) == (20e6, 4e6, 20e6)
-    assert found["write_sync"]["total_io_phases"] == 4
-    assert found["read_async_b"]["bandwidth"]["b_rank_sum"] == []
-    times = found["io_time"]
-    assert (times["delta_t_awr"], times["delta_t_awa"], times["delta_t_aw_lost"]) == (160, 48, pytest.approx(2))
-    assert (times["delta_t_agg"], times["delta_t_sw"], times["delta_t_ara"]) == (168, 8, 0)
-
-
-def test_a_trace_is_written_whole(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = data / "new" / "trace"
-    assert main(["trace", "saving", "-o", str(out)]) == 0
-    assert [path.name for path in out.iterdir()] == ["4.jsonl"]
-    assert f"{out}/4.jsonl: 24 requests of 4 channels" in capsys.readouterr().out
-    assert len(lines((out / "4.jsonl").read_text())) == 7
-
-
-def test_a_trace_of_one_step(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "saving", "-o", str(data / "trace"), "--step", "/save"]) == 0
-    assert main(["trace", "saving", "-o", str(data / "other"), "--step", "/sav"]) == 1
-    assert "no requests are of this step\n  allowed: /save" in capsys.readouterr().err
-    assert not (data / "other").exists()
-
-
-def test_a_directory_with_something_in_it_is_left_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (data / "trace").mkdir()
-    (data / "trace" / "mine").touch()
-    assert main(["trace", "saving", "-o", str(data / "trace")]) == 1
-    assert "is not empty\n  allowed: a directory that is empty, or not there" in capsys.readouterr().err
-    assert main(["trace", "saving", "-o", str(data / "trace" / "mine")]) == 1
-    assert "cannot be used: Not a directory" in capsys.readouterr().err
-    assert [path.name for path in (data / "trace").iterdir()] == ["mine"]
-
-
-def test_what_cannot_be_written_leaves_no_directory(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("streamflow_io.commands.output.write_atomically", full)
-    assert main(["trace", "saving", "-o", str(data / "trace")]) == 1
-    assert not (data / "trace").exists()
-
-
 # Why there is nothing
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -239,27 +174,24 @@ MEASURED = job("/save/0", 0, 1, 2, usage=usage(1, 2, 40_000_000))
         ([RUN, IO_STEP, *MEASURED, END], "an older version has recorded this run"),
     ],
 )
-@pytest.mark.parametrize("command", [["bandwidth"], ["trace", "-o", "trace"]])
 def test_why_there_are_no_requests(
-    data: Path, capsys: pytest.CaptureFixture[str], records: list[Record], message: str, command: list[str]
+    data: Path, capsys: pytest.CaptureFixture[str], records: list[Record], message: str
 ) -> None:
     file = write(data / "some.jsonl", records)
-    assert main([*command, str(file)]) == 1
+    assert main(["bandwidth", str(file)]) == 1
     text = capsys.readouterr().err
     assert message in text
     assert "allowed: " in text
-    assert not Path("trace").exists()
 
 
-@pytest.mark.parametrize("command", [["bandwidth"], ["trace", "-o", "trace"]])
-def test_no_run_and_no_telemetry(data: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
-    assert main([*command, "sving"]) == 1
+def test_no_run_and_no_telemetry(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bandwidth", "sving"]) == 1
     assert "there is no such run\n  allowed: `last`, saving" in capsys.readouterr().err
     (data / "empty.jsonl").touch()
-    assert main([*command, str(data / "empty.jsonl")]) == 1
+    assert main(["bandwidth", str(data / "empty.jsonl")]) == 1
     assert "nothing was recorded yet" in capsys.readouterr().err
     (data / "old.jsonl").write_text('{"event": "run", "time": 1, "version": 0, "name": "a", "workflow": "b"}\n')
-    assert main([*command, str(data / "old.jsonl")]) == 1
+    assert main(["bandwidth", str(data / "old.jsonl")]) == 1
     assert "allowed: a record of a telemetry file, version 1" in capsys.readouterr().err
 
 
@@ -290,13 +222,8 @@ def odd_run() -> Iterator[Record]:
     yield END
 
 
-def test_odd_requests_have_a_trace_without_nan_and_numbers(data: Path) -> None:
-    history = read_history("odd", odd_run())
-    found = lines(trace(requests_of(history), BEGIN)[0])
-    assert found["write_async_b"]["total_bytes"] == 5_000_000
-    assert found["write_async_t"]["bandwidth"]["b_rank_sum"] == []
-    assert found["read_async_t"]["bandwidth"]["b_rank_sum"] == [3_000_000]
-    numbers = requirements(history)
+def test_odd_requests_have_numbers(data: Path) -> None:
+    numbers = requirements(read_history("odd", odd_run()))
     assert (numbers.phases, numbers.exposed, numbers.overlap) == (2, 1, None)
     assert numbers.storages[0].storage is None
     assert main(["bandwidth", str(write(data / "odd.jsonl", odd_run()))]) == 0
