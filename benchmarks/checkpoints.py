@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE
@@ -92,14 +93,21 @@ def _measures(telemetry: Path) -> dict[str, float]:
     history = read_history("run", read_records(telemetry))
     found = requirements(history)
     [step] = found.steps
-    rates = [(one.bytes / (one.ended - one.started), one.limit) for one in requests_of(history)]
+    requests = requests_of(history)
+    rates = [(one.bytes / (one.ended - one.started), one.limit) for one in requests]
     off = [100 * abs(rate / limit - 1) for rate, limit in rates if limit is not None]
     return {
-        _EXPLOITATION: found.exploitation or 0.0,
+        _EXPLOITATION: _exploitation(requests),
         _WAITS: found.wait_seconds / found.seconds,
         _LIMITED: step.limited / max(1, step.phases),
         **({_OFF: median(off)} if off else {}),
     }
+
+
+def _exploitation(requests: Sequence[IORequest]) -> float:
+    """Return the share of the lifetime of the only channel in which data moved and no job waited for it."""
+    hidden = sum(max(0.0, min(one.ended, one.required) - one.started) for one in requests if one.rule != "exposed")
+    return hidden / (max(max(one.required, one.ended) for one in requests) - min(one.ready for one in requests))
 
 
 def _tool(script: str, inputs: dict[str, JSON], outputs: dict[str, JSON], mebibytes: int) -> JSON:

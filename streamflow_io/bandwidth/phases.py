@@ -12,7 +12,6 @@ count together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec import Struct
@@ -129,15 +128,6 @@ class Phase(Struct, frozen=True, dict=True):
         """The throughput T, bytes per second (the paper's equation 2). None: no measurable time."""
         return self.bytes / self.moving if self.moving > 0 else None
 
-    @cached_property
-    def hidden(self) -> float:
-        """For how many seconds at least one request moved while no job waited for any of them."""
-        return covered(
-            (request.started, min(request.ended, self.required))
-            for request in self.requests
-            if request.started < self.required
-        )
-
     @property
     def wait(self) -> float:
         """How many seconds after the required end all bytes were moved."""
@@ -178,66 +168,6 @@ def most(spans: Iterable[Span]) -> float:
 
 
 Interval = tuple[float, float]
-
-
-def lifetimes(requests: Iterable[IORequest]) -> float:
-    """Return the sum of the lifetimes of all channels.
-
-    A lifetime lasts from the first ready request of a channel until all are moved, and needed.
-    """
-    return sum(
-        max(max(one.required, one.ended) for one in channel) - min(one.ready for one in channel)
-        for channel in grouped(requests, lambda one: one.channel).values()
-    )
-
-
-def exploitation(of: Iterable[Phase], lifetime: float) -> float | None:
-    """Return the share of the channels' time in which data moved while no job waited for it.
-
-    As FTIO computes it: (sum of the times of moving - sum of the times of waiting) / total time. None: the total time
-    is 0.
-
-    :param lifetime: see :func:`lifetimes`
-    """
-    return sum(phase.hidden for phase in of) / lifetime if lifetime > 0 else None
-
-
-@dataclass(frozen=True)
-class UseOfTime:
-    """The time of computing and waiting, in seconds. No second counts twice.
-
-    :ivar free: a job computed, and nothing moved
-    :ivar hidden: a job computed, data moved, and no job waited for it
-    :ivar waits: some phase moved after its required end
-    :ivar exposed: an exposed request moved, and there was no such phase
-    """
-
-    free: float
-    hidden: float
-    waits: float
-    exposed: float
-
-    @property
-    def computing(self) -> float:
-        return self.free + self.hidden
-
-
-def use_of_time(computing: Iterable[Interval], requests: Sequence[IORequest]) -> UseOfTime:
-    """Divide the time of a run among the uses of :class:`UseOfTime`.
-
-    :param computing: when jobs computed
-    """
-    moving = [(one.started, one.ended) for one in requests]
-    waiting = [(max(one.started, one.required), one.ended) for one in phases(requests) if one.wait > 0]
-    synchronous = [*waiting, *((one.started, one.ended) for one in requests if one.rule == "exposed")]
-    computed = list(computing)
-    # |A without B| = |A or B| - |B|
-    none_free = covered((*synchronous, *moving))
-    everything = covered((*synchronous, *moving, *computed))
-    waits, not_hidden = covered(waiting), covered(synchronous)
-    free = everything - none_free
-    hidden = covered((*synchronous, *computed)) - not_hidden - free
-    return UseOfTime(free, max(0.0, hidden), waits, not_hidden - waits)
 
 
 def overlap(of: Sequence[Interval], other: Sequence[Interval]) -> float | None:

@@ -105,8 +105,7 @@ def _summary(found: Requirements) -> Iterator[str]:
     for storage in found.storages:
         if storage.storage is not None:
             yield f"{storage.storage}, {storage.direction}: {_together(storage)}"
-    shares = (("exploitation", found.exploitation), ("overlap with compute", found.overlap))
-    told = [f"{name} {share:.0%}" for name, share in shares if share is not None]
+    told = [] if found.overlap is None else [f"overlap with compute {found.overlap:.0%}"]
     told.append(f"{found.waits:,} phases waited for, {number(found.wait_seconds)} s")
     told.append(f"{found.exposed:,} requests exposed, {number(found.exposed_seconds)} s")
     yield "; ".join(told)

@@ -9,11 +9,10 @@ from streamflow_io.grouping import grouped
 
 from .analysis.lease_results import LeaseResult
 from .analysis.model import MB
-from .analysis.requirements import Requirements, StorageRequirement
+from .analysis.requirements import StorageRequirement
 from .analysis.results import AdmittedBandwidth, EpochResult, RunResult, StepLearning
 from .analysis.session_results import SessionResult
 from .chart import (
-    BAD,
     COLOURS,
     MOST,
     TIME,
@@ -253,22 +252,14 @@ def _uses(lease: LeaseResult) -> list[tuple[float, float]]:
     return uses
 
 
-_USES = (
-    ("free", "compute free of I/O", COLOURS[4]),
-    ("hidden", "compute beside I/O", COLOURS[2]),
-    ("waits", "I/O that a job waits for", BAD),
-    ("exposed", "exposed I/O", COLOURS[5]),
-)
-
-
 def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
     """Return the figures of all runs with recorded requests."""
-    known = [(run, run.requirements) for run in runs if run.requirements is not None]
     figures = []
-    for run, found in known:
-        shown = sorted((one for one in found.storages if one.phases), key=lambda one: -one.phases)
+    for run in runs:
+        found = () if run.requirements is None else run.requirements.storages
+        shown = sorted((one for one in found if one.phases), key=lambda one: -one.phases)
         figures += [_bandwidth(run, one, len(shown), of_run(run.run, len(runs))) for one in shown[:MOST]]
-    return [*figures, _use_of_time(known)] if known else []
+    return figures
 
 
 def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of: str) -> Figure:
@@ -290,27 +281,6 @@ def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of: s
         "bandwidth (MB/s)",
         lines=[levels_line(name, index, found, run.seconds) for index, (name, found) in enumerate(lines)],
         limits=() if storage.bandwidth is None else [limit(storage.bandwidth, "storage")],
-    )
-
-
-def _use_of_time(known: Sequence[tuple[RunResult, Requirements]]) -> Figure:
-    rows = []
-    for run, found in known:
-        at, parts, told = 0.0, [], []
-        for kind, (field, name, _) in enumerate(_USES):
-            seconds = getattr(found.use_of_time, field)
-            if seconds > 0:
-                parts.append((at, at + seconds, kind, f"{name}: {seconds:.4g} s"))
-                told.append(f"{seconds:.3g}")
-                at += seconds
-        rows.append(Bars(run.run, parts, f"{' + '.join(told)} s"))
-    return Figure(
-        "Use of compute time",
-        "The time in which a job computed, or an I/O task moved something that a job waited for. Exposed: it was "
-        "waited for from the start, or small.",
-        "time (s)",
-        bars=rows,
-        kinds=[(name, colour) for _, name, colour in _USES],
     )
 
 

@@ -1,4 +1,4 @@
-"""Phases, regions, exploitation and rhythm, against slow and obvious definitions."""
+"""Phases, regions and rhythm, against slow and obvious definitions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from msgspec.structs import replace
 from streamflow_io.bandwidth.phases import (
     IORequest,
     Phase,
-    exploitation,
     is_exposed,
-    lifetimes,
     most,
     overlap,
     phases,
     regions,
     required_spans,
     throughput_spans,
-    use_of_time,
 )
 from streamflow_io.bandwidth.rhythm import next_burst, rhythm
 
@@ -59,11 +56,11 @@ SPANS = st.lists(
 def test_of_one_request() -> None:
     [phase] = phases([REQUEST])
     assert (phase.window, phase.needed, phase.throughput) == (5.0, 2 * MB, 5 * MB)
-    assert (phase.hidden, phase.wait, phase.moving) == (2.0, 0.0, 2.0)
+    assert (phase.wait, phase.moving) == (0.0, 2.0)
     [late] = phases([request(0, 4, 8, 5)])
-    assert (late.hidden, late.wait) == (1.0, 3.0)
+    assert late.wait == 3.0
     [much_too_late] = phases([request(0, 6, 8, 5)])
-    assert (much_too_late.hidden, much_too_late.wait) == (0.0, 3.0)
+    assert much_too_late.wait == 3.0
 
 
 def test_requests_of_one_phase_need_what_they_need_together() -> None:
@@ -95,7 +92,6 @@ def test_phases_are_as_defined(requests: list[IORequest]) -> None:
     for phase in found:
         moving = {second for one in phase.requests for second in range(int(one.started), int(one.ended))}
         assert phase.moving == len(moving)
-        assert phase.hidden == len([second for second in moving if second < phase.required])
         assert phase.wait == max(
             0, max(one.ended for one in phase.requests) - min(one.required for one in phase.requests)
         )
@@ -118,23 +114,6 @@ def test_phases_that_follow_each_other_do_not_count_together() -> None:
     assert most(required_spans(phases([request(0, 0, 1, 5, 0), request(5, 5, 6, 10, 1)]))) == 2 * MB
 
 
-@given(some_requests())
-def test_exploitation_is_a_share(requests: list[IORequest]) -> None:
-    alive = lifetimes(requests)
-    of_channel = {one.channel: [two for two in requests if two.channel == one.channel] for one in requests}
-    assert alive == sum(
-        max(max(one.required, one.ended) for one in channel) - min(one.ready for one in channel)
-        for channel in of_channel.values()
-    )
-    found = exploitation(phases(requests), alive)
-    assert (found is None) is (alive == 0)
-
-
-def test_exploitation_of_a_channel_that_always_moves() -> None:
-    requests = [request(0, 0, 5, 5, 0), request(5, 5, 9, 10, 1)]
-    assert exploitation(phases(requests), lifetimes(requests)) == 0.9
-
-
 INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda one: (min(one), max(one))))
 
 
@@ -148,26 +127,6 @@ def test_overlap_counts_seconds(computing: list[tuple[float, float]], moving: li
         assert found is None
     else:
         assert found == pytest.approx(len(computed & moved) / len(computed))
-
-
-@given(INTERVALS, some_requests(), st.booleans())
-def test_no_second_is_used_twice(
-    computing: list[tuple[float, float]], requests: list[IORequest], some_are_exposed: bool
-) -> None:
-    if some_are_exposed:
-        requests = [replace(one, rule="exposed") if index % 2 else one for index, one in enumerate(requests)]
-
-    def seconds(*intervals: tuple[float, float]) -> set[int]:
-        return {second for start, end in intervals for second in range(int(start), int(end))}
-
-    computed = seconds(*computing)
-    waits = seconds(*((max(one.started, one.required), one.ended) for one in phases(requests)))
-    exposed = seconds(*((one.started, one.ended) for one in requests if one.rule == "exposed")) - waits
-    moving = seconds(*((one.started, one.ended) for one in requests)) - waits - exposed
-    found = use_of_time(computing, requests)
-    assert (found.waits, found.exposed) == (len(waits), len(exposed))
-    assert found.hidden == len(computed & moving)
-    assert found.free == len(computed - moving - waits - exposed)
 
 
 # Rhythm

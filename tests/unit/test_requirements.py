@@ -40,8 +40,6 @@ def test_numbers_of_a_run() -> None:
     # Four of 40 MB in 2 s, or one of 40 MB in 10 s with four of the next phase.
     assert found.most_throughput == pytest.approx(84)
     assert (found.waits, found.wait_seconds) == (1, pytest.approx(2))
-    # 20 phases: 19 of 2 s, one of 8 of 10 s; four lifetimes of 42 s.
-    assert found.exploitation == pytest.approx((19 * 2 + 8) / (4 * 42))
     assert found.overlap == pytest.approx((10 + 3 * 1.9 + 0.1) / (6 * 7.9), abs=0.01)
     [step] = found.steps
     assert (step.window, step.bytes, step.required, step.throughput) == (8, 40e6, 5, 20)
@@ -52,11 +50,6 @@ def test_numbers_of_a_run() -> None:
     assert (storage.storage, storage.direction, storage.bandwidth) == ("scratch", "write", 64)
     assert storage.required_over_time == [*((8 * n, 20) for n in range(1, 6)), (48, 0)]
     assert storage.throughput_over_time[:3] == [(8, 80), (10, 0), (16, 64)]
-    # Beside compute, which pauses for 0.1 s: three phases of 2 s, and the slow one until it is waited for.
-    used = found.use_of_time
-    assert (used.waits, used.exposed) == (pytest.approx(2), pytest.approx(2))
-    assert used.hidden == pytest.approx(3 * 1.9 + 7.9)
-    assert used.free == pytest.approx(6 * 7.9 - used.hidden - 1.9)
 
 
 def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,9 +142,7 @@ def test_figures_of_a_run() -> None:
     bandwidths = figures["Required bandwidth and throughput: scratch, write of saving"]
     assert [line.name for line in bandwidths.lines] == ["required", "throughput"]
     assert max(rate for _, rate in bandwidths.lines[0].points) == 20
-    use = figures["Use of compute time"]
-    assert [row.name for row in use.bars] == ["saving"]
-    assert all(figure.caption.endswith(".") for figure in (bandwidths, use))
+    assert bandwidths.caption.endswith(".")
     assert not any("Required" in figure.title for figure in draw(runs[1:]))
 
 

@@ -16,17 +16,13 @@ from streamflow_io.bandwidth.phases import (
     IORequest,
     Phase,
     Span,
-    UseOfTime,
     direction_of,
-    exploitation,
-    lifetimes,
     most,
     overlap,
     phases,
     regions,
     required_spans,
     throughput_spans,
-    use_of_time,
 )
 from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
@@ -58,7 +54,6 @@ class RequestAmounts(AnalysisModel):
     :ivar phases: without exposed requests
     :ivar most_required: the highest rate that phases required together; with this rate no job would have waited
     :ivar most_throughput: the highest rate at which phases moved together
-    :ivar exploitation: the share of their channels' lifetimes in which phases moved and no job waited
     :ivar waits: the phases that were moved after their required ends
     :ivar wait_seconds: the sum of the delays
     :ivar exposed: requests for which a job waited at once, or that are too small to count
@@ -71,7 +66,6 @@ class RequestAmounts(AnalysisModel):
     phases: int
     most_required: float
     most_throughput: float
-    exploitation: float | None
     waits: int
     wait_seconds: float
     exposed: int
@@ -133,7 +127,6 @@ class Requirements(RequestAmounts):
     seconds: float
     ended: bool
     overlap: float | None
-    use_of_time: UseOfTime
     steps: list[StepRequirement]
     storages: list[StorageRequirement]
 
@@ -158,7 +151,6 @@ def requirements(history: History) -> Requirements:
         seconds=history.seconds,
         ended=history.ended,
         overlap=overlap(computing, [(one.started, one.ended) for one in moved]),
-        use_of_time=use_of_time(computing, requests),
         steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
         storages=[_storage(history, storage, way, of) for (storage, way), of in by_storage.items()],
     )
@@ -179,7 +171,6 @@ def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, fl
         "phases": len(of),
         "most_required": most(required_spans(of)) / MB,
         "most_throughput": most(throughput_spans(of)) / MB,
-        "exploitation": exploitation(of, lifetimes([one for one in requests if one.kind != "write"])),
         "waits": sum(phase.wait > 0 for phase in of),
         "wait_seconds": sum(phase.wait for phase in of),
         "exposed": len(exposed),
