@@ -12,7 +12,6 @@ from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
 from streamflow_io.report.analysis.model import MB
 from streamflow_io.report.analysis.requirements import (
-    NextBurst,
     RequestAmounts,
     Requirements,
     StepRequirement,
@@ -112,8 +111,6 @@ def _summary(found: Requirements) -> Iterator[str]:
     if found.estimates:
         yield f"{found.estimates:,} requests have a time that is an estimate"
     for step in found.steps:
-        if step.next_burst is not None:
-            yield f"{step.step}: next burst {_burst(step.next_burst)}"
         if step.limited and step.limit is not None:
             share = f"{step.limited:,} of {step.phases:,} phases ({step.limited / step.phases:.0%})"
             yield f"{step.step}: {share} had a limit, {number(step.limit)} MB/s in the median"
@@ -124,8 +121,3 @@ def _summary(found: Requirements) -> Iterator[str]:
 
 def _together(amounts: RequestAmounts) -> str:
     return f"{number(amounts.most_required)} MB/s required, {number(amounts.most_throughput)} MB/s reached, at most"
-
-
-def _burst(burst: NextBurst) -> str:
-    when = f"{number(burst.time)} ± {number(burst.tolerance)} s after the start"
-    return f"{when}, {number(burst.bytes / MB)} MB in {number(burst.seconds)} s ({burst.channel})"

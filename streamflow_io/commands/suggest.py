@@ -34,10 +34,6 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
         "saved": found.saved,
         "savedAtMost": found.saved_at_most,
         "proposals": [_to_json(proposal) for proposal in found.proposals],
-        "changes": [
-            {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
-            for one in found.changes
-        ],
         "notProposed": [asdict(refusal) for refusal in found.refusals],
         "annotations": annotations_content(found.proposals),
         "file": None if file is None else str(file),
@@ -58,11 +54,6 @@ def _tables(found: Suggestions) -> Iterator[Table]:
             for one in found.proposals
         ]
         yield table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains)
-    if found.changes:
-        changed = [(_what(one.subject, one.evidence), one.text, f"<= {one.saved:.1f} s") for one in found.changes]
-        gain = ("a job\nshorter",)
-        columns = ("step and why", "change", *gain)
-        yield table("Changes of the workflow", columns, changed, numbers=gain, unfolded=gain)
     if found.refusals:
         refused = [(_what(one.subject, one.reason), one.what) for one in found.refusals]
         yield table("Not proposed", ("what and why not", "hint"), refused)
@@ -71,7 +62,7 @@ def _tables(found: Suggestions) -> Iterator[Table]:
 def _verdict(run: str, found: Suggestions, file: Path | None) -> str:
     if not found.proposals:
         why = f"; {found.core_use.text}" if found.core_use is not None and found.core_use.is_busy else ""
-        return f"{run}: {'no hint' if found.changes else 'nothing'} to propose{why}"
+        return f"{run}: nothing to propose{why}"
     saved = []
     if any(proposal.is_sure for proposal in found.proposals):
         saved.append(f"{found.saved:.1f} s less with all that is sure")

@@ -101,7 +101,6 @@ def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
     assert BURSTS * SIZE <= sum(one["bytes"] for one in written) <= 3 * BURSTS * SIZE
     [make] = [one for one in found["steps"] if one["step"] == "/make"]
     assert (make["phases"], make["exposed"]) == (0, BURSTS)
-    assert make["nextBurst"]["channel"] == PRODUCER
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from streamflow_io.bandwidth.phases import (
     IORequest,
-    Phase,
     is_exposed,
     most,
     overlap,
@@ -20,7 +19,7 @@ from streamflow_io.bandwidth.phases import (
     required_spans,
     throughput_spans,
 )
-from streamflow_io.bandwidth.rhythm import next_burst, rhythm
+from streamflow_io.bandwidth.rhythm import rhythm
 
 MB = 1_000_000
 REQUEST = IORequest("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
@@ -153,15 +152,8 @@ def test_one_late_phase_does_not_change_it() -> None:
     assert (found.period, found.deviation) == (8, 0)
 
 
-def test_no_rhythm_no_next_burst() -> None:
-    uneven = [Phase([request(ready, ready, ready + 1, ready + 2)]) for ready in (0, 1, 8, 9, 30, 31, 34)]
-    assert next_burst(uneven) is None
-    at_once = [Phase([request(3, 3, 4, 5)]) for _ in range(5)]
-    assert next_burst(at_once) is None
-
-
-def test_the_next_burst() -> None:
-    sizes = (10, 12, 14, 11, 13)
-    found = next_burst([Phase([request(8 * n, 8 * n, 8 * n + 2, 8 * n + 8, n, sizes[n])]) for n in range(5)])
-    assert found is not None
-    assert (found.time, found.tolerance, found.bytes, found.seconds) == (40, 0, 12 * MB, 2)
+def test_no_time_between_phases_is_no_rhythm() -> None:
+    for times in ((0, 1, 8, 9, 30, 31, 34), (3, 3, 3, 3, 3)):
+        found = rhythm(times)
+        assert found is not None
+        assert not found.is_regular

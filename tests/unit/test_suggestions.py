@@ -21,7 +21,7 @@ from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import StartedRecord
-from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
@@ -443,44 +443,6 @@ def test_a_bandwidth_that_a_step_has_stays() -> None:
 @pytest.mark.parametrize(("megabytes", "joins_at"), [(15, 50), (200, 19), (200, 16)], ids=["small", "short", "at once"])
 def test_what_is_small_or_needed_soon_is_not(megabytes: int, joins_at: float) -> None:
     assert "storageBW: required" not in {one.text for one in saves(megabytes, joins_at=joins_at).proposals}
-
-
-def writes(megabytes: int = 40, seconds: float = 1.0, every: Sequence[float] = (8, 8, 8, 8)) -> Suggestions:
-    """A job computes for 40 s, and writes five times."""
-    starts = [1 + sum(every[:number]) for number in range(len(every) + 1)]
-    requests: list[Record] = [
-        RequestRecord(
-            time=BEGIN + 40, job="/compute/0", step="/compute", channel="/compute/0", phase=number, kind="write",
-            direction="write", bytes=megabytes * 10**6, ready=BEGIN + start, started=BEGIN + start,
-            ended=BEGIN + start + seconds, required=BEGIN + start, rule="exposed",
-        )
-        for number, start in enumerate(starts)
-    ]  # fmt: skip
-    return suggestions(route(), ran("/compute/0", 0, 40, io_seconds=0.1, cpu_seconds=9.0), requests)
-
-
-def test_who_waits_for_what_it_writes_in_a_rhythm_could_have_an_io_task_write_it() -> None:
-    (found,) = writes().changes
-    assert (found.subject, found.saved) == ("/compute", 5.0)
-    assert found.evidence == (
-        "1 job: 40 MB each 8.0 s, for which a job waited 5.0 of 40.0 s: 5 MB/s would do, 40 MB/s were reached"
-    )
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        {"megabytes": 15},
-        {"seconds": 0.0},
-        {"seconds": 0.3},
-        {"seconds": 6.0},
-        {"every": (2, 13, 1, 9)},
-        {"every": (8, 8)},
-    ],
-    ids=["small", "to memory", "little of its time", "hardly faster than it had to", "no rhythm", "too few"],
-)
-def test_without_a_reason_no_change_is_proposed(seen: dict[str, Any]) -> None:
-    assert writes(**seen).changes == ()
 
 
 def test_io_tasks_without_bandwidth_are_compared_by_their_requests() -> None:

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
 
-from msgspec.structs import asdict
-
 from streamflow_io.bandwidth.phases import (
     IORequest,
     Phase,
@@ -24,7 +22,6 @@ from streamflow_io.bandwidth.phases import (
     required_spans,
     throughput_spans,
 )
-from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import History, JobAttempt
@@ -32,20 +29,6 @@ from streamflow_io.records.records import RateRecord, RequestRecord
 from streamflow_io.series import covered, highest
 
 from .model import MB, POINTS, AnalysisModel
-
-
-class NextBurst(AnalysisModel):
-    """The next phase of a channel, had the run gone on.
-
-    :ivar tolerance: seconds by which the phase may come earlier or later
-    :ivar seconds: how long the phase would have moved
-    """
-
-    channel: str
-    time: float
-    tolerance: float
-    bytes: int
-    seconds: float
 
 
 class RequestAmounts(AnalysisModel):
@@ -79,7 +62,6 @@ class StepRequirement(RequestAmounts):
     :ivar window: seconds from when a phase is ready to its required end
     :ivar required: required bandwidth
     :ivar rules: how many requests have their required end by each rule
-    :ivar next_burst: the earliest next burst of the step's channels with a rhythm
     :ivar limited: phases that had a limit when they started
     :ivar limit: the median of these limits
     :ivar pauses: how often jobs were paused to hold them to their storageBW
@@ -92,7 +74,6 @@ class StepRequirement(RequestAmounts):
     required: float | None
     throughput: float | None
     rules: dict[str, int]
-    next_burst: NextBurst | None
     limited: int
     limit: float | None
     pauses: int
@@ -181,10 +162,6 @@ def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, fl
 
 def _step(history: History, step: str, requests: Sequence[IORequest]) -> StepRequirement:
     of = phases(requests)
-    # The writes of compute jobs are exposed, and have a rhythm all the same.
-    written = [Phase([one]) for one in requests if one.kind == "write"]
-    bursts = grouped([*of, *written], lambda phase: phase.first.channel)
-    foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
     limits = [sum(one.limit or 0.0 for one in phase.requests) / MB for phase in of if phase.is_limited]
     usages = [job.usage for job in history.jobs if job.step == step and job.usage is not None]
@@ -196,7 +173,6 @@ def _step(history: History, step: str, requests: Sequence[IORequest]) -> StepReq
         required=_median(phase.needed / MB for phase in of),
         throughput=_median(rates),
         rules=dict(Counter(one.rule for one in requests)),
-        next_burst=min((_burst(history, *one) for one in foretold), key=lambda burst: burst.time, default=None),
         limited=len(limits),
         limit=_median(limits),
         pauses=sum(usage.pauses or 0 for usage in usages),
@@ -220,10 +196,6 @@ def _storage(history: History, name: str | None, way: Way, requests: Sequence[IO
         throughput_over_time=over_time(throughput_spans(of)),
         limit_over_time=over_time(limit_spans(history, of)),
     )
-
-
-def _burst(history: History, channel: str, burst: ForetoldPhase) -> NextBurst:
-    return NextBurst(**{**asdict(burst), "channel": channel, "time": history.since_start(burst.time)})
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -112,8 +112,6 @@ def _proposed(history: History) -> Iterator[Advice]:
         what = f"`{one.text}`" if one.is_sure else f"`{one.text.removeprefix('try ')}`, which is to be tried"
         write = "; `streamflow-io suggest -o FILE` writes all such hints" if place == 0 else ""
         yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence + write, saved=one.saved)
-    for change in found.changes:
-        yield Advice(text=f"In {change.subject}: {change.text}", why=change.evidence, saved=change.saved)
 
 
 def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[_Pair, float]) -> Iterator[Advice]:

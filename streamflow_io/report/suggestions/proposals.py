@@ -12,12 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from streamflow_io.bandwidth.pacing import SMALL
-from streamflow_io.bandwidth.rhythm import rhythm
-from streamflow_io.grouping import grouped
 from streamflow_io.records.history import History, JobAttempt
-from streamflow_io.records.records import RequestRecord
 from streamflow_io.report.analysis.requirements import requirements
-from streamflow_io.wording import counted
 
 from .evidence import EARLY, evidence
 from .proposal import Proposal, Refusal
@@ -144,7 +140,6 @@ class Suggestions(Struct, frozen=True):
     :ivar seconds: from the start of the run to the end of its last job
     :ivar saved: seconds that all sure proposals save together
     :ivar saved_at_most: seconds that all proposals save, including those that are to be tried
-    :ivar changes: changes of the workflow, which are no hints
     :ivar core_use: the run's use of its cores. None: unknown
     """
 
@@ -153,7 +148,6 @@ class Suggestions(Struct, frozen=True):
     saved_at_most: float
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
-    changes: tuple[Change, ...] = ()
     core_use: CoreUse | None = None
 
 
@@ -185,7 +179,6 @@ def suggest(history: History) -> Suggestions:
         saved_on_cores(simulated, every),
         tuple(weighed),
         (*refusals, *idle),
-        tuple(changes(history, jobs)),
         used,
     )
 
@@ -241,82 +234,3 @@ def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
             case IOTaskHint(step) | RequiredHint(step):
                 found.setdefault(step, []).append(proposal)
     return dict(sorted(found.items()))
-
-
-# Share of the time of a job. A job that waits for less gains little by one more step.
-_WORTH = 0.05
-_LEAST_SECONDS = 1.0
-
-
-class Change(Struct, frozen=True):
-    """A change of the workflow, which no annotation can make.
-
-    :ivar subject: the path of the step
-    :ivar saved: by how many seconds a job would have been shorter, at most
-    """
-
-    subject: str
-    evidence: str
-    saved: float
-
-    @property
-    def text(self) -> str:
-        """The change in few words."""
-        return "write to the node's storage, commit each file, and copy it by an I/O task with storageBW: required"
-
-
-class _WriteRhythm(Struct, frozen=True):
-    """The bursts that a job writes.
-
-    :ivar bytes: the median size of a burst
-    :ivar moved: bytes of all bursts
-    :ivar period: median seconds between two bursts
-    :ivar waited: seconds for which the job waited for all bursts
-    :ivar ran: seconds that the job ran
-    """
-
-    bytes: float
-    moved: float
-    period: float
-    waited: float
-    ran: float
-
-
-def changes(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Change]:
-    """Yield changes for steps with jobs that write in a rhythm and wait for their writes.
-
-    At least half of the jobs of a step must do so, and wait for 5 percent of their time. Small bursts give no reason,
-    and neither do writes that went to memory at once. Bursts that would have to move nearly as fast as they did give
-    none either.
-
-    :param jobs: the jobs that count
-    """
-    written = [one for one in history.requests if one.kind == "write" and one.direction == "write"]
-    of_jobs = grouped(written, lambda one: one.job)
-    for step, some in grouped(jobs, lambda job: job.step).items():
-        if history.is_io_task(step):
-            continue
-        found = [one for job in some if (one := _rhythm(job, of_jobs.get(job.name, ()))) is not None]
-        if len(found) >= len(some) / 2:
-            yield from _change(step, found)
-
-
-def _rhythm(job: JobAttempt, bursts: Collection[RequestRecord]) -> _WriteRhythm | None:
-    regular = rhythm(one.ready for one in bursts)
-    if job.usage is None or regular is None or not regular.is_regular:
-        return None
-    waited = sum(one.ended - one.started for one in bursts)
-    size, moved = median(one.bytes for one in bursts), sum(one.bytes for one in bursts)
-    return _WriteRhythm(size, moved, regular.period, waited, job.usage.ended - job.usage.started)
-
-
-def _change(step: str, found: Sequence[_WriteRhythm]) -> Iterator[Change]:
-    size, period = median(one.bytes for one in found), median(one.period for one in found)
-    waited, ran = median(one.waited for one in found), median(one.ran for one in found)
-    if size < SMALL or waited < max(_LEAST_SECONDS, _WORTH * ran):
-        return
-    required, reached = size / period, median(one.moved for one in found) / waited
-    if required <= HIDDEN * reached:
-        writes = f"{counted(len(found), 'job')}: {size / _MB:.0f} MB each {period:.1f} s"
-        rates = f"{rate_text(required / _MB)} would do, {rate_text(reached / _MB)} were reached"
-        yield Change(step, f"{writes}, for which a job waited {waited:.1f} of {ran:.1f} s: {rates}", waited)
