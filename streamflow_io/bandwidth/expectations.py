@@ -156,7 +156,7 @@ class Expectations(Struct):
 
     def _channel(self, name: str) -> _ChannelHistory:
         if name not in self._channels:
-            limited = Limited(self.constraint.strategy, self.constraint.tolerance)
+            limited = Limited(self.constraint.tolerance)
             self._channels[name] = _ChannelHistory(limited, limited)
         return self._channels[name]
 

@@ -1,15 +1,13 @@
 """The limit of the next phase of a channel, from the phases before.
 
-These are the three strategies of TMIO (`BW_LIMIT_STRATEGY` 0, 1 and 2), as in its code. The window is carried over, not
-the rate, because phases differ in size.
+This is the adaptive strategy of TMIO (`BW_LIMIT_STRATEGY` 2), as in its code: an increase at once, a decrease by half
+of the difference. The window is carried over, not the rate, because phases differ in size.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 from msgspec.structs import replace
-
-from streamflow_io.hints.bandwidth import Strategy
 
 # The length of a window that StreamFlow's own time has used up, in seconds.
 SHORTEST = 0.05
@@ -24,7 +22,6 @@ class Limited(Struct, frozen=True):
     :ivar limit: the limit of the previous phase, in bytes per second. None: no limit
     """
 
-    strategy: Strategy = "adaptive"
     tolerance: float = 1.1
     limit: float | None = None
 
@@ -38,9 +35,7 @@ def next_limit(channel: Limited, window: float, moved: float, overhead: float = 
     """
     required = channel.tolerance * moved / max(window - overhead, SHORTEST)
     before = channel.limit
-    if before is None or channel.strategy == "direct" or required >= before:
-        return replace(channel, limit=required)
-    return channel if channel.strategy == "up-only" else replace(channel, limit=(required + before) / 2)
+    return replace(channel, limit=required if before is None else max(required, (required + before) / 2))
 
 
 def differs(rate: float | None, before: float | None) -> bool:

@@ -5,7 +5,7 @@ there. The required end of the request is the beginning of the next burst: no jo
 moved. No burst follows the last burst, which the reader needs now. So the last burst is exposed, and every limit ends
 at the commit of the file.
 
-The limit of a burst follows from the window of the burst before, by the strategies of :mod:`.strategies`. For the first
+The limit of a burst follows from the window of the burst before, by the strategy of :mod:`.strategies`. For the first
 burst, the window comes from other readers of its step, or from an earlier run. A reader that is behind gets a higher
 rate, so that it has the burst before the next one is expected. After that time the reader has no limit.
 """
@@ -141,7 +141,7 @@ class Streams:
         channel = f"{name.job}/{input_name} of {source.job}"
         limited = None
         if limit is not None:
-            limited, growth.output = Limited(limit.strategy, limit.tolerance), output
+            limited, growth.output = Limited(limit.tolerance), output
             if learned is not None and learned.bytes is not None:
                 self._newest.setdefault(step, _ExpectedBurst(learned.window, learned.bytes))
         stream = _MeasuredStream(name, step, input_name, channel, growth, now, limited)

@@ -1,32 +1,23 @@
 """The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream.
 
 Sources: static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al.,
-I/O-aware PyCOMPSs. `required`, and the names of its strategies, are from A. Tarraf et al., I/O Behind the Scenes:
-Bandwidth Requirements of HPC Applications with Asynchronous I/O (CLUSTER 2024).
+I/O-aware PyCOMPSs. `required` is from A. Tarraf et al., I/O Behind the Scenes: Bandwidth Requirements of HPC
+Applications with Asynchronous I/O (CLUSTER 2024).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Literal, get_args
 
 from msgspec import Struct
 
-#: How the limit of the next phase follows from the phases before. `direct`: as the last phase required. `up-only`:
-#: never less than before. `adaptive`: an increase at once, a decrease by half of the difference.
-Strategy = Literal["direct", "up-only", "adaptive"]
-
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_STRATEGY = f"(?:{'|'.join(get_args(Strategy))})"
 _AUTO = rf"auto(?:\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))?"
-_REQUIRED = rf"required(?:\(\s*(?:{_STRATEGY}|(?:{_STRATEGY}\s*,\s*)?{_NUMBER})\s*\))?"
+_REQUIRED = rf"required(?:\(\s*{_NUMBER}\s*\))?"
 PATTERN = f"^(?:{_NUMBER}|{_AUTO}|{_REQUIRED})$"
 STREAM_PATTERN = f"^{_REQUIRED}$"
-_REQUIRED_ALLOWED = (
-    "required, or required(strategy,tolerance) with one or both of: direct, up-only or adaptive, and a number of at "
-    "least 1"
-)
+_REQUIRED_ALLOWED = "required, or required(tolerance) with a number of at least 1"
 ALLOWED = (
     f"a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; {_REQUIRED_ALLOWED}"
 )
@@ -74,13 +65,12 @@ class RequiredConstraint(Struct, frozen=True):
     :ivar tolerance: factor on the required bandwidth; at least 1
     """
 
-    strategy: Strategy = "adaptive"
     tolerance: float = 1.1
 
     def __str__(self) -> str:
         if self == RequiredConstraint():
             return "required"
-        return f"required({self.strategy},{_text(self.tolerance)})"
+        return f"required({_text(self.tolerance)})"
 
 
 StorageBW = StaticConstraint | AutoConstraint | RequiredConstraint
@@ -148,13 +138,12 @@ def parse_within(value: object) -> float:
 
 
 def _required(text: str, what: str) -> RequiredConstraint:
-    given = [word.strip() for word in text[len("required") :].strip("()").split(",") if word]
-    default = RequiredConstraint()
-    strategy = next((one for one in get_args(Strategy) if one in given), default.strategy)
-    tolerance = default.tolerance if not given or given[-1] == strategy else float(given[-1])
+    if text == "required":
+        return RequiredConstraint()
+    tolerance = float(text[len("required(") : -1])
     if not 1 <= tolerance <= HIGHEST:
         raise ValueError(f"{text!r} is no {what}")
-    return RequiredConstraint(strategy, tolerance)
+    return RequiredConstraint(tolerance)
 
 
 def _static(value: float) -> StaticConstraint:

@@ -186,7 +186,7 @@ class StreamingRule(Model):
         alias="streamBW",
         description=(
             "with mode no_update: at most this many MB/s (10^6 bytes per second) to each reader (default: no limit). "
-            "`required`, or required(strategy,tolerance): as fast as each burst must arrive before the next one"
+            "`required`, or required(tolerance): as fast as each burst must arrive before the next one"
         ),
     )
     permanent: StrictBool | None = Field(

@@ -68,7 +68,7 @@ def seconds_after_the_last_burst(bench: Bench, run: Run, pauses: Pauses) -> floa
 def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
     """Bursts without a limit until the window of one is known, then spread over it; at the commit the limit ends."""
     with Pauses() as pauses:
-        _, ours = bench.run_both(bursts("required(direct)"))
+        _, ours = bench.run_both(bursts("required"))
     requests, rates = requests_of(bench, "stream"), told(bench, "rate")
     assert [one["rule"] for one in requests] == [*["next"] * (BURSTS - 1), "exposed"]
     assert [one["phase"] for one in requests] == list(range(BURSTS))
@@ -112,7 +112,7 @@ def test_limits_that_are_off(bench: Bench) -> None:
 
 
 def test_the_plan_shows_the_stream_bandwidth(bench: Bench) -> None:
-    for stream_bw, shown in (("required(1.5)", "required(adaptive,1.5)"), (20, "20")):
+    for stream_bw, shown in (("required(1.5)", "required(1.5)"), (20, "20")):
         path = bench.write(bursts(stream_bw), {}, io=True)
         [edge] = asked(bench, "plan", str(path))["workflows"]["main"]["edges"]
         assert (edge["delivery"], edge["streamBW"]) == ("stream", shown)

@@ -48,7 +48,7 @@ _NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]"
 _LONGEST: Final = 100
 #: MB/s that hold back a job that moves some 100 kB.
 _LIMITS: Final = (0.2, 1, 20)
-_REQUIRED: Final = ("required", "required", "required(direct)", "required(up-only,2)")
+_REQUIRED: Final = ("required", "required", "required(1)", "required(2)")
 _SHARES: Final = (30, 60, 100, "auto(10,100,3)")
 _STORAGES: Final = ({"name": "disk", "path": "/", "write": 100, "read": 100},)
 #: Steps that follow each other: the name of the first one, its writer, and the readers of the second one.

@@ -10,30 +10,21 @@ from streamflow_io.bandwidth.expectations import Expected
 from streamflow_io.bandwidth.pacing import OpenRequest, PacedRequest, shares
 from streamflow_io.bandwidth.strategies import Limited, next_limit
 from streamflow_io.bandwidth.windows import Windows
-from streamflow_io.hints.bandwidth import Strategy
 
 
-@pytest.mark.parametrize(
-    ("strategy", "limits"),
-    [
-        ("direct", [11, 6.6, 6.6, 13.2]),
-        ("up-only", [11, 11, 11, 13.2]),
-        ("adaptive", [11, 8.8, 7.7, 13.2]),
-    ],
-)
-def test_strategies_by_hand(strategy: Strategy, limits: list[float]) -> None:
+def test_a_limit_by_hand() -> None:
     """Required were 10, 6, 6, 12; as the code of TMIO has it."""
-    channel, found = Limited(strategy, 1.1), []
+    channel, found = Limited(1.1), []
     for required in (10, 6, 6, 12):
         channel = next_limit(channel, window=1.0, moved=required)
         found.append(channel.limit)
-    assert found == pytest.approx(limits)
+    assert found == pytest.approx([11, 8.8, 7.7, 13.2])
 
 
-@given(st.sampled_from(["direct", "up-only", "adaptive"]), st.lists(st.floats(1, 1e9), min_size=1), st.floats(1, 3))
-def test_a_limit_is_never_below_what_was_required(strategy: Strategy, required: list[float], tolerance: float) -> None:
+@given(st.lists(st.floats(1, 1e9), min_size=1), st.floats(1, 3))
+def test_a_limit_is_never_below_what_was_required(required: list[float], tolerance: float) -> None:
     """Between what is required now and the limit before; and never less than what is required."""
-    channel = Limited(strategy, tolerance)
+    channel = Limited(tolerance)
     for one in required:
         before, channel = channel.limit, next_limit(channel, 1.0, one)
         assert channel.limit is not None
@@ -42,8 +33,8 @@ def test_a_limit_is_never_below_what_was_required(strategy: Strategy, required: 
 
 
 def test_the_window_is_carried_over_without_the_time_of_streamflow() -> None:
-    assert next_limit(Limited("direct", 1.0), window=5.0, moved=90.0, overhead=0.5).limit == 20.0
-    assert next_limit(Limited("direct", 1.0), window=0.4, moved=10.0, overhead=0.5).limit == 200.0
+    assert next_limit(Limited(1.0), window=5.0, moved=90.0, overhead=0.5).limit == 20.0
+    assert next_limit(Limited(1.0), window=0.4, moved=10.0, overhead=0.5).limit == 200.0
 
 
 C = 100.0

@@ -13,15 +13,15 @@ from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.growths import GrowingFile, StreamBurst, StreamName
 from streamflow_io.bandwidth.phases import phases
 from streamflow_io.bandwidth.streams import StreamRate, Streams
-from streamflow_io.hints.bandwidth import RequiredConstraint, Strategy
+from streamflow_io.hints.bandwidth import RequiredConstraint
 
 MB = 10**6
 SOURCE = GrowingFile("/a/0", "out", "/a/out.bin")
 READER = StreamName("/b/0", "0")
-DIRECT = RequiredConstraint("direct", 1.0)
+EXACT = RequiredConstraint(1.0)
 
 
-def opened(limit: RequiredConstraint | None = DIRECT, at: float = 0.0, name: StreamName = READER) -> Streams:
+def opened(limit: RequiredConstraint | None = EXACT, at: float = 0.0, name: StreamName = READER) -> Streams:
     streams = Streams()
     streams.opened(name, "/b", "file", SOURCE, limit, at)
     return streams
@@ -79,14 +79,13 @@ def test_at_the_commit_a_limit_ends() -> None:
     assert streams.is_idle
 
 
-@pytest.mark.parametrize(("strategy", "limits"), [("direct", [10, 5]), ("up-only", [10, 10]), ("adaptive", [10, 7.5])])
-def test_strategies(strategy: Strategy, limits: list[float]) -> None:
-    streams, found = opened(RequiredConstraint(strategy, 1.0)), list[float | None]()
+def test_a_lower_limit_goes_half_of_the_way() -> None:
+    streams, found = opened(), list[float | None]()
     for start, end in ((0.0, 20), (2.0, 40), (6.0, 60)):
         streams.burst(SOURCE, StreamBurst(start, 20 * MB, end * MB))
         streams.drained(READER, end * MB, start + 0.1)
         found += [one.rate for one in streams.rates(start + 0.1)]
-    assert found == [limit * MB for limit in dict.fromkeys(limits)]
+    assert found == [10 * MB, 7.5 * MB]
 
 
 def test_the_requests_of_a_reader() -> None:
@@ -132,7 +131,7 @@ def test_a_reader_that_is_given_all_before_the_burst_is_told() -> None:
 
 
 def test_what_is_not_limited() -> None:
-    for limit, every in ((None, 10.0), (DIRECT, 0.01)):
+    for limit, every in ((None, 10.0), (EXACT, 0.01)):
         streams = opened(limit)
         for number in range(4):
             burst(streams, number, every)
@@ -145,7 +144,7 @@ def test_a_reader_that_comes_later_begins_with_the_newest_window() -> None:
     for number in range(3):
         burst(streams, number)
     late = StreamName("/b/1", "0")
-    streams.opened(late, "/b", "file", SOURCE, DIRECT, 21.0)
+    streams.opened(late, "/b", "file", SOURCE, EXACT, 21.0)
     # All that there is, before the next burst is expected.
     assert [one.rate for one in streams.rates(21.0) if one.name == late] == [pytest.approx(60 * MB / 9)]
     streams.drained(late, 60 * MB, 22.0)
@@ -156,7 +155,7 @@ def test_a_reader_that_comes_later_begins_with_the_newest_window() -> None:
 
 def test_the_first_burst_is_limited_by_what_an_earlier_run_has_learned() -> None:
     streams = Streams()
-    streams.opened(READER, "/b", "file", SOURCE, DIRECT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB))
+    streams.opened(READER, "/b", "file", SOURCE, EXACT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB))
     assert told(streams.rates(0.0)) == [(5 * MB, "strategy")]
     assert streams.rate(READER) == 5 * MB
     streams.burst(SOURCE, StreamBurst(1.0, 40 * MB, 40 * MB))
@@ -170,7 +169,7 @@ def test_the_first_burst_is_limited_by_what_an_earlier_run_has_learned() -> None
 
 def test_a_file_that_is_complete_is_not_limited_by_what_was_learned() -> None:
     streams = Streams()
-    streams.opened(READER, "/b", "file", SOURCE, DIRECT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB), True)
+    streams.opened(READER, "/b", "file", SOURCE, EXACT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB), True)
     assert told(streams.rates(0.0)) == []
     assert streams.is_idle
 
@@ -179,11 +178,11 @@ def test_what_is_learned_is_the_first_window_of_each_file() -> None:
     streams = Streams()
     for number, every in enumerate((2.0, 4.0, 10.0)):
         source = GrowingFile(f"/a/{number}", "out", "/a/out.bin")
-        streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0, "/a/out")
+        streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, EXACT, 0.0, "/a/out")
         for start, size in ((0.0, 20), (every, 30), (every + 1, 40)):
             streams.burst(source, StreamBurst(start, size * MB, 0))
     # Nothing follows its first burst; readers of the second one are not limited; and a small one is none.
-    for number, limit, bursts in ((3, DIRECT, 1), (4, None, 2)):
+    for number, limit, bursts in ((3, EXACT, 1), (4, None, 2)):
         source = GrowingFile(f"/a/{number}", "out", "/a/out.bin")
         streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, limit, 0.0, "/a/out")
         for start in range(bursts):
@@ -206,7 +205,7 @@ def test_time_between_bursts_is_no_time_in_which_it_was_fed() -> None:
 def test_a_reader_that_begins_again_reads_another_file() -> None:
     streams = opened()
     again = GrowingFile("/a/0", "out", "/a-2/out.bin")
-    streams.opened(READER, "/b", "file", again, DIRECT, 1.0)
+    streams.opened(READER, "/b", "file", again, EXACT, 1.0)
     burst(streams, 0)
     streams.drained(READER, 20 * MB, 5.0)
     assert streams.ended("/b/0", succeeded=True) == []
@@ -218,7 +217,7 @@ def test_thousands_of_files_that_nobody_streams_cost_nothing() -> None:
     streams = Streams()
     for number in range(1_000):
         name, source = StreamName(f"/b/{number}", "0"), GrowingFile("/a/0", "out", f"/a/{number}")
-        streams.opened(name, "/b", "file", source, DIRECT, 0.0)
+        streams.opened(name, "/b", "file", source, EXACT, 0.0)
         for start in (0.0, 10.0):
             streams.burst(source, StreamBurst(start, 20 * MB, 20 * MB))
         streams.drained(name, 20 * MB, 10.5)
@@ -243,7 +242,7 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     try:
         for number in range(500):
             source = GrowingFile(f"/a/{number}", "out", "/a")
-            streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0)
+            streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, EXACT, 0.0)
             for start in range(20):
                 streams.burst(source, StreamBurst(float(start), 20 * MB, start * 20 * MB))
             streams.committed(source, 30.0)
@@ -262,14 +261,13 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
 
 @given(
     st.lists(st.tuples(st.floats(0.3, 20), st.integers(1, 300)), min_size=2, max_size=12),
-    st.sampled_from(["direct", "up-only", "adaptive"]),
     st.floats(1, 2),
 )
 def test_a_reader_that_takes_what_it_may_is_never_later_than_the_next_burst_but_one(
-    bursts: list[tuple[float, int]], strategy: Strategy, tolerance: float
+    bursts: list[tuple[float, int]], tolerance: float
 ) -> None:
     """Bursts come at once; the reader takes what it may, looked at each 50 ms, and what was late has no limit."""
-    streams, rate = opened(RequiredConstraint(strategy, tolerance)), float("inf")
+    streams, rate = opened(RequiredConstraint(tolerance)), float("inf")
     starts = [sum(gap for gap, _ in bursts[:number]) for number in range(len(bursts))]
     sizes = [sum(size for _, size in bursts[: number + 1]) * MB for number in range(len(bursts))]
     fed, told_of, now, drained = 0.0, 0, 0.0, -1

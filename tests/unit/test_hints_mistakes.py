@@ -19,14 +19,11 @@ from streamflow_io.hints.yaml_files import (
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
-_STREAM_BW = (
-    "a number of MB/s above 0; required, or required(strategy,tolerance) with one or both of: direct, up-only or "
-    "adaptive, and a number of at least 1"
-)
+_STREAM_BW = "a number of MB/s above 0; required, or required(tolerance) with a number of at least 1"
 _STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
 BANDWIDTH = (
     "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; required, or "
-    "required(strategy,tolerance) with one or both of: direct, up-only or adaptive, and a number of at least 1"
+    "required(tolerance) with a number of at least 1"
 )
 WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, window, homeNode"
@@ -178,8 +175,9 @@ MISTAKES_IN_A_TOOL = [
             ("auto(0,50,2)", "min 0 is not above 0"),
             ("[1]", "[1] is no storage bandwidth"),
             ("required(fast)", "'required(fast)' is no storage bandwidth"),
-            ("required(direct,0.9)", "'required(direct,0.9)' is no storage bandwidth"),
-            ("required(1.1,direct)", "'required(1.1,direct)' is no storage bandwidth"),
+            ("required(0.9)", "'required(0.9)' is no storage bandwidth"),
+            ("required(direct)", "'required(direct)' is no storage bandwidth"),
+            ("required(up-only,1.1)", "'required(up-only,1.1)' is no storage bandwidth"),
             ("required()", "'required()' is no storage bandwidth"),
         ]
     ),
@@ -234,7 +232,7 @@ MISTAKES_IN_A_TOOL = [
         "`limited` with sfio:IOTask only",
     ),
     (
-        "- class: sfio:StorageBandwidth\n  storageBW: required(direct)  # <-",
+        "- class: sfio:StorageBandwidth\n  storageBW: required(2)  # <-",
         "sfio:StorageBandwidth.storageBW",
         "is no I/O task: to pause it would delay its compute",
         "`storageBW: required` with sfio:IOTask only",
@@ -256,7 +254,13 @@ MISTAKES_IN_A_TOOL = [
             ("mode: no_update", "true", "True is no stream bandwidth", _STREAM_BW),
             *(
                 ("mode: no_update", text, f"{text!r} is no stream bandwidth", _STREAM_BW)
-                for text in ("required(fast)", "required(direct,0.9)", "required(1.1,direct)", "required()")
+                for text in (
+                    "required(fast)",
+                    "required(0.9)",
+                    "required(direct)",
+                    "required(up-only,1.1)",
+                    "required()",
+                )
             ),
             ("mode: update", "required", "streamBW without a byte stream", _STREAM_ONLY),
             ("mode: update", "5", "streamBW without a byte stream", _STREAM_ONLY),

@@ -55,7 +55,7 @@ def test_a_rule_survives_its_json() -> None:
         {"port": "out", "files": ["a*"], "committed": "on_file", "fileDeps": ["index"], "mode": "no_update"}
     )
     assert StreamingRule.model_validate(rule.model_dump(by_alias=True, mode="json")) == rule
-    for hint in ({"storageBW": "auto(1,2,3)"}, {"storageBW": "required(direct,1.5)", "within": 60}):
+    for hint in ({"storageBW": "auto(1,2,3)"}, {"storageBW": "required(1.5)", "within": 60}):
         bandwidth = StorageBandwidth.model_validate(hint)
         assert StorageBandwidth.model_validate(bandwidth.model_dump(by_alias=True, mode="json")) == bandwidth
     assert IOTask.model_validate({"class": "sfio:IOTask"}) == IOTask()

@@ -59,7 +59,7 @@ GOOD: list[dict[str, object]] = [
     {"class": "sfio:StorageBandwidth", "storageBW": 20},
     {"class": "sfio:StorageBandwidth", "storageBW": "auto(10,50,4)", "storage": "s", "direction": "both"},
     {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 60, "limited": False},
-    {"class": "sfio:StorageBandwidth", "storageBW": "required(up-only,1.5)"},
+    {"class": "sfio:StorageBandwidth", "storageBW": "required(1.5)"},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "files": ["*.bam"], "committed": "on_close:3"}]},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_file", "fileDeps": ["index"]}]},
     {

@@ -26,7 +26,7 @@ bounds = st.builds(
 constraints = (
     st.builds(StaticConstraint, numbers)
     | st.builds(AutoConstraint, st.none() | bounds)
-    | st.builds(RequiredConstraint, st.sampled_from(["direct", "up-only", "adaptive"]), st.floats(1, 1e6))
+    | st.builds(RequiredConstraint, st.floats(1, 1e6))
 )
 commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
     CommitRule, st.just("on_close"), st.integers(min_value=1, max_value=MOST)
@@ -63,10 +63,9 @@ def test_parsers_return_or_raise_value_error(value: object) -> None:
         ("auto", AutoConstraint()),
         ("auto(10,50,4)", AutoConstraint(Bounds(10, 50, 4))),
         (" auto( 10 , 10, 1.5 ) ", AutoConstraint(Bounds(10, 10, 1.5))),
-        ("required", RequiredConstraint("adaptive", 1.1)),
-        ("required(direct)", RequiredConstraint("direct", 1.1)),
-        ("required(2)", RequiredConstraint("adaptive", 2.0)),
-        (" required( up-only , 1.5 ) ", RequiredConstraint("up-only", 1.5)),
+        ("required", RequiredConstraint(1.1)),
+        ("required(2)", RequiredConstraint(2.0)),
+        (" required( 1.5 ) ", RequiredConstraint(1.5)),
     ],
 )
 def test_storage_bw(value: object, constraint: StorageBW) -> None:
@@ -93,8 +92,7 @@ def test_storage_bw(value: object, constraint: StorageBW) -> None:
         ("auto(1e-300,1,2)", "min 1e-300 is below 1e-06"),
         ("auto(1,2,1.0000001)", "delta 1.0000001 is below 1.001"),
         ("required(1e999)", "'required(1e999)' is no storage bandwidth"),
-        ("required(direct,)", "'required(direct,)' is no storage bandwidth"),
-        ("required(direct,adaptive)", "'required(direct,adaptive)' is no storage bandwidth"),
+        ("required(2,)", "'required(2,)' is no storage bandwidth"),
         ("20\n\n30", "'20\\n\\n30' is no storage bandwidth"),
     ],
 )

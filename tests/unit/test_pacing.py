@@ -28,7 +28,7 @@ class Requests:
     def __init__(self, constraint: RequiredConstraint | None = None, within: float | None = None, **step: Any) -> None:
         self.windows = Windows()
         self.within = within
-        self.step = Expectations(constraint or RequiredConstraint("direct", 1.0), within, **step)
+        self.step = Expectations(constraint or RequiredConstraint(1.0), within, **step)
         self.capacity: Capacity | None = Capacity(100 * MB, True, 8, 8)
         self.hidden = 0
         self.pacing = Pacing({"/save": self.step}, lambda place, way: self.capacity, lambda step: self.hidden)
@@ -256,7 +256,7 @@ def test_a_time_limit_leaves_twice_the_time() -> None:
 
 
 def test_a_rate_is_told_if_it_changes_by_more_than_5_percent() -> None:
-    of = exact(RequiredConstraint("direct", 1.0), within=10.0)
+    of = exact(RequiredConstraint(1.0), within=10.0)
     of.ready(0, "a")
     told = len(of.told)
     for at in (1, 2, 3):

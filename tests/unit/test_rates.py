@@ -26,7 +26,7 @@ NEVER = 1e9
 
 def hints(**fields: Any) -> dict[str, StepAnnotations]:
     source = Source("save.cwl")
-    bandwidth = StorageBandwidth.model_validate({"storageBW": "required(direct,1)", **fields})
+    bandwidth = StorageBandwidth.model_validate({"storageBW": "required(1)", **fields})
     return {
         "/save": StepAnnotations(
             "/save",

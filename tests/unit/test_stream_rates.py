@@ -37,7 +37,7 @@ class Run:
 
     def open(self) -> float | None:
         """/b/0 begins to read: how fast it is fed at first."""
-        token = stream_token(bandwidth="required(direct,1)")
+        token = stream_token(bandwidth="required(1)")
         self.rates.opened(self.reader, {"file": token}, {"0": (token, self.attempt)})
         place = {"path": "/a/out.txt", "events": "/a/events", "target": {"fifo": "/b/fifo"}}
         stream = InputStream(name="/a/0", port="out", id="0", **place)
