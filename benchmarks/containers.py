@@ -33,7 +33,6 @@ WIDTH = 50
 STAGES = ("/align", "/fixmate", "/sort", "/markdup", "/mpileup", "/call", "/filter")
 _CHAIN, _FANOUT, _BUSY, _TINY, _TEMPLATE = "chain", "fan-out", "busy chain", "tiny jobs", "variant calling"
 _FIFO, _VOLUME, _LINK, _JOB = "FIFO in one container", "stream on a volume", "stream by a bridge", "tiny job"
-_SAMPLES = f"{_VOLUME}, samples"
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,6 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         *_variant_calling(directory, obstacle),
         Variant(_FIFO, containers_rate.fifo, skipped=obstacle),
         Variant(_VOLUME, containers_rate.volume, skipped=obstacle),
-        Variant(_SAMPLES, lambda run: containers_rate.volume(run, "samples"), skipped=obstacle),
         Variant(_LINK, containers_rate.link, skipped=obstacle),
         Variant(_JOB, containers_rate.tiny, skipped=obstacle),
     )
@@ -164,13 +162,6 @@ CONTAINERS = Workload(
             measure=containers_rate.RATE,
             variant=_VOLUME,
             baseline=_FIFO,
-        ),
-        Comparison(
-            name=f"2 GiB: rate of a {_SAMPLES} / {_FIFO}",
-            measure=containers_rate.RATE,
-            variant=_SAMPLES,
-            baseline=_FIFO,
-            at_least=0.8,
         ),
         Comparison(name=f"2 GiB: {_LINK}, GiB/s", measure=containers_rate.RATE, variant=_LINK, at_least=0.4),
         Comparison(name=f"{_JOB}: CPU of `sfio-node exec`, ms", measure=containers_rate.CPU, variant=_JOB, at_most=5.0),

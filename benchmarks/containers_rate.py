@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Literal
 from unittest.mock import patch
 
 from lab.machines.deployments import docker_environment
@@ -58,14 +57,13 @@ def fifo(directory: Path) -> Outcome:
     return _measured(measure)
 
 
-def volume(directory: Path, verify: Literal["full", "samples"] = "full") -> Outcome:
+def volume(directory: Path) -> Outcome:
     """The same as a stream between two containers, on a volume that is in memory: disks are not measured here.
 
-    :param verify: what is compared with the file at its commit
     :return: :data:`RATE`
     :raises CommandError: if it fails
     """
-    return _streamed(directory, shares=True, verify=verify)
+    return _streamed(directory, shares=True)
 
 
 def link(directory: Path) -> Outcome:
@@ -97,7 +95,7 @@ def tiny(directory: Path) -> Outcome:
     return _measured(lambda laboratory: _with_two(laboratory, directory, True, measure))
 
 
-def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] = "full") -> Outcome:
+def _streamed(directory: Path, shares: bool) -> Outcome:
     async def measure(writer: DeployedLocation, reader: DeployedLocation) -> dict[str, float]:
         if (why := await reader.runtime.obstacle(writer.runtime)) is not None:
             raise CommandError(why)
@@ -109,7 +107,7 @@ def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] 
         source = (
             {"path": str(here / "file"), "link": producer.link_to(reader.runtime)} if shared is None else vars(shared)
         )
-        stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")}, verify=verify)
+        stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")})
         await asyncio.gather(
             writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _write("file"), here),
             reader.run(consumer, JobSpec(name="b", streams=(stream,)), _READ, there),

@@ -185,7 +185,7 @@ def hello(certificate: Certificate = CERTIFICATE) -> bytes:
 
 def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> bytes:
     """Returns what asks for a stream, and all of it."""
-    wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset, "verify": "full"}
+    wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset}
     return frame(REQUEST, json.dumps(wanted).encode()) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0))
 
 

@@ -60,7 +60,7 @@ def input_stream(
     Limits that follow from required bandwidth come later, while the job runs: see :mod:`.stream_rates`.
 
     :param reader: the node runtime of the job that reads; it reaches the producer's runtime
-    :param config: how much of the fed bytes is compared with the file at the commit, and whether the rate is limited
+    :param config: whether the rate is limited
     :param stream: the name of the stream in the reading job
     :param net: the bytes after which the stream is under the net, and a pipe before. No hint says then that the job
         reads it front to back. None: the stream is always a pipe
@@ -83,7 +83,6 @@ def input_stream(
         port=token.source.port,
         link=link,
         target={"fifo": token.value["path"]},
-        verify=config.verify,
         limit=limit,
         id=stream,
         phases=True,

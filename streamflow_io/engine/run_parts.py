@@ -249,7 +249,7 @@ class ProofsOfRun:
             )
             self.rehearsals = rehearsals.Rehearsals(
                 rehearsable_jobs.RehearsableJobs(
-                    plan.proofs.candidates, plan.proofs.is_auto, config.verify, self._programs, streaming_jobs
+                    plan.proofs.candidates, plan.proofs.is_auto, self._programs, streaming_jobs
                 ),
                 findings.Findings(self.proofs, inconclusive, config.declarations, services.record),
                 services.scheduler.hardware_locations,

@@ -223,11 +223,6 @@ class SchedulerConfig(Model):
         None,
         description="the most in /dev/shm of each node, as in 8GB, with `intermediates: remove` or `window`",
     )
-    verify: Literal["full", "samples"] = Field(
-        "full",
-        description="full (default): all streamed bytes are compared with the file at its commit; samples: some "
-        "of them are",
-    )
     session_window: StrictInt | None = Field(
         None,
         alias="sessionWindow",

@@ -478,17 +478,14 @@ class Execution:
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
         self._run.bandwidth.streams.opened(self._state, self._inputs, read)
-        nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
+        nets = self._learned.under_net(self._inputs)
         most = self._learned.most(self._inputs)
-        config = self._run.config
-        # No hint says that the files of these streams are written front to back.
-        careful = config.model_copy(update={"verify": "full"})
         streams = (
             input_stream(
                 token,
                 attempt,
                 runtime,
-                careful if id(token) in unasked else config,
+                self._run.config,
                 name,
                 net=nets.get(id(token)),
                 closes=self._learned.closes(token),

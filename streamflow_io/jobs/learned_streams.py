@@ -311,11 +311,6 @@ class LearnedReads:
                 logger.info(f"Job {self._job.name} reads the complete file: {_why(port, self._extents[name], error)}")
         self._as_files |= self.streams - self._declared
 
-    def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
-        """The streams that no hint has asked for, by the identity of their tokens."""
-        tokens = (token for name in self.streams for token in stream_tokens(inputs[name]))
-        return {id(token) for token in tokens if self._learned.is_learned(token)}
-
     def closes(self, token: StreamToken) -> int | None:
         """Return :meth:`LearnedStreams.closes` of a stream that the job is about to read."""
         closes = self._learned.closes(token)

@@ -80,7 +80,7 @@ class Comparison(Rehearsal):
     @cached_property
     def job(self) -> RepeatedJob:
         # The job has read the stream to its end, whatever the program has asked. Only the outputs count.
-        return RepeatedJob(self.original, self.port, self.verify, is_declared=True)
+        return RepeatedJob(self.original, self.port, is_declared=True)
 
     async def run(self, lend: Lend | None = None) -> Finding | None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,7 +61,6 @@ class RehearsableJobs:
 
     :param candidates: the steps that may stream without a hint, or stream because they are declared, by path
     :param is_auto: whether proven inputs are to stream without a hint
-    :param verify: as of the streams of the run
     :param programs: the programs of the candidates that differ where jobs run
     :param streaming_jobs: the jobs that stream to others
     """
@@ -71,13 +69,11 @@ class RehearsableJobs:
         self,
         candidates: Mapping[str, Candidate],
         is_auto: bool,
-        verify: Literal["full", "samples"],
         programs: Programs,
         streaming_jobs: StreamingJobs,
     ) -> None:
         self._candidates = candidates
         self._is_auto = is_auto
-        self._verify = verify
         self._programs = programs
         self._streaming_jobs = streaming_jobs
         # The runtimes under which no job is rehearsed, and the queue managers that the user knows of.
@@ -148,7 +144,7 @@ class RehearsableJobs:
         is_here = original.runtime.is_here
         keys = {port: proof_key(job.candidate, port, values, programs, sees_files=is_here) for port in job.ports}
         return [
-            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, self._verify)
+            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key)
             for port, key in keys.items()
             if key is not None
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -100,7 +100,6 @@ rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 class Rehearsal(Struct, eq=False, dict=True):
     """The rehearsal of one input of a job as a stream.
 
-    :ivar verify: as of the streams of the run
     :ivar killed: how often the rehearsal was ended before it had shown anything
     :ivar spent: seconds of all runs so far
     :ivar waits_for_its_job: the rehearsal does not run beside its job
@@ -109,7 +108,6 @@ class Rehearsal(Struct, eq=False, dict=True):
     original: OriginalJob
     port: str
     key: ProofKey
-    verify: Literal["full", "samples"]
     killed: int = 0
     spent: float = 0.0
     waits_for_its_job: bool = False
@@ -141,7 +139,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     @cached_property
     def job(self) -> RepeatedJob:
         """The job, to be run once more."""
-        return RepeatedJob(self.original, self.port, self.verify)
+        return RepeatedJob(self.original, self.port)
 
     @cached_property
     def _most(self) -> tuple[int, ...] | None:

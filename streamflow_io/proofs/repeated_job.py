@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from msgspec import Struct, structs
 from streamflow.core.exception import WorkflowException
@@ -72,7 +72,6 @@ class RepeatedJob(Struct, eq=False, dict=True):
     """A job that runs once more.
 
     :ivar port: the input that the job reads as a stream
-    :ivar verify: as of the streams of the run
     :ivar is_declared: the stream is declared, and only the outputs count. The job goes to its end. The job does not run
         where the kernel cannot keep it from changing other files, and from TCP
     :ivar is_compared: the job has run, and its outputs are compared
@@ -80,7 +79,6 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     original: OriginalJob
     port: str
-    verify: Literal["full", "samples"]
     is_declared: bool = False
     is_compared: bool = False
 
@@ -423,7 +421,6 @@ class RepeatedJob(Struct, eq=False, dict=True):
                     port=self.port,
                     path=file,
                     target={"fifo": stream},
-                    verify=self.verify,
                     net=manner == "net",
                     replay=True,
                 )

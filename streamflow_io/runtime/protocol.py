@@ -15,8 +15,6 @@ from .values import ByteString, DriverMessage, Extent, Message, Path, Piece, Tar
 Kind = Literal["file", "files", "directory"]
 #: The rule that commits a file.
 Committed = Literal["on_termination", "on_close", "on_file", "on_n_files"]
-#: How much of a stream is compared with the file.
-Verify = Literal["full", "samples"]
 #: How a gated directory is listed.
 Mode = Literal["update", "no_update"]
 #: The bytes that count for a limit.
@@ -55,7 +53,6 @@ class FirstBytes(Message, frozen=True, kw_only=True):
 
     bytes: int
     digest: str
-    verify: Verify
     whole: bool = False
     start: int | None = None
 
@@ -118,7 +115,6 @@ class InputStream(DriverMessage, frozen=True, kw_only=True):
     link: Link | None = None
     replay: bool = False
     target: Target
-    verify: Verify = "full"
     limit: StreamLimit | None = None
     phases: bool = False
     net: bool = False

@@ -336,10 +336,10 @@ def test_an_output_that_is_written_again(proving: Proving) -> None:
     assert again.time("read") > again.time("end")
 
 
-def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Proving) -> None:
+def test_a_small_change_in_the_middle_is_found(proving: Proving) -> None:
     """The tool is not known to write front to back."""
     script = "head -c 32000000 /dev/zero > out.txt; sleep 1; printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"
-    proving.run_both(chain(producer(script), reader("cksum < $file")), config={**AUTO, "verify": "samples"})
+    proving.run_both(chain(producer(script), reader("cksum < $file")), config=AUTO)
     assert "written again" in str({step: reason for step, _, reason, _ in proving.known()}["/a"])
 
 

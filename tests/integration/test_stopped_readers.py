@@ -80,11 +80,6 @@ def test_what_is_changed_after_a_reader_had_enough_is_read_again(bench: Bench) -
         assert len(ours.part(name).times("read")) == 1
 
 
-def test_with_samples_too(bench: Bench) -> None:
-    _, ours = bench.run_both(chain(producer(HEADER), head()), config={"verify": "samples"})
-    assert again() in ours.log
-
-
 def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
     """The other reader holds its input open to the end, with more behind than a pipe holds."""
     script = "exec 3< $file; head -n 1 <&3 > head.txt; note had; sleep 2"

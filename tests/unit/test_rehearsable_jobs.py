@@ -81,7 +81,7 @@ def find(
 
 
 def of(candidates: Mapping[str, Candidate]) -> RehearsableJobs:
-    return RehearsableJobs(candidates, True, "full", Programs(), StreamingJobs())
+    return RehearsableJobs(candidates, True, Programs(), StreamingJobs())
 
 
 READS = Candidate("tool", ("text", "more"))

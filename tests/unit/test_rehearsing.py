@@ -90,7 +90,7 @@ class Stage:
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
         )
         self.rehearsals = Rehearsals(
-            RehearsableJobs(candidates, True, "full", Programs(), StreamingJobs()),
+            RehearsableJobs(candidates, True, Programs(), StreamingJobs()),
             Findings(self.proofs, self.inconclusive, "recover", self.records.append),
             self.used,
         )
@@ -371,7 +371,7 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
         return {}
 
     original = SimpleNamespace(ended=nothing, described=described)
-    rehearsal = Rehearsal(cast(Any, original), "text", cast(Any, None), "full")
+    rehearsal = Rehearsal(cast(Any, original), "text", cast(Any, None))
     task = asyncio.create_task(rehearsal.confirmed(replace(NET, excerpt=5)))
     await settled()
     task.cancel()

@@ -524,13 +524,13 @@ async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
 async def test_what_was_read_is_compared_where_the_file_is(answer: tuple[str, int], found: bool | None) -> None:
     runtime = FakeRuntime("there")
     runtime.answer = answer
-    part = StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f", verify="full"))
+    part = StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f"))
     if found is None:
         with pytest.raises(NodeRuntimeError, match="cannot be compared with what was read of it: Input/output error"):
             await runtime.begins_with(part)
     else:
         assert await runtime.begins_with(part) is found
-    text = '{"bytes":7,"digest":"0f","verify":"full"}'
+    text = '{"bytes":7,"digest":"0f"}'
     assert runtime.ran == [["/bin/sfio-node", "compare", "--file", "/out/out.txt", "--first", text]]
 
 
@@ -539,7 +539,7 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     there.answer = ("", 1)
     other = StreamToken(file_value("/out/other"), StreamSource("/z/0", "out", "other"))
     producers = [(other, await attempt_at(there)), (stream_token(), await attempt_at(here))]
-    parts = [StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f", verify="full"))]
+    parts = [StreamPart(path="/out/out.txt", first=FirstBytes(bytes=7, digest="0f"))]
     await check_parts(parts, producers)
     here.answer = ("", 1)
     with pytest.raises(

@@ -539,11 +539,9 @@ fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
         Access::Events(local) if input.window => {
             Box::new(Source::of_window(&input.path, Producer::of_input(input, local), &local.events, &input.port))
         }
-        Access::Events(local) => Box::new(Source::new(&input.path, Producer::of_input(input, local), input.verify)),
-        Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
-        Access::Link(link) => {
-            Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit, input.window)?)
-        }
+        Access::Events(local) => Box::new(Source::new(&input.path, Producer::of_input(input, local))),
+        Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path))),
+        Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.limit, input.window)?),
         Access::Part(part) => origin_of_part(input, part)?,
     })
 }

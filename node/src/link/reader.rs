@@ -20,7 +20,6 @@ use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::frame::WHOLE;
 use super::request::{Request, Wanted};
 use crate::protocol::job::{Home, Link, Rate};
-use crate::protocol::verify::Verify;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::part_writer::PartWriter;
 use crate::sys::pipe::widen;
@@ -60,8 +59,8 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, rate: Rate, window: bool) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, verify, number: None, rate, window }, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, rate: Rate, window: bool) -> io::Result<Self> {
+        Self::start(link, Asked { port, path, number: None, rate, window }, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -69,19 +68,15 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(
-            &home.link,
-            Asked { port, path, verify: Verify::Full, number: Some(home.number), rate: None, window: false },
-            TIMES,
-        )
+        Self::start(&home.link, Asked { port, path, number: Some(home.number), rate: None, window: false }, TIMES)
     }
 
     fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, verify, number, rate, window } = asked;
+        let Asked { port, path, number, rate, window } = asked;
         let (job, port, path) = (link.job.clone(), port.into(), path.into());
-        let wanted = Wanted { stream, job, port, path, verify, number, window };
+        let wanted = Wanted { stream, job, port, path, number, window };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
@@ -115,9 +110,9 @@ impl Reader {
     }
 
     fn again(&self) -> io::Result<Self> {
-        let Wanted { port, path, verify, number, window, .. } = &self.wanted;
+        let Wanted { port, path, number, window, .. } = &self.wanted;
         let rate = self.orders.rate();
-        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, rate, window: *window }, TIMES)
+        Self::start(&self.link, Asked { port, path, number: *number, rate, window: *window }, TIMES)
     }
 }
 
@@ -125,7 +120,6 @@ impl Reader {
 struct Asked<'a> {
     port: &'a str,
     path: &'a Path,
-    verify: Verify,
     number: Option<u64>,
     rate: Rate,
     window: bool,
@@ -287,14 +281,7 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), certificate: self.certificate.clone(), tls: false };
-            let asked = Asked {
-                port: "p",
-                path: Path::new("/a"),
-                verify: Verify::Full,
-                number: None,
-                rate: None,
-                window: false,
-            };
+            let asked = Asked { port: "p", path: Path::new("/a"), number: None, rate: None, window: false };
             Reader::start(&link, asked, HASTY).unwrap()
         }
 

@@ -10,7 +10,6 @@ use super::error::LinkError;
 use crate::protocol::job::name_of_job;
 use crate::protocol::json::{self, bytes};
 use crate::protocol::messages::FirstBytes;
-use crate::protocol::verify::Verify;
 use crate::streams::origin::Failure;
 
 /// A stream: one reader's one reading of a file.
@@ -25,7 +24,6 @@ pub struct Wanted {
     pub port: String,
     #[serde(with = "bytes")]
     pub path: PathBuf,
-    pub verify: Verify,
     /// A part of a file that the job has said, instead of a file that it writes.
     #[serde(default)]
     pub number: Option<u64>,
@@ -38,7 +36,7 @@ pub struct Wanted {
 impl Wanted {
     pub fn of_test() -> Self {
         let (stream, job, port, path) = ("s".into(), "j".into(), "p".into(), "/a".into());
-        Self { stream, job, port, path, verify: Verify::Full, number: None, window: false }
+        Self { stream, job, port, path, number: None, window: false }
     }
 }
 
@@ -141,7 +139,6 @@ mod tests {
                 job,
                 port: "out".into(),
                 path,
-                verify: Verify::Samples,
                 number: (offset > 0).then_some(offset),
                 window: true,
             },
@@ -191,14 +188,13 @@ mod tests {
             Some(FirstBytes {
                 bytes: 1 << 50,
                 digest: crate::protocol::values::Digest(7),
-                verify: Verify::Samples,
                 whole: false,
                 start: Some(1 << 20),
             }),
         ] {
             assert_eq!(decode_part(&encode_part(part.as_ref())), Ok(part));
         }
-        for text in ["", "{", r#"{"bytes":7}"#, r#"{"bytes":-7,"digest":"0","verify":"full"}"#] {
+        for text in ["", "{", r#"{"bytes":7}"#, r#"{"bytes":-7,"digest":"0"}"#] {
             assert!(decode_part(text.as_bytes()).is_err(), "{text}");
         }
     }

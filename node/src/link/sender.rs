@@ -54,7 +54,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
         if wanted.window {
             Source::of_window(&wanted.path, producer, &events, &wanted.port)
         } else {
-            Source::new(&wanted.path, producer, wanted.verify)
+            Source::new(&wanted.path, producer)
         }
     });
     let mut sender = Sender { outlet, waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()) };

@@ -77,7 +77,6 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::verify::Verify;
     use crate::streams::producer::Producer;
     use std::io::ErrorKind::WouldBlock;
     use std::io::Read;
@@ -94,7 +93,7 @@ mod tests {
     }
 
     fn source() -> Source {
-        Source::new(Path::new("/a"), Producer::of_file("p", Path::new("/a"), "/events".into()), Verify::Full)
+        Source::new(Path::new("/a"), Producer::of_file("p", Path::new("/a"), "/events".into()))
     }
 
     #[test]

@@ -44,17 +44,6 @@ pub enum Committed {
     OnNFiles,
 }
 
-/// How much of a stream is compared with the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verify {
-    /// All bytes.
-    #[default]
-    Full,
-    /// The first 16 KiB, and 128 to 255 blocks of a file above 4 MiB.
-    Samples,
-}
-
 /// How a gated directory is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,7 +137,6 @@ pub struct FileIdentity {
 pub struct FirstBytes {
     pub bytes: u64,
     pub digest: Digest,
-    pub verify: Verify,
     #[serde(default)]
     pub whole: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,8 +222,6 @@ pub struct InputStream {
     #[serde(default)]
     pub replay: bool,
     pub target: Target,
-    #[serde(default)]
-    pub verify: Verify,
     pub limit: Option<StreamLimit>,
     #[serde(default)]
     pub phases: bool,

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::messages::FirstBytes;
-use crate::protocol::verify::{Blocks, Digest, Noted, Verify};
+use crate::protocol::verify::{Blocks, Digest, Digests, Noted};
 use crate::streams::acknowledgements::Acknowledgements;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
@@ -61,7 +61,6 @@ struct Reading {
 /// The values that are compared with the file at the end.
 #[derive(Debug)]
 struct Compared {
-    verify: Verify,
     /// The bytes that may be taken before the commit.
     noted: Box<dyn Noted>,
     /// The bytes of the file, when all of them were taken before the commit.
@@ -69,14 +68,14 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(verify: Verify) -> Self {
-        Self { verify, noted: verify.begin(), ended_early: None }
+    fn new() -> Self {
+        Self { noted: Box::new(Digests::default()), ended_early: None }
     }
 }
 
 impl Source {
     /// Reads the file `path` of a producer.
-    pub fn new(path: &Path, producer: Producer, verify: Verify) -> Self {
+    pub fn new(path: &Path, producer: Producer) -> Self {
         Self {
             producer,
             path: path.to_owned(),
@@ -84,7 +83,7 @@ impl Source {
             growth_armed: false,
             taken: 0,
             reached: 0,
-            compared: Compared::new(verify),
+            compared: Compared::new(),
             lag: 0,
             failure: None,
             window: None,
@@ -94,7 +93,7 @@ impl Source {
     /// Reads the file of a producer that may discard what was read. The reader never goes back.
     pub fn of_window(path: &Path, producer: Producer, events: &Path, port: &str) -> Self {
         let reading = Reading { events: events.to_owned(), port: port.to_owned(), told: None, acknowledged: 0 };
-        Self { window: Some(reading), ..Self::new(path, producer, Verify::Full) }
+        Self { window: Some(reading), ..Self::new(path, producer) }
     }
 
     /// Begins to acknowledge, when the file is opened.
@@ -256,7 +255,7 @@ impl Source {
                 return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
             }
             (self.file, self.growth_armed) = (None, false);
-            self.compared = Compared::new(self.compared.verify);
+            self.compared = Compared::new();
             return Ok(Step::Moved);
         }
         if file.len() > self.taken {
@@ -329,7 +328,6 @@ impl Source {
                 Ok(Some(FirstBytes {
                     bytes: self.compared.noted.bytes(),
                     digest: Digest(self.compared.noted.digest()),
-                    verify: self.compared.verify,
                     whole: self.compared.ended_early.is_some(),
                     start,
                 }))
@@ -489,7 +487,7 @@ mod tests {
             let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
             fs::write(&path, content).unwrap();
             let producer = Producer::of_file("p", &path, events);
-            let mut producing = Self { directory, source: Source::new(&path, producer, Verify::Full) };
+            let mut producing = Self { directory, source: Source::new(&path, producer) };
             producing.tell(event, content.len());
             assert_eq!(producing.source.open(), Ok(true));
             producing
@@ -549,7 +547,7 @@ mod tests {
         for wanted in [false, true] {
             let mut producing = Producing::new(b"abcdef", "opened");
             let path = producing.directory.path().join("file");
-            producing.source = Source::new(&path, Producer::of_replay(&path), Verify::Full);
+            producing.source = Source::new(&path, Producer::of_replay(&path));
             assert_eq!(producing.source.open(), Ok(true));
             assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
             assert!(producing.source.whole_file().unwrap().is_none(), "nobody has asked for it");

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use crate::protocol::messages::{GatedInput, InputStream, Kind, Link, Mode, PartInput, Verify};
+use crate::protocol::messages::{GatedInput, InputStream, Kind, Link, Mode, PartInput};
 use crate::protocol::part::Part;
 use crate::protocol::values::{Rate, Target};
 
@@ -19,7 +19,6 @@ pub struct Input {
     pub access: Access,
     pub target: Target,
     /// How much of it is compared with the file at the commit.
-    pub verify: Verify,
     /// The rate at the beginning.
     pub limit: Rate,
     /// Whether `drained` and `fed` are told.
@@ -52,7 +51,7 @@ impl TryFrom<InputStream> for Input {
 
     fn try_from(stream: InputStream) -> Result<Self, &'static str> {
         let InputStream { name, id, port, path, named, lock, events, link, replay, target, .. } = stream;
-        let InputStream { verify, limit, phases, net, pipe, most, closes, window, .. } = stream;
+        let InputStream { limit, phases, net, pipe, most, closes, window, .. } = stream;
         if events.is_none() && (named.is_some() || lock || closes.is_some()) {
             return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
         }
@@ -78,7 +77,7 @@ impl TryFrom<InputStream> for Input {
         };
         let id = id.unwrap_or_else(|| name.clone());
         let (limit, net) = (limit.and_then(|limit| limit.rate), net.then_some(Net { pipe }));
-        Ok(Self { name, id, port, path, access, target, verify, limit, phases, net, most, window })
+        Ok(Self { name, id, port, path, access, target, limit, phases, net, most, window })
     }
 }
 
@@ -103,7 +102,6 @@ impl TryFrom<PartInput> for Input {
             path,
             access: Access::Part(CutPart { part, memory, home }),
             target,
-            verify: Verify::Full,
             limit: None,
             phases: false,
             net: None,

@@ -9,20 +9,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::blocks::Blocks;
 use super::digests::{digest_range, Digests};
 use super::noted::Noted;
-use super::samples::Samples;
-use crate::protocol::messages::{FirstBytes, Verify};
+use crate::protocol::messages::FirstBytes;
 use crate::protocol::values::Digest;
 use crate::sys::remote_file;
-
-impl Verify {
-    /// Nothing is noted yet.
-    pub fn begin(self) -> Box<dyn Noted> {
-        match self {
-            Self::Full => Box::new(Digests::default()),
-            Self::Samples => Box::new(Samples::new()),
-        }
-    }
-}
 
 impl Digest {
     /// The digest of some places in a file, each an offset and a length. Reads them.
@@ -45,9 +34,9 @@ impl FirstBytes {
         if size < self.bytes || (self.whole && size > self.bytes) {
             return Ok(false);
         }
-        let mut noted = match self.start {
+        let mut noted: Box<dyn Noted> = match self.start {
             Some(start) => Box::new(Blocks::starting_at(start)),
-            None => self.verify.begin(),
+            None => Box::new(Digests::default()),
         };
         noted.note(file, self.bytes)?;
         Ok(noted.bytes() == self.bytes && Digest(noted.digest()) == self.digest)
@@ -64,7 +53,7 @@ pub fn compare(path: &Path, first: &str) -> i32 {
     let wanted: FirstBytes = match serde_json::from_str(first) {
         Ok(wanted) => wanted,
         Err(error) => {
-            eprintln!("sfio-node: {first}: has to be an object with bytes, digest and verify: {error}");
+            eprintln!("sfio-node: {first}: has to be an object with bytes and digest: {error}");
             return UNKNOWN;
         }
     };
@@ -91,10 +80,10 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     /// The first `bytes` of `file`, noted in pieces.
-    fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> FirstBytes {
-        let mut noted = verify.begin();
-        note_in_pieces(&mut *noted, file, bytes, piece);
-        FirstBytes { bytes, digest: Digest(noted.digest()), verify, whole: false, start: None }
+    fn part_of(file: &File, bytes: u64, piece: usize) -> FirstBytes {
+        let mut noted = Digests::default();
+        note_in_pieces(&mut noted, file, bytes, piece);
+        FirstBytes { bytes, digest: Digest(noted.digest()), whole: false, start: None }
     }
 
     #[test]
@@ -103,14 +92,10 @@ mod tests {
         let size = 9 << 20;
         let content: Vec<u8> = (0..size).map(|position: u64| (position / 1000) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
-        for verify in [Verify::Full, Verify::Samples] {
-            for (bytes, piece) in
-                [(0, 1), (1, 1), (4097, 100), (100_000, 65_537), (8 << 20, 1_000_003), (size, 1 << 20)]
-            {
-                let part = part_of(&file, bytes, piece, verify);
-                assert!(part.is_of(&file).unwrap(), "{part:?}");
-                assert_eq!(serde_json::from_str::<FirstBytes>(&json::write(&part)).unwrap(), part);
-            }
+        for (bytes, piece) in [(0, 1), (1, 1), (4097, 100), (100_000, 65_537), (8 << 20, 1_000_003), (size, 1 << 20)] {
+            let part = part_of(&file, bytes, piece);
+            assert!(part.is_of(&file).unwrap(), "{part:?}");
+            assert_eq!(serde_json::from_str::<FirstBytes>(&json::write(&part)).unwrap(), part);
         }
     }
 
@@ -120,15 +105,13 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..100_000).map(|position: u32| (position % 251) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
-        for (verify, digest) in [(Verify::Full, 0xfcf7_1f2d_14af_6122), (Verify::Samples, 0x439c_0f8f_e1c5_2121)] {
-            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, Digest(digest), "{verify:?}");
-        }
+        assert_eq!(part_of(&file, 100_000, 4_000).digest, Digest(0xfcf7_1f2d_14af_6122));
     }
 
     /// A file system may tell a size before it has the bytes.
     #[test]
     fn bytes_that_are_not_there_yet_are_noted_later() {
-        let kinds = [Verify::Full.begin(), Verify::Samples.begin(), Box::new(Blocks::default())];
+        let kinds: [Box<dyn Noted>; 2] = [Box::new(Digests::default()), Box::new(Blocks::default())];
         for (number, mut noted) in kinds.into_iter().enumerate() {
             let file = tempfile::tempfile().unwrap();
             for there in [0, 5000, 5001, 30_000] {
@@ -144,22 +127,20 @@ mod tests {
 
     #[test]
     fn another_byte_and_a_shorter_file_are_not_the_same() {
-        for verify in [Verify::Full, Verify::Samples] {
-            let file = tempfile::tempfile().unwrap();
-            file.write_all_at(&[7; 10_000], 0).unwrap();
-            let part = part_of(&file, 9_000, 700, verify);
-            for (position, byte, same) in
-                [(0, 8, false), (0, 7, true), (8_999, 8, false), (8_999, 7, true), (9_000, 8, true)]
-            {
-                file.write_all_at(&[byte], position).unwrap();
-                assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
-            }
-            let whole = FirstBytes { whole: true, ..part };
-            assert!(!whole.is_of(&file).unwrap());
-            file.set_len(9_000).unwrap();
-            assert!(whole.is_of(&file).unwrap());
-            file.set_len(8_999).unwrap();
-            assert!(!part.is_of(&file).unwrap());
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[7; 10_000], 0).unwrap();
+        let part = part_of(&file, 9_000, 700);
+        for (position, byte, same) in
+            [(0, 8, false), (0, 7, true), (8_999, 8, false), (8_999, 7, true), (9_000, 8, true)]
+        {
+            file.write_all_at(&[byte], position).unwrap();
+            assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
         }
+        let whole = FirstBytes { whole: true, ..part };
+        assert!(!whole.is_of(&file).unwrap());
+        file.set_len(9_000).unwrap();
+        assert!(whole.is_of(&file).unwrap());
+        file.set_len(8_999).unwrap();
+        assert!(!part.is_of(&file).unwrap());
     }
 }
