@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -265,6 +266,25 @@ def test_a_new_connection_replaces_the_former_one(nodes: Pair) -> None:
         (nodes.one.base / "go").touch()
         assert producer.wait() == 0
         assert peer.receive() == (COMMITTED, struct.pack(">Q", 2))
+
+
+def test_as_many_readers_as_files_can_be_open(nodes: Pair) -> None:
+    """A reader that is refused for a minute fails. Therefore only the limit of open files limits the readers."""
+    count = 1050
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 12 * count:
+        pytest.skip("few files can be open here")
+    assert nodes.write(1, 1, 0.0).wait() == 0
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        with ExitStack() as stack:
+            for number in range(count):
+                peer = stack.enter_context(Peer(nodes.one.address))
+                peer.greet()
+                peer.ask(nodes.path(), stream=str(number))
+                assert peer.receive()[0] == DATA, number
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
 
 def test_only_what_the_producer_has_named_is_sent(nodes: Pair) -> None:

@@ -20,10 +20,10 @@ use super::sender::{self, Shared};
 use crate::sys::raw::defer_accept;
 use crate::sys::threads::spawn;
 
-/// The most connections, and those where it is not known how many there can be.
-const MOST: usize = 1024;
+/// The most connections where it is not known how many files can be open.
 const FEWEST: usize = 64;
-/// The most handshakes of one address at once: the name of the run can be seen in the network, and copied.
+/// The most handshakes at once, and those of one address: the name of the run can be seen in the network, and copied.
+const HANDSHAKES: usize = 1024;
 const HANDSHAKES_EACH: usize = 256;
 /// Open files of a connection: its socket, twice, its waker, the events, the file, and one to spare.
 const FILES_EACH: u64 = 6;
@@ -93,10 +93,10 @@ fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// How many connections there can be, when half of the open files are left to other things.
+/// How many connections there can be, when half of the open files are left to other things. A reader that is refused
+/// for a minute fails, so that no other limit is set to readers of this run.
 fn affordable() -> usize {
-    let Ok((allowed, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return FEWEST };
-    MOST.min((allowed / 2 / FILES_EACH) as usize)
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(FEWEST, |(allowed, _)| (allowed / 2 / FILES_EACH) as usize)
 }
 
 impl Listener {
@@ -123,12 +123,13 @@ impl Listener {
     fn admit(self: &Arc<Self>, socket: TcpStream, hello: Hello) {
         let Ok(address) = socket.peer_addr() else { return };
         let Some(handshake) = Handshake::begin(self, origin(address.ip())) else { return };
-        let Some(slot) = Slot::take(self) else { return };
         let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 0, l_linger: 0 });
         let listener = self.clone();
         let _ = spawn("link", move || {
             let accepted = handshake::accept(socket, hello, &listener.certificate, listener.tls);
             drop(handshake);
+            // Only now: strangers take no place of a reader.
+            let Some(slot) = Slot::take(&listener) else { return };
             match accepted {
                 Ok((channel, Asked::Stream(request))) => sender::serve(&listener.shared, channel, request),
                 Ok((channel, Asked::Archive(path))) => archive::serve(&listener.directories, channel, &path),
@@ -143,9 +144,12 @@ impl Listener {
 struct Handshake(Arc<Listener>, IpAddr);
 
 impl Handshake {
-    /// Returns None when the address has as many handshakes as one may have.
+    /// Returns None when there are as many handshakes as there may be, in all or of the address.
     fn begin(listener: &Arc<Listener>, origin: IpAddr) -> Option<Self> {
         let mut counts = listener.handshakes.lock().ok()?;
+        if counts.values().sum::<usize>() >= HANDSHAKES.min(listener.most) {
+            return None;
+        }
         let count = counts.entry(origin).or_insert(0);
         (*count < HANDSHAKES_EACH).then(|| {
             *count += 1;
@@ -188,13 +192,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_has_few_handshakes_at_once() {
+    fn one_address_has_few_handshakes_at_once_and_all_have_not_many() {
         let listener = Arc::new(Listener {
             certificate: PathBuf::new(),
             tls: false,
             directories: Vec::new(),
             shared: Shared::new(PathBuf::new()),
-            most: MOST,
+            most: usize::MAX,
             connections: AtomicUsize::new(0),
             handshakes: Mutex::default(),
         });
@@ -206,6 +210,17 @@ mod tests {
         assert!(Handshake::begin(&listener, reader).is_some());
         held.pop();
         assert!(Handshake::begin(&listener, stranger).is_some());
+        held.clear();
+        for last in 0.. {
+            match Handshake::begin(&listener, [10, 0, 1, last].into()) {
+                Some(handshake) => held.push(handshake),
+                None => break,
+            }
+            let others = (1..HANDSHAKES_EACH).filter_map(|_| Handshake::begin(&listener, [10, 0, 1, last].into()));
+            held.extend(others.collect::<Vec<_>>());
+        }
+        assert_eq!(held.len(), HANDSHAKES);
+        assert!(Slot::take(&listener).is_some(), "readers are not counted with them");
         held.clear();
         assert!(listener.handshakes.lock().unwrap().is_empty());
     }
