@@ -45,7 +45,6 @@ ARGUMENTS = {
     "learned": ["list"],
     "explain": ["SFIO-S001"],
     "coordination": ["streamflow.yml"],
-    "trace": ["telemetry.jsonl", "-o", "trace"],
     "completion": ["bash"],
 }
 #: Commands that have commands of their own.
