@@ -30,6 +30,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Mapping,
     MutableMapping,
     MutableSequence,
     Sequence,
@@ -490,9 +491,16 @@ async def remove_jobs(connector: Connector) -> None:
     if not isinstance(connector, QueueManagerConnector):
         return
     submissions = dict(_SUBMISSIONS.get(connector, {}))
-    answers = await asyncio.gather(*submissions, return_exceptions=True)
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
-    jobs |= {job: at for job, at in zip(answers, submissions.values(), strict=True) if isinstance(job, str)}
+    await _remove_known_jobs(connector, jobs)
+    if submissions:
+        await asyncio.wait(submissions)
+        answered = {task: at for task, at in submissions.items() if not task.cancelled() and task.exception() is None}
+        late = {task.result(): at for task, at in answered.items()}
+        await _remove_known_jobs(connector, {job: at for job, at in late.items() if job not in jobs})
+
+
+async def _remove_known_jobs(connector: QueueManagerConnector, jobs: Mapping[str, ExecutionLocation]) -> None:
     for location in {location.name: location for location in jobs.values()}.values():
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
@@ -990,7 +998,11 @@ async def _submit(
     submission = asyncio.create_task(submit(location=location, **options))
     submissions = _SUBMISSIONS.setdefault(self, {})
     submissions[submission] = location
-    job = await asyncio.shield(submission)
+    try:
+        job = await asyncio.shield(submission)
+    except Exception:  # each queue manager raises errors of its own; a cancelled caller is no error
+        del submissions[submission]
+        raise
     del submissions[submission]
     return job
 

@@ -79,7 +79,7 @@ impl Gates {
         let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
         let has_net = job.inputs.iter().any(|input| input.net.is_some());
         let has_trial = !has_net && job.inputs.iter().any(|input| matches!(input.access, Access::Replay));
-        let table = GateTable::new(Arc::clone(&streams));
+        let table = GateTable::new(Arc::clone(&streams), has_trial);
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job), Excerpts::of(job)?));
         Ok(Self { inputs, streams, has_streams, has_net, has_trial, handler, told: false })

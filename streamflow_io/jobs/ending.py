@@ -87,7 +87,7 @@ def in_time(job: Job) -> Iterator[None]:
         yield
     except asyncio.TimeoutError as error:
         why = str(error) or "its node, or a file system, does not answer"
-        raise JobFailedError(f"FAILED Job {job.name}: {why}") from error
+        raise JobFailedError(f"FAILED Job {job.name}: {why}", is_from_outside=True) from error
 
 
 async def exit_of(

@@ -107,6 +107,8 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # Whether the preparation of an attempt has failed, and may have put files into the directories of the job.
+        self._needs_directories = False
         self._windows = ReadWindows(job.name)
         self._has_windows = any(output.window is not None for output in step.early_outputs)
         self._splitting = run.cuts.splitting(step, job)
@@ -153,6 +155,7 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
+                    self._needs_directories = True
                     if (memory := self._memory) is not None:
                         # The next attempt writes to the disk: the files may have found no space in memory.
                         why = "they are larger than those of earlier jobs" if memory.has_outgrown else str(error)
@@ -238,7 +241,7 @@ class Execution:
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
         check_replaced(producers)
-        if record.attempts > 0:
+        if record.attempts > 0 or self._needs_directories:
             await self._new_directories_in_time()
         if (runtime := await self._run.reach.runtime(self._state)) is None:
             await self._run_without(record)

@@ -191,6 +191,18 @@ async def test_a_job_that_was_submitted_at_the_end_of_a_run_is_removed(
         await running
 
 
+async def test_a_submission_that_does_not_answer_leaves_no_other_job(tmp_path: Path) -> None:
+    queue, location = Queue(tmp_path), ExecutionLocation("queue", "queue")
+    queue._scheduled_jobs["6"] = location
+    submission = asyncio.create_task(_streamflow._submit(queue, queue._run_batch_command, location=location))
+    await queue.submitting.wait()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(_streamflow.remove_jobs(queue), 0.01)
+    assert queue.removed == [(location, ["6"])]
+    queue.answers.set()
+    assert await submission == "7", "it goes on"
+
+
 def test_a_job_that_runs_again_has_not_failed(tmp_path: Path) -> None:
     first, again = (telemetry.job("/a/0", begin, begin, begin + 1, status="failed") for begin in (0, 1))
     for records, status in ((first, "failed"), ([*first, *again[:3]], None)):

@@ -741,3 +741,4 @@ async def test_only_what_is_gone_counts_as_removed(tmp_path: Path, monkeypatch: 
     (record,) = records
     assert isinstance(record, RemovedRecord)
     assert (record.bytes, record.held) == (7, 100)
+    assert [made._holders(node) for node in made._held_by_node()] == [[(left, 100)]]

@@ -39,6 +39,7 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.jobs import early_end, execution
 from streamflow_io.jobs.barrier import RewrittenError, check_parts
+from streamflow_io.jobs.ending import JobFailedError, in_time
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -351,8 +352,20 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
     create, created = runtime.create_job, list[int]()
     monkeypatch.setattr(runtime, "create_job", create_late)
     monkeypatch.setattr(step, "collect", collect_late)
-    await step.job("/a/0").run()
+    job = step.job("/a/0")
+    first = job._job.output_directory
+    await job.run()
     assert request.version == (3 if what == "directories" else 2)
+    assert job._job.output_directory != first, "the first attempt may have put files into the first directory"
+
+
+def test_a_host_that_does_not_answer_is_not_blamed_on_a_stream() -> None:
+    with (
+        pytest.raises(JobFailedError, match="does not answer") as failed,
+        in_time(cast(Any, SimpleNamespace(name="/a/0"))),
+    ):
+        raise asyncio.TimeoutError
+    assert failed.value.is_from_outside
 
 
 def queue() -> tuple[FakeRuntime, FakeRun]:

@@ -68,6 +68,8 @@ pub struct GateTable {
     state: Mutex<State>,
     streams: Arc<Streams>,
     pub net: Net,
+    /// A timed poll of a stream counts as a demand for more: the job is a trial.
+    is_trial: bool,
     /// A process may find other files at the same paths.
     elsewhere: AtomicBool,
 }
@@ -99,9 +101,9 @@ impl State {
 }
 
 impl GateTable {
-    pub fn new(streams: Arc<Streams>) -> Self {
+    pub fn new(streams: Arc<Streams>, is_trial: bool) -> Self {
         let net = Net::new(Arc::clone(&streams));
-        Self { state: Mutex::default(), streams, net, elsewhere: AtomicBool::default() }
+        Self { state: Mutex::default(), streams, net, is_trial, elsewhere: AtomicBool::default() }
     }
 
     /// Holds a name in a directory.
@@ -278,6 +280,10 @@ impl GateTable {
             return self.list(call);
         }
         if let Some((place, _)) = of_descriptor(call.number, &call.arguments).filter(|(place, _)| place.is_polled()) {
+            // Outside of trials the net reports the polls of its own streams only.
+            if !self.is_trial {
+                return PASS;
+            }
             let polled = descriptors_of(call, place);
             let is_stream = |descriptor| file_id(open_file(call, descriptor)).is_some_and(|id| self.streams.want(id));
             return PASS.filter(|_| !polled.into_iter().any(is_stream));
@@ -389,4 +395,25 @@ fn deliver(call: &Call, descriptor: i32, entries: &[Entry]) -> nix::Result<usize
     memory::write(call.thread, call.arguments[1], &bytes)?;
     nix::unistd::lseek(&open, next as i64, nix::unistd::Whence::SeekSet)?;
     Ok(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_in_a_trial_a_timed_poll_of_a_stream_asks_for_more() {
+        let (stream, _sink) = nix::unistd::pipe().unwrap();
+        let polled = [libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        let arguments = [polled.as_ptr() as u64, 1, 0, 0, 0, 0];
+        let call = Call { id: 0, thread: std::process::id(), native: true, number: libc::SYS_ppoll, arguments };
+        for is_trial in [true, false] {
+            let streams = Arc::new(Streams::new(1).unwrap());
+            streams.add(0, file_id(open_file(&call, stream.as_raw_fd())).unwrap(), None);
+            let table = GateTable::new(Arc::clone(&streams), is_trial);
+            assert_eq!(table.decide_by_name(&call).is_none(), is_trial);
+            assert_eq!(streams.wanted().is_empty(), !is_trial);
+        }
+    }
 }

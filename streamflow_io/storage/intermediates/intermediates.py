@@ -97,7 +97,9 @@ class Intermediates(Listener):
         self._unreadable: set[str] = set()
         self._peak = 0
         # By node. Directories that could not be removed count as held, and have no names any more.
-        self._removed, self._stays = Counter[str](), Counter[str]()
+        self._removed = Counter[str]()
+        # The nodes and sizes of directories that could not be removed, by path.
+        self._stays: dict[str, tuple[str, int]] = {}
         self._peaks = dict[str, int]()
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
@@ -304,16 +306,19 @@ class Intermediates(Listener):
         return None if None in found else sum(size or 0 for size in found)
 
     def _held_by_node(self) -> Mapping[str, int]:
-        held = Counter(self._stays)
+        held = Counter[str]()
+        for node, size in self._stays.values():
+            held[node] += size
         for name, size in self._bytes.items():
             held[node_name(self._places[name][0])] += size
         return held
 
     def _holders(self, node: str) -> list[tuple[str, int]]:
         """The largest directories on a node, by the outputs in them."""
-        found = [(size, name) for name, size in self._bytes.items() if node_name(self._places[name][0]) == node]
-        largest = sorted(found, reverse=True)[:_SHOWN]
-        return [(self._ledger.shown(name), size) for size, name in largest if size]
+        names = [name for name in self._bytes if node_name(self._places[name][0]) == node]
+        found = [(self._bytes[name], self._ledger.shown(name)) for name in names]
+        found += [(size, path) for path, (at, size) in self._stays.items() if at == node]
+        return [(shown, size) for size, shown in sorted(found, reverse=True)[:_SHOWN] if size]
 
     def _has_ended(self, name: str) -> bool:
         step = self._steps.get(name)
@@ -366,7 +371,7 @@ class Intermediates(Listener):
         for path, name in whole.items():
             size, at = self._bytes.pop(name, 0), self._places.pop(name)
             if path in stay or any(str(each) in self._silent for each in at):
-                self._stays[node_name(at[0])] += size
+                self._stays[path] = node_name(at[0]), size
                 stay.add(path)
         for watcher in self._watchers:
             watcher.removed(whole.keys() - stay)

@@ -18,7 +18,6 @@ pub struct Input {
     pub path: PathBuf,
     pub access: Access,
     pub target: Target,
-    /// How much of it is compared with the file at the commit.
     /// The rate at the beginning.
     pub limit: Rate,
     /// Whether `drained` and `fed` are told.
