@@ -21,7 +21,7 @@ from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
 from .directory_digest import SMALL_FILE, directory_digest
-from .scripts import has_script_name, is_script, script_stamp
+from .scripts import is_script, script_stamp
 
 # Part of every key. To be changed with what a rehearsal tries, or a key has, so that lesser proofs do not count.
 _HOW = "with a short file, too, and the same scripts"
@@ -84,7 +84,7 @@ class _Rule(Struct, frozen=True):
         if self.contents == "none":
             return False
         if size is None and "contents" not in file:
-            return has_script_name(str(file.get("basename", "")))  # the file is still written
+            return False  # the file is still written, and was proven as data
         return is_script(file, is_seen=self.sees_files)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Mapping
@@ -19,13 +20,10 @@ _SCRIPT = re.compile(
     r")",
     re.IGNORECASE | re.DOTALL,
 )
-# A script that names its interpreter, and a program of Linux.
-_BEGINNINGS = (b"#!", b"\x7fELF")
-
-
-def has_script_name(name: str) -> bool:
-    """Whether a file with this name is a script or a configuration."""
-    return _SCRIPT.fullmatch(name) is not None
+# The extensions of programs, which may be large.
+_PROGRAMS = ("", ".bin", ".exe", ".out")
+# A script that names its interpreter, and a program of Linux. Some data begin with `#!` and a word.
+_BEGINNING = re.compile(rb"#![ \t]*/|\x7fELF")
 
 
 def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
@@ -33,17 +31,20 @@ def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
 
     :param is_seen: whether its path is one on the driver's node
     """
-    is_small = file.get("size", 0) <= SMALL_FILE
-    return (is_small and has_script_name(str(file.get("basename", "")))) or (
-        is_seen and _begins_as_script(file.get("path"))
-    )
+    name = str(file.get("basename", ""))
+    if (file.get("size") or 0) <= SMALL_FILE and _SCRIPT.fullmatch(name):
+        return True
+    if (file.get("size") or 0) > SMALL_FILE and posixpath.splitext(name)[1] not in _PROGRAMS:
+        return False
+    return is_seen and _begins_as_script(file.get("path"))
 
 
 def script_stamp(path: str) -> tuple[int, int] | None:
     """Return the size and the time of modification of a script on this node; None: the path is none of a script."""
     if not os.path.isabs(path) or (found := _file(path)) is None:
         return None
-    return (found.st_size, found.st_mtime_ns) if has_script_name(path) or _begins_as_script(path) else None
+    file = {"basename": posixpath.basename(path), "path": path, "size": found.st_size}
+    return (found.st_size, found.st_mtime_ns) if is_script(file, is_seen=True) else None
 
 
 def _begins_as_script(path: str | None) -> bool:
@@ -52,7 +53,7 @@ def _begins_as_script(path: str | None) -> bool:
         return False
     try:
         with open(path, "rb") as file:
-            return file.read(4).startswith(_BEGINNINGS)
+            return _BEGINNING.match(file.read(16)) is not None
     except OSError:
         return False
 

@@ -295,6 +295,25 @@ def test_a_file_of_an_earlier_step_that_begins_as_a_script_is_one(tmp_path: Path
     assert key("#!/bin/sh\ncat", "sha1$1") != key("#!/bin/sh\ntac", "sha1$2")
     assert key("#!/bin/sh\ncat", "sha1$1", "other") is None
     assert key("1 2 3", "sha1$1") == key("4 5 6", "sha1$2")
+    # Annotations of genomes begin so.
+    assert key("#!genome-build one", "sha1$1") == key("#!genome-build two", "sha1$2")
+
+
+@pytest.mark.parametrize(("name", "same"), [("program", False), ("large.gtf", True)])
+def test_a_large_program_of_an_earlier_step_has_to_be_the_same(tmp_path: Path, name: str, same: bool) -> None:
+    (tmp_path / name).write_bytes(b"\x7fELF")
+    inputs = [{**file(name, 2**20, checksum), "path": str(tmp_path / name)} for checksum in ("sha1$1", "sha1$2")]
+    first, second = (
+        proof_key(READER, "text", {"text": file("a.txt"), "other": each}, sees_files=True) for each in inputs
+    )
+    assert (first == second) is same
+
+
+def test_a_large_file_named_like_a_configuration_is_data_while_it_is_written() -> None:
+    written, complete = unfinished("large.json"), file("large.json", 2**20, "sha1$1")
+    assert proof_key(READER, "text", {"text": file("a.txt"), "other": written}) == proof_key(
+        READER, "text", {"text": file("a.txt"), "other": complete}
+    )
 
 
 def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path) -> None:

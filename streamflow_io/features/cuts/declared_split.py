@@ -177,7 +177,9 @@ async def declared_split(
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
         candidate = Candidate(declaration.tool, (), declaration.programs)
-        if (there := await programs.of(runtime, candidate)) is None:
+        # A tool that names no program has all that is known of it in its digest.
+        there = await programs.of(runtime, candidate) if declaration.programs else ()
+        if there is None:
             raise NoRuleError("the programs of its tool are not known where it runs")
         rule, key = rule_of(declaration.rule, values), verdict_key(declaration, values, there)
     except NoRuleError as error:

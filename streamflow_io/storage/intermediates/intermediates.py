@@ -98,8 +98,8 @@ class Intermediates(Listener):
         self._peak = 0
         # By node. Directories that could not be removed count as held, and have no names any more.
         self._removed = Counter[str]()
-        # The nodes and sizes of directories that could not be removed, by path.
-        self._stays: dict[str, tuple[str, int]] = {}
+        # The locations and sizes of directories that could not be removed, by path.
+        self._stays: dict[str, tuple[ExecutionLocation, int]] = {}
         self._peaks = dict[str, int]()
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
@@ -263,6 +263,7 @@ class Intermediates(Listener):
 
     async def _look_and_remove(self, is_over: bool) -> None:
         ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
+        await self._see_stays()
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         failed = [job for job in ended if job.status is not Status.COMPLETED]
         await self._see([name for job in failed for name in self._ledger.directories_of(job.name)], measures_only=True)
@@ -307,8 +308,8 @@ class Intermediates(Listener):
 
     def _held_by_node(self) -> Mapping[str, int]:
         held = Counter[str]()
-        for node, size in self._stays.values():
-            held[node] += size
+        for location, size in self._stays.values():
+            held[node_name(location)] += size
         for name, size in self._bytes.items():
             held[node_name(self._places[name][0])] += size
         return held
@@ -317,7 +318,7 @@ class Intermediates(Listener):
         """The largest directories on a node, by the outputs in them."""
         names = [name for name in self._bytes if node_name(self._places[name][0]) == node]
         found = [(self._bytes[name], self._ledger.shown(name)) for name in names]
-        found += [(size, path) for path, (at, size) in self._stays.items() if at == node]
+        found += [(size, path) for path, (at, size) in self._stays.items() if node_name(at) == node]
         return [(shown, size) for size, shown in sorted(found, reverse=True)[:_SHOWN] if size]
 
     def _has_ended(self, name: str) -> bool:
@@ -347,6 +348,16 @@ class Intermediates(Listener):
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
 
+    async def _see_stays(self) -> None:
+        """Look what is left by now of directories that could not be removed: NFS keeps files that are still open."""
+        places = {str(at): at for at, _ in self._stays.values() if str(at) not in self._silent}
+        for place, location in places.items():
+            with self._asking(location):
+                paths = [path for path, (at, _) in self._stays.items() if str(at) == place]
+                told = await asyncio.wait_for(look(self._context, location, paths), _PATIENCE)
+                self._stays.update({path: (location, seen.bytes) for path, seen in told.items()})
+        self._stays = {path: (at, size) for path, (at, size) in self._stays.items() if size}
+
     async def _remove(self, decision: Decision) -> None:
         before = self._held_by_node()
         by_location = self._by_location([*decision.whole, *decision.parts])
@@ -371,10 +382,11 @@ class Intermediates(Listener):
         for path, name in whole.items():
             size, at = self._bytes.pop(name, 0), self._places.pop(name)
             if path in stay or any(str(each) in self._silent for each in at):
-                self._stays[path] = node_name(at[0]), size
+                self._stays[path] = at[0], size
                 stay.add(path)
         for watcher in self._watchers:
             watcher.removed(whole.keys() - stay)
+        await self._see_stays()
         await self._see(decision.parts)
         after = self._held_by_node()
         self._removed.update({node: size - after.get(node, 0) for node, size in before.items()})
