@@ -36,7 +36,7 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 }
 
 /// The purposes of a filter.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Purpose {
     /// Report calls with a path, because some have to wait
     #[arg(long = "hold")]
@@ -248,15 +248,7 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program(Purpose {
-            holds: true,
-            delivers: false,
-            streams: false,
-            net: false,
-            polls: false,
-            observes: false,
-            excerpts: None,
-        });
+        let program = program(Purpose { holds: true, ..Purpose::default() });
         let none = [0; 6];
         for call in SYSCALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
@@ -270,15 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_told_of_descriptors_where_a_listing_delivers() {
-        let held = Purpose {
-            holds: true,
-            delivers: false,
-            streams: false,
-            net: false,
-            polls: false,
-            observes: false,
-            excerpts: None,
-        };
+        let held = Purpose { holds: true, ..Purpose::default() };
         let [plain, delivering] = [held, Purpose { delivers: true, ..held }].map(program);
         for (number, flags) in [(libc::SYS_fstat, 0), (libc::SYS_newfstatat, 3), (libc::SYS_statx, 2)] {
             let mut arguments = [3, 0, 0, 0, 0, 0];
@@ -295,15 +279,7 @@ mod tests {
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program = program(Purpose {
-                holds,
-                delivers: false,
-                streams: false,
-                net: false,
-                polls: false,
-                observes: true,
-                excerpts: None,
-            });
+            let program = program(Purpose { holds, observes: true, ..Purpose::default() });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -324,15 +300,7 @@ mod tests {
 
     #[test]
     fn what_asks_of_streams() {
-        let program = program(Purpose {
-            holds: false,
-            delivers: false,
-            streams: true,
-            net: false,
-            polls: false,
-            observes: false,
-            excerpts: None,
-        });
+        let program = program(Purpose { streams: true, ..Purpose::default() });
         let answer = |number: i64, argument: usize, flags: i32| {
             let mut arguments = [0; 6];
             arguments[argument] = flags as u64;
@@ -362,15 +330,7 @@ mod tests {
         const MINUS_ONE: u64 = u64::MAX;
         let minus_one_of_32_bits = u64::from(u32::MAX);
         for observes in [false, true] {
-            let program = program(Purpose {
-                holds: false,
-                delivers: false,
-                streams: true,
-                net: true,
-                polls: false,
-                observes,
-                excerpts: None,
-            });
+            let program = program(Purpose { streams: true, net: true, observes, ..Purpose::default() });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             let none = [0; 6];
             for number in NAMED {
@@ -415,15 +375,7 @@ mod tests {
 
     #[test]
     fn what_tells_excerpts_from_files() {
-        let purpose = Purpose {
-            holds: false,
-            delivers: false,
-            streams: false,
-            net: false,
-            polls: false,
-            observes: false,
-            excerpts: Some(1000),
-        };
+        let purpose = Purpose { excerpts: Some(1000), ..Purpose::default() };
         let program = program(purpose);
         let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
         let none = [0; 6];
@@ -465,15 +417,7 @@ mod tests {
 
     #[test]
     fn descriptors_need_no_answer() {
-        let program = program(Purpose {
-            holds: true,
-            delivers: false,
-            streams: false,
-            net: false,
-            polls: false,
-            observes: false,
-            excerpts: None,
-        });
+        let program = program(Purpose { holds: true, ..Purpose::default() });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -487,18 +487,7 @@ mod tests {
             (false, true, "how the command reads is not observed".into()),
             (true, true, format!("{starts}, and how it reads is not observed")),
         ] {
-            let mut state = State::new(
-                &[0],
-                Some(Purpose {
-                    holds,
-                    delivers: false,
-                    streams: false,
-                    net: false,
-                    polls: false,
-                    observes,
-                    excerpts: None,
-                }),
-            );
+            let mut state = State::new(&[0], Some(Purpose { holds, observes, ..Purpose::default() }));
             let warning = Action::Warn(format!("no gate (EBUSY): {effect} [SFIO-N001]"));
             assert_eq!(state.handle(now, Fact::NoFilter("EBUSY".into())), [warning, Action::DoWithoutFilter]);
             assert!(state.is_held());
