@@ -28,6 +28,8 @@ _READ: Mapping[str, object] = {"mode": "no_update"}
 #: The size of a program in bytes; when it was changed, in nanoseconds since the epoch; a digest of the libraries loaded
 #: with it. None: no such program.
 Stamp = tuple[int, int, str] | None
+#: The words of a tool that may name a program or a script, with their stamps on the driver's node.
+ToolPrograms = tuple[tuple[str, Stamp], ...]
 
 
 class Candidate(Struct, frozen=True):
@@ -36,13 +38,13 @@ class Candidate(Struct, frozen=True):
     :ivar tool: a hex digest of all that is known of its tool before it runs
     :ivar inputs: the names of the inputs that may be read so after a proof
     :ivar declared: the names of the inputs that are declared `streamable`, which need no proof
-    :ivar programs: the words of the tool that may name a program or a script, with their stamps on the driver's node
+    :ivar programs: of the tool
     :ivar once: why its jobs do not run a second time for a proof; None: no obstacle
     """
 
     tool: str
     inputs: tuple[str, ...]
-    programs: tuple[tuple[str, Stamp], ...] = ()
+    programs: ToolPrograms = ()
     once: str | None = None
     declared: tuple[str, ...] = ()
 

@@ -83,7 +83,7 @@ class AwaitedStreams:
 
     def _is_proven(self, job: JobState, candidate: Candidate, name: str) -> bool:
         is_here = job.step in self._here
-        programs = [()] if is_here else self._learned.programs.known(candidate)
+        programs = [()] if is_here else self._learned.programs.known(candidate.programs)
         values = {port: get_token_value(token) for port, token in job.job.inputs.items()}
         # A wrong answer about a Directory costs time only: the job looks its proofs up again when it runs.
         keys = (proof_key(candidate, name, values, there, sees_files=is_here) for there in programs)

@@ -213,7 +213,7 @@ class LearnedReads:
         if not inputs:
             return
         runtime = await reach.runtime(self._state)
-        programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
+        programs = None if runtime is None else await self._learned.programs.of(runtime, candidate.programs)
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
         is_complete = all(token.source.gate != "directory" for token in streams_of(self._job.inputs))
         sees_files = runtime is not None and runtime.is_here and is_complete

@@ -14,7 +14,7 @@ import stat
 import subprocess
 from collections.abc import Collection, Sequence
 
-from streamflow_io.graph.candidates import Candidate, Stamp
+from streamflow_io.graph.candidates import Stamp, ToolPrograms
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
@@ -28,32 +28,32 @@ _MOST_WORDS, _LONGEST_WORD = 200, 1000
 
 
 class Programs:
-    """The programs of tools, by location. Each location is asked once for each tool."""
+    """The programs of tools, by location. Each location is asked once for the same programs."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[NodeRuntime, Candidate], asyncio.Task[OtherPrograms | None]] = {}
+        self._asked: dict[tuple[NodeRuntime, ToolPrograms], asyncio.Task[OtherPrograms | None]] = {}
 
     async def close(self) -> None:
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
-    def known(self, candidate: Candidate) -> set[OtherPrograms]:
+    def known(self, programs: ToolPrograms) -> set[OtherPrograms]:
         """The programs of a tool that differ from the driver's, for each location that has answered."""
-        asked = [task for (_, of), task in self._asked.items() if of == candidate and _has_answer(task)]
+        asked = [task for (_, of), task in self._asked.items() if of == programs and _has_answer(task)]
         return {found for task in asked if (found := task.result()) is not None}
 
-    async def of(self, runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
+    async def of(self, runtime: NodeRuntime, programs: ToolPrograms) -> OtherPrograms | None:
         """Return the programs of a tool that differ from the driver's.
 
         :return: None: the location gives no answer, or no program of the tool is known there
         """
         if runtime.is_here:
             return ()
-        if not candidate.programs:
+        if not programs:
             return None
-        if (key := (runtime, candidate)) not in self._asked:
-            self._asked[key] = asyncio.create_task(_ask(runtime, candidate))
+        if (key := (runtime, programs)) not in self._asked:
+            self._asked[key] = asyncio.create_task(_ask(runtime, programs))
         return await asyncio.shield(self._asked[key])
 
 
@@ -61,28 +61,28 @@ def _has_answer(task: asyncio.Task[OtherPrograms | None]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-async def _ask(runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
-    words = [word for word, _ in candidate.programs]
+async def _ask(runtime: NodeRuntime, programs: ToolPrograms) -> OtherPrograms | None:
+    words = [word for word, _ in programs]
     try:
         said, code = await runtime.run([runtime.binary, *_ASK, *words], _ASK_SECONDS)
     except NodeRuntimeError:
         return None
-    return None if code != 0 else differing(candidate, said)
+    return None if code != 0 else differing(programs, said)
 
 
-def differing(candidate: Candidate, said: str) -> OtherPrograms | None:
+def differing(programs: ToolPrograms, said: str) -> OtherPrograms | None:
     """The programs of a tool that differ from those on the driver's node.
 
     :param said: a line of `sfio-node programs` for each word of the tool
     :return: None: the lines have another form, or there is none of the programs
     """
     try:
-        there = [(word, _stamp(line)) for (word, _), line in zip(candidate.programs, said.splitlines(), strict=True)]
+        there = [(word, _stamp(line)) for (word, _), line in zip(programs, said.splitlines(), strict=True)]
     except (ValueError, KeyError, TypeError):
         return None
     if not any(stamp for _, stamp in there):
         return None
-    return tuple(one for one, here in zip(there, candidate.programs, strict=True) if one != here)
+    return tuple(one for one, here in zip(there, programs, strict=True) if one != here)
 
 
 def _stamp(line: str) -> Stamp:

@@ -79,12 +79,11 @@ class _Rule(Struct, frozen=True):
 
     def counts(self, file: Mapping[str, Any]) -> bool:
         size = file.get("size")
-        if self.contents == "small":
-            return (isinstance(size, int) and size <= SMALL_FILE) or "contents" in file
-        if self.contents == "none":
+        # A file with neither is still written, and was proven as data.
+        if self.contents == "none" or (size is None and "contents" not in file):
             return False
-        if size is None and "contents" not in file:
-            return False  # the file is still written, and was proven as data
+        if self.contents == "small":
+            return size is None or size <= SMALL_FILE or "contents" in file
         return is_script(file, is_seen=self.sees_files)
 
 

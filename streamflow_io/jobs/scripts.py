@@ -31,16 +31,16 @@ def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
 
     :param is_seen: whether its path is one on the driver's node
     """
-    name = str(file.get("basename", ""))
-    if (file.get("size") or 0) <= SMALL_FILE and _SCRIPT.fullmatch(name):
+    name, is_large = str(file.get("basename", "")), (file.get("size") or 0) > SMALL_FILE
+    if not is_large and _SCRIPT.fullmatch(name):
         return True
-    if (file.get("size") or 0) > SMALL_FILE and posixpath.splitext(name)[1] not in _PROGRAMS:
+    if is_large and posixpath.splitext(name)[1] not in _PROGRAMS:
         return False
     return is_seen and _begins_as_script(file.get("path"))
 
 
 def script_stamp(path: str) -> tuple[int, int] | None:
-    """Return the size and the time of modification of a script on this node; None: the path is none of a script."""
+    """Return the size and the time of modification of a script on this node; None: the path has no script."""
     if not os.path.isabs(path) or (found := _file(path)) is None:
         return None
     file = {"basename": posixpath.basename(path), "path": path, "size": found.st_size}

@@ -131,7 +131,7 @@ class RehearsableJobs:
             if (found := await self._with_files(job)) is None:
                 return ()
             job = found
-        programs = await self._programs.of(job.original.runtime, job.candidate)
+        programs = await self._programs.of(job.original.runtime, job.candidate.programs)
         return () if programs is None else self.rehearsals_with(job, programs)
 
     def rehearsals_with(self, job: RehearsableJob, programs: OtherPrograms = ()) -> Sequence[Rehearsal]:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from streamflow_io.engine.tool_contents import networked, tool_contents
-from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.jobs import programs as module
 from streamflow_io.jobs.programs import differing, stamps_here
@@ -91,13 +90,13 @@ def test_which_are_others() -> None:
     def said(size: int, loads: str = "5d") -> str:
         return json.dumps({"size": size, "mtime": 3, "loads": loads})
 
-    candidate = Candidate("", (), (("a", (9, 3, "5d")), ("b", None)))
-    assert differing(candidate, f"{said(9)}\n-") == ()
-    assert differing(candidate, f"{said(8)}\n-") == (("a", (8, 3, "5d")),)
-    assert differing(candidate, f"{said(9, '6e')}\n-") == (("a", (9, 3, "6e")),)
-    assert differing(candidate, f"-\n{said(8)}") == (("a", None), ("b", (8, 3, "5d")))
-    assert differing(candidate, "-\n-") is None, "its programs are not known there"
-    assert differing(candidate, "-") is differing(candidate, "sh: not found\n-") is None
+    here = ("a", (9, 3, "5d")), ("b", None)
+    assert differing(here, f"{said(9)}\n-") == ()
+    assert differing(here, f"{said(8)}\n-") == (("a", (8, 3, "5d")),)
+    assert differing(here, f"{said(9, '6e')}\n-") == (("a", (9, 3, "6e")),)
+    assert differing(here, f"-\n{said(8)}") == (("a", None), ("b", (8, 3, "5d")))
+    assert differing(here, "-\n-") is None, "its programs are not known there"
+    assert differing(here, "-") is differing(here, "sh: not found\n-") is None
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:
@@ -110,7 +109,7 @@ def test_where_nobody_answers_nothing_is_known() -> None:
 
     async def ask() -> object:
         programs: Any = module.Programs()
-        found = [await programs.of(Silent(), Candidate("", (), words)) for words in ((("a", None),), ())]
+        found = [await programs.of(Silent(), words) for words in ((("a", None),), ())]
         await programs.close()
         return found
 

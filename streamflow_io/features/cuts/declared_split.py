@@ -15,7 +15,6 @@ from streamflow_io.adapters.job_spec import is_whole_file
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
-from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.messages import Code, coded
@@ -176,9 +175,8 @@ async def declared_split(
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
-        candidate = Candidate(declaration.tool, (), declaration.programs)
         # A tool that names no program has all that is known of it in its digest.
-        there = await programs.of(runtime, candidate) if declaration.programs else ()
+        there = await programs.of(runtime, declaration.programs) if declaration.programs else ()
         if there is None:
             raise NoRuleError("the programs of its tool are not known where it runs")
         rule, key = rule_of(declaration.rule, values), verdict_key(declaration, values, there)

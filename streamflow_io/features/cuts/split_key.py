@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from streamflow_io.graph.candidates import Stamp
+from streamflow_io.graph.candidates import ToolPrograms
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.jobs.proof_key import OtherPrograms
 from streamflow_io.parts.said_parts import in_order
@@ -31,13 +31,13 @@ class Declaration(Struct, frozen=True):
 
     :ivar tool: a hex digest of the tool's content
     :ivar is_bound: a verdict holds for the same file only
-    :ivar programs: the words of the tool that may name a program or a script, with their stamps on the driver's node
+    :ivar programs: of the tool
     """
 
     rule: SessionRule
     tool: str
     is_bound: bool = False
-    programs: tuple[tuple[str, Stamp], ...] = ()
+    programs: ToolPrograms = ()
 
 
 class Compared(NamedTuple):

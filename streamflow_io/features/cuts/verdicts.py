@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from streamflow_io.records.learned.database import LearnedEntry, LearnedKey
 from streamflow_io.records.learned.remembered import Remembered
@@ -28,11 +28,6 @@ class VerdictKey(LearnedKey, frozen=True):
     def anywhere(self) -> VerdictKey:
         """The conditions with the programs of the driver's node."""
         return replace(self, programs="")
-
-    @property
-    def _facts(self) -> tuple[object, ...]:
-        # Earlier versions knew no programs. What they have kept has the same digest.
-        return astuple(self) if self.programs else astuple(self)[:-1]
 
 
 class Verdict(LearnedEntry, frozen=True):

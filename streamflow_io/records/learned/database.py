@@ -57,11 +57,7 @@ class LearnedKey(Struct, frozen=True):
     @property
     def digest(self) -> str:
         """64 hex digits, always the same for the same key."""
-        return hashlib.sha256(json.dumps(self._facts).encode()).hexdigest()
-
-    @property
-    def _facts(self) -> tuple[object, ...]:
-        return astuple(self)
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
 
 
 class LearnedEntry(Struct, frozen=True):
