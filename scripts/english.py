@@ -36,7 +36,6 @@ PAGES = (
     "docs/capio-runtime.md",
     "docs/command-line.md",
     "docs/containers.md",
-    "docs/coordination-check.md",
     "docs/coordination.md",
     "docs/declared-cuts.md",
     "docs/development.md",

@@ -31,7 +31,7 @@ settings.load_profile("any machine")
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(
-    r"tests/(unit/|features/(\w+/)?(unit/|integration/test_(template|coordination_check))"
+    r"tests/(unit/|features/(\w+/)?(unit/|integration/test_template)"
     r"|integration/test_template|e2e/test_security).*?(?=::)"
 )
 #: Those that have cwltool read its schemas.

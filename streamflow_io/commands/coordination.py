@@ -12,13 +12,11 @@ from pydantic.alias_generators import to_camel
 from rich.console import Console
 
 from streamflow_io.engine.plan import Plan
-from streamflow_io.features import subclass_of
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.dot import write_dot
 from streamflow_io.graph.capio_cl.language import Version, resolved, unresolved, write_capio_cl
 from streamflow_io.graph.io_graph import StreamEdge
 
-from .console import CommandResult
 from .output import write_output
 from .plan import plan_workflow
 from .sites import site_to_json
@@ -49,21 +47,6 @@ class Coordination(Struct, frozen=True):
             console.file.write(self.text)
 
 
-class MoreOptions:
-    """Options that a feature adds to this command; none here."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the options."""
-
-    def run(self, arguments: argparse.Namespace, plan: Plan) -> CommandResult | None:
-        """Do what the options ask for.
-
-        :return: the result of the command. None: the command writes the configuration
-        :raises HintErrors: if options are wrong, or a file cannot be read or written
-        """
-        return None
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
@@ -80,17 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--directory", metavar="DIR", type=Path, help="write paths below this directory (default: relative)"
     )
-    subclass_of(MoreOptions)().add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> CommandResult:
+def run(arguments: argparse.Namespace) -> Coordination:
     """Write or print the coordination configuration of a workflow.
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written
     """
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
-    if (result := subclass_of(MoreOptions)().run(arguments, plan)) is not None:
-        return result
     directory = None if arguments.directory is None else str(arguments.directory.absolute())
     text = _document(plan, arguments.format, directory)
     if arguments.output is not None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, to_builtins
+from pydantic import JsonValue
 from rich.console import Console
 
 from streamflow_io.commands.console import say
 from streamflow_io.commands.output import add_output_arguments, output_of, write_output
 from streamflow_io.commands.plan import plan_workflow
-from streamflow_io.hints.yaml_files import read_scheduler_config
+from streamflow_io.graph.capio_cl.configuration import Configuration
+from streamflow_io.hints.yaml_files import plain, read_scheduler_config, read_yaml, source_of
 
+from .language.reading import read_capio_cl
 from .language.to_hints import Annotation, annotate, annotation_text
-from .loading import load_capio_cl
 
 
 class Annotated(Struct, frozen=True):
@@ -59,6 +61,16 @@ class Annotated(Struct, frozen=True):
         rules = sum(map(len, steps.values()))
         text = f"{os.path.relpath(self.output)}: rules: {rules}, steps: {len(steps)}"
         say(console, text, "bold")
+
+
+def load_capio_cl(path: str | os.PathLike[str]) -> Configuration:
+    """Read a CAPIO-CL file; see :func:`.language.reading.read_capio_cl`.
+
+    :raises HintErrors: with all mistakes in it; also if it cannot be read or is no JSON
+    """
+    file = os.path.abspath(path)
+    document = read_yaml(Path(path), "CAPIO-CL", "a CAPIO-CL file, in JSON", "no JSON: ")
+    return read_capio_cl(cast(JsonValue, plain(document)), file, source_of(document, file).lines)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

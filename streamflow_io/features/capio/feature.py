@@ -19,8 +19,5 @@ class Capio(Feature):
     def runtimes(self) -> Mapping[str, str]:
         return {"capio": f"{_HERE}.choice"}
 
-    def subclasses(self) -> Mapping[str, str]:
-        return {"streamflow_io.commands.coordination:MoreOptions": f"{_HERE}.coordination:CapioOptions"}
-
 
 FEATURE = Capio()

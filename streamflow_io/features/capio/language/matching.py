@@ -1,4 +1,4 @@
-"""Finds the step of an application, and the paths of two configurations that mean the same file.
+"""Finds the step of an application, and the outputs that a path of a configuration means.
 
 A coordination configuration that was written by hand has names and directories of its own. An application is looked
 up by :class:`StepNames`; a path is compared by its end with :func:`fit`, because only the end of it is the tool's.
@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from posixpath import commonprefix
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.hints.globs import is_pattern, matches, overlap
 
-T = TypeVar("T")
 _WILDCARD = re.compile(r"\[(?:!.|[^!])[^\]]*\]|[*?]", re.DOTALL)
 _INSTANCE = re.compile(r"(.+?)[-_.]?\d+(?:\.\d+)*")
 
@@ -103,30 +101,6 @@ def fit(
         for length in range(len(theirs) - 1, 0, -1):
             found.append(_common_end(ours, theirs[:length], Relation.AROUND, "/".join(theirs[length:])))
     return max((each for each in found if each is not None), key=lambda each: each.score, default=None)
-
-
-class PathIndex(Generic[T]):
-    """Things with paths, to be found by paths that may :func:`fit`: a configuration can have thousands of either."""
-
-    def __init__(self, things: Iterable[tuple[str, T]]) -> None:
-        self._all: list[T] = []
-        self._patterns: set[int] = set()
-        self._with: dict[str, set[int]] = {}
-        for index, (path, thing) in enumerate(things):
-            self._all.append(thing)
-            parts = components(path)
-            if any(map(is_pattern, parts)):
-                self._patterns.add(index)
-            for part in parts:
-                self._with.setdefault(part, set()).add(index)
-
-    def near(self, path: str) -> list[T]:
-        """All things whose paths can fit, and some others, in their order."""
-        parts = components(path)
-        if any(map(is_pattern, parts)):
-            return self._all
-        found = self._patterns.union(*(self._with.get(part, set()) for part in parts))
-        return [self._all[index] for index in sorted(found)]
 
 
 def includes(path: Sequence[str], glob: Sequence[str]) -> bool:

@@ -1,7 +1,4 @@
-"""Read CAPIO-CL, the coordination language of CAPIO.
-
-Apart from what writes it: each run writes, and few people read.
-"""
+"""Read CAPIO-CL, the coordination language of CAPIO."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from lab.templates import WORKFLOWS
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.commands.validate import validate
 from streamflow_io.engine.plan import Plan
+from streamflow_io.features.capio.annotate import load_capio_cl
 from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
-from streamflow_io.features.capio.loading import load_capio_cl
 from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.hints.models import AnnotationsFile, StreamingRule
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations

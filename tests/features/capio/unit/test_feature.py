@@ -6,9 +6,6 @@ from importlib import import_module
 
 import pytest
 
-from streamflow_io.commands.coordination import MoreOptions
-from streamflow_io.features import subclass_of
-from streamflow_io.features.capio.coordination import CapioOptions
 from streamflow_io.features.capio.feature import FEATURE
 from streamflow_io.hints.errors import HintErrors, Source
 from streamflow_io.hints.yaml_files import parse_scheduler_config
@@ -23,4 +20,3 @@ def test_capio_is_a_runtime() -> None:
 def test_the_modules_are_there() -> None:
     for module in FEATURE.runtimes().values():
         assert {"choose", "forecast"} <= vars(import_module(module)).keys()
-    assert subclass_of(MoreOptions) is CapioOptions

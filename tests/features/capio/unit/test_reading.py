@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from streamflow_io.features.capio.annotate import load_capio_cl
 from streamflow_io.features.capio.language.reading import read_capio_cl
-from streamflow_io.features.capio.loading import load_capio_cl
 from streamflow_io.graph.capio_cl.configuration import Configuration, HomeNode
 from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.errors import HintErrors
