@@ -229,12 +229,8 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def configuration(self) -> Configuration:
-        """The coordination configuration, as far as it is known before the run."""
-        return self.configure(self.jobs)
-
-    def configure(self, jobs: KnownJobs) -> Configuration:
-        """The coordination configuration, with these known jobs. It has no parts: no job writes them."""
+        """The coordination configuration, as far as it is known before the run. It has no parts: no job writes them."""
         graph, virtual = self.graph, self.parts.virtual
         outputs = [output for output in graph.outputs if output.name not in virtual]
         routes = [route for route in graph.routes if route.output.name not in virtual]
-        return configure(self.workflow.name, graph.steps, outputs, routes, graph.edges, jobs)
+        return configure(self.workflow.name, graph.steps, outputs, routes, graph.edges, self.jobs)

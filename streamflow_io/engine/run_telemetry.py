@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,6 @@ from streamflow_io.records.records import (
 from streamflow_io.records.runs import PROGRESS_FILE, TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter
 
-from .coordination_record import CoordinationRecord
 from .plan import Plan
 from .start_records import start_records
 
@@ -73,8 +71,9 @@ class RunTelemetry:
         self._config = config
         self._file = file
         # A run that asks for nothing of the plugin has messages only about its failure.
-        asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
-        self._coordination = CoordinationRecord(plan) if asks else None
+        self._asks = bool(
+            config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
+        )
         self._display: Display | None = None
         self._writer = TelemetryWriter(self._locate)
         self._latest = LatestWriter(lambda: None if self.directory is None else self.directory / PROGRESS_FILE)
@@ -135,14 +134,10 @@ class RunTelemetry:
 
             for line in ending_lines(history):
                 logger.info(line)
-        if self.directory is not None and self._coordination is not None:
-            await asyncio.to_thread(self._coordination.write_ran, self.directory)
+        if self.directory is not None and self._asks:
             logger.info(f"Telemetry of this run is in {self.directory}: streamflow-io report {self.directory.name}")
 
     def _locate(self) -> Path:
         remove_old_runs()
-        directory = create_run_directory(self._plan.workflow.name)
-        if self._coordination is not None:
-            self._coordination.write_planned(directory)
-        self.directory = directory
-        return directory / TELEMETRY_FILE
+        self.directory = create_run_directory(self._plan.workflow.name)
+        return self.directory / TELEMETRY_FILE

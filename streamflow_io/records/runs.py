@@ -23,7 +23,6 @@ LOGS_DIRECTORY = "jobs"
 
 
 TELEMETRY_FILE = "telemetry.jsonl"
-COORDINATION_FILE = "coordination.json"
 #: A file that exists while the run goes on.
 PROGRESS_FILE = "progress.json"
 LAST = "last"
@@ -148,7 +147,7 @@ def _remove(directory: Path) -> None:
     :raises ValueError: if the telemetry holds no JSON
     """
     telemetry = directory / TELEMETRY_FILE
-    ours = {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}", LOGS_DIRECTORY}
+    ours = {TELEMETRY_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}", LOGS_DIRECTORY}
     others = set(os.listdir(directory)) - ours
     if directory.is_symlink() or not telemetry.is_file() or others:
         return
@@ -158,7 +157,7 @@ def _remove(directory: Path) -> None:
             # The telemetry is removed last: a directory without it is no run, and would never be removed later.
             if (directory / LOGS_DIRECTORY).exists():
                 shutil.rmtree(directory / LOGS_DIRECTORY)
-            for name in (COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"):
+            for name in (PROGRESS_FILE, f".{PROGRESS_FILE}"):
                 (directory / name).unlink(missing_ok=True)
             telemetry.unlink()
             directory.rmdir()

@@ -1,4 +1,4 @@
-"""`streamflow-io coordination`: the configuration of a workflow, before it runs and in the directory of its run."""
+"""`streamflow-io coordination`: the configuration of a workflow, before it runs."""
 
 from __future__ import annotations
 
@@ -228,30 +228,6 @@ def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().err
     assert "unknown workflow 'another'" in told
     assert "allowed: --workflow with one of main, other" in told
-
-
-def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> None:
-    first = writer({"committed": "on_close"}, "*.txt", "File[]")
-    script = "for i in 1 2; do echo $i > $i.txt; done; [ -e MARK ] || { touch MARK; exit 1; }"
-    first["baseCommand"] = ["sh", "-c", script.replace("MARK", str(tmp_path / "mark"))]
-    document = two_steps(first)
-    document["steps"]["b"]["scatter"] = "file"
-    document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
-    ours = bench.run(document, failureManager={"type": "default", "config": {"max_retries": 2, "retry_delay": 0}})
-    assert ours.ok, ours.errors
-    assert (tmp_path / "mark").exists()
-    (directory,) = (bench.data / "streamflow-io" / "runs").iterdir()
-    assert sorted(path.name for path in directory.iterdir()) == ["coordination.json", "telemetry.jsonl"]
-    graph = {one["name"]: one for one in json.loads((directory / "coordination.json").read_text())["IO_Graph"]}
-    assert list(graph) == ["a", "b-0.0", "b-0.1"]
-    streaming = [item for one in graph.values() for item in one["streaming"]]
-    assert {path: (item["committed"], item["mode"]) for item in streaming for path in item["name"]} == {
-        "a/1.txt": ("on_close", "update"),
-        "a/2.txt": ("on_close", "update"),
-        "b-0.0/read.txt": ("on_termination", "update"),
-        "b-0.1/read.txt": ("on_termination", "update"),
-    }
-    assert [name for name, one in graph.items() if "a/1.txt" in one["input_stream"]] == ["b-0.0", "b-0.1"]
 
 
 def test_the_official_parser_reads_that_of_a_template(tmp_path: Path) -> None:

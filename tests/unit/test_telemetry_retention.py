@@ -41,14 +41,6 @@ def test_the_runs_written_last_are_kept() -> None:
     assert run_names() == ["exp-5", "exp-4"]
 
 
-def test_what_a_run_coordinated_goes_with_it() -> None:
-    for number in range(2):
-        (_run("exp", age=100 - number).parent / "coordination.json").write_text("{}")
-    remove_old_runs(keep=1)
-    assert {path.name for path in runs_directory().iterdir()} == {"exp-2"}
-    assert (runs_directory() / "exp-2" / "coordination.json").exists()
-
-
 def test_there_are_no_runs_yet() -> None:
     remove_old_runs(keep=0)
     assert not runs_directory().exists()
