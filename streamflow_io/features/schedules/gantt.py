@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from .model import Instance, Schedule
+from .model import Schedule
 
-T = TypeVar("T")
 MOST_ROWS = 40
-MOST_BARS = 2000
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WORK = "░"
 # Less of a column is not drawn as a transfer, where the application computes, too.
 _LEAST_SHARE = 1 / 16
-
-
-class Bar(NamedTuple):
-    """A compute or a transfer.
-
-    :ivar start: in parts of the period, as `end`
-    :ivar height: of a transfer, its rate as a part of the peak of the application
-    :ivar text: for people
-    """
-
-    kind: Literal["work", "transfer"]
-    start: float
-    end: float
-    height: float
-    text: str
 
 
 class Row(Struct, frozen=True):
@@ -41,7 +23,6 @@ class Row(Struct, frozen=True):
     """
 
     name: str
-    bars: Sequence[Bar]
     work: Sequence[float]
     transfers: Sequence[float]
 
@@ -54,13 +35,13 @@ class Gantt(Struct, frozen=True):
     """A drawing of a schedule.
 
     :ivar storage: the part of the bandwidth that is used in each column
-    :ivar notes: what is left out
+    :ivar note: what is left out. None: nothing is
     """
 
     period: float
     rows: Sequence[Row]
     storage: Sequence[float]
-    notes: Sequence[str]
+    note: str | None
 
     def storage_line(self) -> str:
         """A character for each column."""
@@ -68,73 +49,25 @@ class Gantt(Struct, frozen=True):
 
 
 def gantt(schedule: Schedule, columns: int) -> Gantt:
-    """The drawing of a schedule: at most 40 applications and 2,000 bars, evenly chosen.
+    """The drawing of a schedule: at most 40 applications, evenly chosen.
 
     :param columns: into how many the period is divided
     """
-    period, count = schedule.pattern.period, len(schedule.set.applications)
-    shown = evenly(range(count), MOST_ROWS)
-    instances = [each for index in shown for each in schedule.pattern.instances[index]]
-    bars = sum(1 + len(each.transfers) for each in instances)
+    period, applications = schedule.pattern.period, schedule.set.applications
+    count = len(applications)
+    shown = {number * count // MOST_ROWS for number in range(MOST_ROWS)} if count > MOST_ROWS else range(count)
     storage = [0.0] * columns
     rows = []
-    for index in range(count):
-        share = schedule.set.peaks[index] / schedule.set.platform.bandwidth
-        own = schedule.pattern.instances[index]
+    for index, application in enumerate(applications):
+        peak, own = schedule.set.peaks[index], schedule.pattern.instances[index]
         work = _columns(((*one.work, 1.0) for one in own), period, columns)
-        rates = ((each.start, each.end, each.rate) for one in own for each in one.transfers)
-        transfers = [rate / schedule.set.peaks[index] for rate in _columns(rates, period, columns)]
-        storage = [sum_ + share * rate for sum_, rate in zip(storage, transfers, strict=True)]
+        rates = _columns(((each.start, each.end, each.rate) for one in own for each in one.transfers), period, columns)
+        bandwidth = schedule.set.platform.bandwidth
+        storage = [used + rate / bandwidth for used, rate in zip(storage, rates, strict=True)]
         if index in shown:
-            chosen = evenly(own, max(1, len(own) * MOST_BARS // bars) if bars > MOST_BARS else len(own))
-            rows.append(Row(schedule.set.applications[index].name, _bars(schedule, index, chosen), work, transfers))
-    drawn = sum(len(row.bars) for row in rows)
-    return Gantt(period, _limited(rows), storage, list(_notes(count, len(shown), bars, min(drawn, MOST_BARS))))
-
-
-def _notes(count: int, rows: int, bars: int, drawn: int) -> Iterator[str]:
-    if rows < count:
-        yield f"{rows} of {count:,} applications are shown, evenly chosen; the storage bears all of them."
-    if bars > MOST_BARS:
-        yield f"{drawn:,} of {bars:,} computes and transfers are drawn, evenly chosen."
-
-
-def _limited(rows: Sequence[Row]) -> list[Row]:
-    """Never more bars than may be: transfers of one instance are not chosen one by one."""
-    if sum(len(row.bars) for row in rows) <= MOST_BARS:
-        return list(rows)
-    most = MOST_BARS // len(rows)
-    return [Row(row.name, evenly(row.bars, most), row.work, row.transfers) for row in rows]
-
-
-def evenly(values: Sequence[T], most: int) -> Sequence[T]:
-    """Choose some values, at equal distances.
-
-    :param most: the largest number of values
-    """
-    count = len(values)
-    return values if count <= most else [values[number * count // most] for number in range(most)]
-
-
-def _bars(schedule: Schedule, index: int, instances: Iterable[Instance]) -> list[Bar]:
-    period, peak = schedule.pattern.period, schedule.set.peaks[index]
-    bars = []
-    for one in instances:
-        begin, end = one.work
-        bars.append(Bar("work", begin / period, end / period, 1.0, f"computes from {begin:,.6g} to {end:,.6g} s"))
-        for each in one.transfers:
-            text = f"{each.rate:,.4g} MB/s from {each.start:,.6g} to {each.end:,.6g} s"
-            bars.append(Bar("transfer", each.start / period, each.end / period, each.rate / peak, text))
-    return [part for bar in bars for part in _within(bar)]
-
-
-def _within(bar: Bar) -> Iterator[Bar]:
-    """The parts of a bar that lie within the period; what is beyond its end is at its beginning."""
-    start = bar.start % 1
-    end = start + bar.end - bar.start
-    yield bar._replace(start=start, end=min(end, 1.0))
-    if end > 1:
-        yield bar._replace(start=0.0, end=min(end - 1, 1.0))
+            rows.append(Row(application.name, work, [rate / peak for rate in rates]))
+    note = f"{len(rows)} of {count:,} applications are shown, evenly chosen; the storage bears all of them."
+    return Gantt(period, rows, storage, note if len(rows) < count else None)
 
 
 def _columns(spans: Iterable[tuple[float, float, float]], period: float, columns: int) -> list[float]:

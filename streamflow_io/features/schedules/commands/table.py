@@ -1,4 +1,4 @@
-"""The tables of a schedule in the terminal."""
+"""The table of a schedule in the terminal."""
 
 from __future__ import annotations
 
@@ -10,30 +10,20 @@ from streamflow_io.commands.console import say, table
 from streamflow_io.features.schedules.model import Schedule
 from streamflow_io.wording import counted
 
-HEADER = ("name", "nodes", "work (s)", "volume (MB)", "instances", "computes", "dilation")
+_HEADER = ("name", "nodes", "work (s)", "volume (MB)", "instances", "computes", "dilation")
 
 
 def show_figures(console: Console, schedule: Schedule) -> None:
     """How good a schedule is, and how good it could be."""
-    cells = rows(schedule)
-    console.print(table(None, HEADER, cells, numbers=HEADER[1:], unfolded=HEADER[1:]))
-    for line in summary(schedule):
-        say(console, line)
-
-
-def summary(schedule: Schedule) -> list[str]:
-    """A schedule in three lines."""
+    console.print(table(None, _HEADER, _rows(schedule), numbers=_HEADER[1:], unfolded=_HEADER[1:]))
     found, bounds = schedule.figures, schedule.figures.bounds
     instances = counted(sum(schedule.pattern.counts), "instance")
-    return [
-        f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}",
-        f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})",
-        f"Dilation: {found.dilation:.4f} (no schedule has less than {bounds.dilation:.4f})",
-    ]
+    say(console, f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}")
+    say(console, f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})")
+    say(console, f"Dilation: {found.dilation:.4f} (no schedule has less than {bounds.dilation:.4f})")
 
 
-def rows(schedule: Schedule) -> Iterator[list[str]]:
-    """A row of the table for each application."""
+def _rows(schedule: Schedule) -> Iterator[list[str]]:
     counts = schedule.pattern.counts
     for index, one in enumerate(schedule.set.applications):
         yield [

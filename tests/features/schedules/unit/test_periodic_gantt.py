@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.cli import main
 from streamflow_io.features.schedules.files import schedule_text
-from streamflow_io.features.schedules.gantt import MOST_BARS, MOST_ROWS, evenly, gantt
+from streamflow_io.features.schedules.gantt import MOST_ROWS, gantt
 from streamflow_io.features.schedules.model import (
     Algorithm,
     Application,
@@ -46,7 +45,7 @@ def test_a_line_says_who_computes_and_who_transfers() -> None:
     drawn = gantt(regular(2, 2), 16)
     assert [row.line() for row in drawn.rows] == ["░░░░░░██░░░░░░██"] * 2
     assert drawn.storage_line() == "      ██      ██"
-    assert drawn.notes == []
+    assert drawn.note is None
 
 
 def test_the_height_is_the_rate_and_idle_is_empty() -> None:
@@ -59,19 +58,13 @@ def test_the_height_is_the_rate_and_idle_is_empty() -> None:
     drawn = gantt(schedule(applications, Pattern(8, instances)), 8)
     assert [row.line() for row in drawn.rows] == ["░░  ▄▄  ", "██    ░░"]
     assert drawn.storage_line() == "██  ▄▄  "
-    assert [(bar.kind, bar.start, bar.end) for bar in drawn.rows[1].bars] == [("work", 0.75, 1), ("transfer", 0, 0.25)]
 
 
-def test_a_large_pattern_is_drawn_in_part_and_says_so() -> None:
-    drawn = gantt(regular(100, 100), 50)
-    assert len(drawn.rows) == MOST_ROWS
-    bars = sum(len(row.bars) for row in drawn.rows)
-    assert MOST_BARS / 2 < bars <= MOST_BARS
-    assert drawn.notes == [
-        "40 of 100 applications are shown, evenly chosen; the storage bears all of them.",
-        f"{bars:,} of 8,000 computes and transfers are drawn, evenly chosen.",
-    ]
-    assert max(bar.end for row in drawn.rows for bar in row.bars) > 0.9
+def test_of_many_applications_some_are_drawn_and_the_drawing_says_so() -> None:
+    drawn = gantt(regular(100, 2), 50)
+    assert [row.name for row in drawn.rows] == [f"<a{number * 100 // 40}>" for number in range(MOST_ROWS)]
+    assert drawn.note == "40 of 100 applications are shown, evenly chosen; the storage bears all of them."
+    assert max(drawn.storage) == pytest.approx(1)
 
 
 @given(application_sets(), st.floats(1, 4), st.integers(10, 200))
@@ -89,23 +82,10 @@ def test_what_is_drawn_is_all_that_happens(applications: ApplicationSet, factor:
     assert max(drawn.storage) <= 1 + 1e-6
 
 
-@given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
-def test_evenly_keeps_order_and_number(values: list[int], most: int) -> None:
-    found = evenly(range(len(values)), most)
-    assert len(found) == min(most, len(values))
-    assert list(found) == sorted(set(found))
-
-
-def test_10000_instances_are_drawn_soon_into_a_small_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, page = tmp_path / "large.json", tmp_path / "page.html"
+def test_10000_instances_are_drawn_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "large.json"
     file.write_text(schedule_text(regular(100, 100)))
     begin = time.process_time()
-    assert main(["schedule", "show", str(file), "-o", str(page)]) == 0
+    assert main(["schedule", "show", str(file)]) == 0
     assert time.process_time() - begin < 2
-    assert page.stat().st_size < 2_000_000
-    text = page.read_text()
-    assert "40 of 100 applications are shown" in text
-    assert "&lt;a0&gt;" in text
-    assert "<a0>" not in text
-    assert not re.search(r"https?://|<script", text)
     assert "40 of 100 applications are shown" in capsys.readouterr().out
