@@ -252,7 +252,7 @@ class ScheduleFile(CamelModel):
             self.dilation,
             tuple(row.efficiency for row in rows),
             tuple(row.dilation for row in rows),
-            ScheduleBounds(self.bounds.efficiency, applications.bounds.unlimited_efficiency, self.bounds.dilation),
+            ScheduleBounds(self.bounds.efficiency, self.bounds.dilation),
         )
         instances = tuple(
             tuple(Instance(one.work, tuple(Transfer(*each) for each in one.transfers)) for one in row.instances)

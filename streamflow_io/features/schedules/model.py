@@ -47,12 +47,10 @@ class ScheduleBounds(Struct, frozen=True):
     """Bounds that no schedule can exceed.
 
     :ivar efficiency: the largest, given the bandwidth of the storage
-    :ivar unlimited_efficiency: the largest, if no application hindered another: equation 5
     :ivar dilation: the smallest
     """
 
     efficiency: float
-    unlimited_efficiency: float
     dilation: float
 
 
@@ -115,9 +113,8 @@ class ApplicationSet(Struct, frozen=True, dict=True):
     @cached_property
     def bounds(self) -> ScheduleBounds:
         """The bounds that no schedule can exceed."""
-        alone = [1 / own for own in self.durations]
-        dilation = max(1.0, self.load(alone) / self.platform.bandwidth)
-        return ScheduleBounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
+        dilation = max(1.0, self.load([1 / own for own in self.durations]) / self.platform.bandwidth)
+        return ScheduleBounds(self.efficiency(self.best_rates()), dilation)
 
     def fair_rates(self) -> list[float]:
         """The rates of the smallest dilation: all are equally slow."""

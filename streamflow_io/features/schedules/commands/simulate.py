@@ -30,18 +30,7 @@ from streamflow_io.features.schedules.policies import (
 )
 from streamflow_io.hints.errors import HintErrors
 
-_POLICIES = (
-    "fairshare",
-    "fcfs",
-    "fcfs:whole",
-    "roundrobin",
-    "mindilation",
-    "maxsyseff",
-    "minmax:0.5",
-    "set10",
-    "density",
-    "paced",
-)
+_POLICIES = ("fairshare", "fcfs", "fcfs:whole", "roundrobin", "mindilation", "maxsyseff", "minmax:0.5")
 _HEADER = ("policy", "efficiency", "dilation", "of the best")
 _INSTANCES = 12_000
 
@@ -166,7 +155,7 @@ def _play(
     of: ApplicationSet, pattern: Pattern | None, name: str, seconds: float, variation: float, seed: int
 ) -> PlayedOutcome:
     try:
-        chosen = policy(name, of, pattern)
+        chosen = policy(name, pattern)
     except ValueError:
         only = " of a schedule file, and this is a set" if name == "slots" else ""
         raise HintErrors.one(name, "--policy", f"there is no such policy{only}", POLICY_ALLOWED) from None
