@@ -10,19 +10,11 @@ _PAGE = "capio-runtime.md"
 CAPIO = {
     Code.NO_CAPIO: Explanation(
         "CAPIO is not used in this run",
-        "A part of CAPIO is missing or does not work here. The embedded node runtime serves all edges.",
+        "A part of CAPIO is missing. The embedded node runtime serves all edges.",
         (
             Case(
                 "`runtime: capio`: the embedded node runtime is used for all: SERVER is not in ...",
                 "Set `CAPIO_HOME`, with `bin/capio_server` and `lib/libcapio_posix.so`.",
-            ),
-            Case(
-                "`runtime: capio`: the embedded node runtime is used for all: no C compiler ...",
-                "Install `cc`, `gcc` or `clang` on the driver's node.",
-            ),
-            Case(
-                "`runtime: capio`: the embedded node runtime is used for all: ...",
-                "The message has the last words of `capio_server`. `/dev/shm` may be full, or `TMPDIR` too long.",
             ),
         ),
         f"{_PAGE}#what-it-needs",
@@ -60,9 +52,17 @@ CAPIO = {
     ),
     Code.CAPIO_GIVEN_UP: Explanation(
         "CAPIO is given up in this run",
-        "The server has ended or does not answer, or a program under CAPIO hangs. The jobs start again without CAPIO. "
-        "The ended attempts are no retries.",
+        "The server does not start, has ended or does not answer, or a program under CAPIO hangs. The jobs start again "
+        "without CAPIO. The ended attempts are no retries.",
         (
+            Case(
+                "CAPIO is not used any more in this run, ...: no C compiler ...",
+                "Install `cc`, `gcc` or `clang` on the driver's node.",
+            ),
+            Case(
+                "CAPIO is not used any more in this run, ...: PATH does not start in 15 s: ...",
+                "The message has the last words of `capio_server`. `/dev/shm` may be full, or `TMPDIR` too long.",
+            ),
             Case(
                 "CAPIO is not used any more in this run, ...: capio_server has ended ...",
                 "Too little memory is one cause, because the server keeps all files. CAPIO 1.0.0 also crashes in some "

@@ -57,7 +57,7 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
             return bool(place.where.jobs())
         processes = of_run(place.temporary)
         if case.workload == CAPIO:
-            # Its server, and that of its trial, are jobs, too; and its readers start late.
+            # Its server is a job, too; and its readers start late.
             wanted = "consumer" if case.fault.victim == "consumer" else "producer"
             return any(wanted in process.roles for process in processes)
         return any(process.is_exec or process.roles for process in processes)

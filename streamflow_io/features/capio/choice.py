@@ -26,35 +26,28 @@ from streamflow_io.records.files import SERVED
 from .runtime.installation import CapioError, find_capio
 from .runtime.runtime import CapioRuntime
 from .runtime.supported import CapioMapping, CapioOutput, CapioStep, map_to_capio
-from .runtime.trial import check_capio
 
 
 def forecast(workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeForecast:
     """Say which early edges of a workflow CAPIO would serve. Start nothing."""
     mapping = capio_mapping(workflow, edges)
-    return RuntimeForecast("CAPIO", "if it is installed and passes its trial", mapping.served, mapping.refused)
+    return RuntimeForecast("CAPIO", "if it is installed", mapping.served, mapping.refused)
 
 
 def choose(workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeChoice:
-    """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
-
-    Tries CAPIO when there is something for it, which takes about a second.
-    """
+    """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve."""
     mapping = capio_mapping(workflow, edges)
     try:
         installation = find_capio()
-        for edge, reason in mapping.refused.items():
-            logger.warning(
-                coded(f"{edge.name} is served by the embedded node runtime: {reason}", Code.CAPIO_NOT_FOR_EDGE)
-            )
-        if not mapping.served:
-            return RuntimeChoice(edges=mapping.refused)
-        version = check_capio(installation)
     except CapioError as error:
         message = f"`runtime: capio`: the embedded node runtime is used for all: {error}"
         logger.warning(coded(message, Code.NO_CAPIO))
         return RuntimeChoice(edges={**dict.fromkeys(mapping.served, str(error)), **mapping.refused})
-    logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(edge.name for edge in mapping.served)}")
+    for edge, reason in mapping.refused.items():
+        logger.warning(coded(f"{edge.name} is served by the embedded node runtime: {reason}", Code.CAPIO_NOT_FOR_EDGE))
+    if not mapping.served:
+        return RuntimeChoice(edges=mapping.refused)
+    logger.info(f"CAPIO serves {', '.join(edge.name for edge in mapping.served)}")
     served = dict.fromkeys(mapping.served, SERVED)
     return RuntimeChoice(partial(CapioRuntime.start_with, installation, mapping), {**served, **mapping.refused})
 

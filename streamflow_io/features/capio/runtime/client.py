@@ -46,13 +46,8 @@ def collect(closes: int, pairs: Sequence[str]) -> None:
             _copy(source, target)
 
 
-def show(path: str) -> None:
-    """Write what a file holds to the standard output."""
-    _copy_to(os.open(path, os.O_RDONLY), 1)
-
-
 def feed(path: str) -> None:
-    """The same for a program that may wait, or end before the file does."""
+    """Write what a file holds to the standard output, for a program that may wait, or end before the file does."""
     signal.alarm(0)
     source = os.open(path, os.O_RDONLY)
     try:
@@ -64,13 +59,6 @@ def feed(path: str) -> None:
     os.close(source)
 
 
-def put(path: str, text: str) -> None:
-    """Make a file with some text."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    os.write(file, text.encode())
-    os.close(file)
-
-
 def _size(path: str) -> int | None:
     """The size of a file. None: the file does not exist; `access` would say that it does."""
     try:
@@ -80,17 +68,14 @@ def _size(path: str) -> int | None:
 
 
 def _copy(source: str, target: str) -> None:
-    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    _copy_to(os.open(source, os.O_RDONLY), file)
-    os.close(file)
-
-
-def _copy_to(source: int, target: int) -> None:
-    while data := os.read(source, _CHUNK):
+    read = os.open(source, os.O_RDONLY)
+    written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    while data := os.read(read, _CHUNK):
         signal.alarm(PATIENCE)
         while data:
-            data = data[os.write(target, data) :]
-    os.close(source)
+            data = data[os.write(written, data) :]
+    os.close(read)
+    os.close(written)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -103,12 +88,8 @@ def main(arguments: Sequence[str]) -> None:
             wait(path)
         case ["collect", closes, *pairs]:
             collect(int(closes), pairs)
-        case ["show", path]:
-            show(path)
         case ["feed", path]:
             feed(path)
-        case ["put", path, text]:
-            put(path, text)
         case _:
             sys.exit(f"bad arguments: {arguments}")
 

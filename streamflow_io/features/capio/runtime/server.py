@@ -38,7 +38,6 @@ from .supported import job_directory
 logger = logging.getLogger("streamflow")
 
 _STARTED = "successfully started"
-_VERSION = re.compile(r"\bV\. *(\d[\w.]*)")
 _START_SECONDS = 15.0
 _CLIENT_SECONDS = 20.0
 _PROBE_SECONDS = 5.0
@@ -121,7 +120,6 @@ class CapioServer:
 
     :ivar name: of its workflow: what it has in shared memory is named so
     :ivar directory: `CAPIO_DIR`
-    :ivar version: as it says itself
     :ivar collected: what jobs have written that have succeeded, by the path relative to `CAPIO_DIR`
     """
 
@@ -133,7 +131,6 @@ class CapioServer:
         self.collected: dict[str, Collected] = {}
         self.name = name
         self.directory = Path(job.directory) / "d"
-        self.version: str | None = None
         self._runtime = runtime
         self._job = job
         self._log = Path(job.directory) / "capio.log"
@@ -227,9 +224,13 @@ class CapioServer:
         :param seconds: how long it may take
         :raises CapioError: if it fails, or takes longer
         """
-        job = await self.start_client(*arguments, application=application)
+        job = await self._runtime.create_job(f"capio-{arguments[0]}")
+        said = str(job.directory / "said")
+        spec = JobSpec(name=arguments[0], command=CommandSpec(stdout=said, stderr=said))
+        command = [*self.application(application), *client_command(*arguments)]
+        await _spawn(job, spec, command, os.environ, self._runtime.directory)
         try:
-            await self.finish_client(job, arguments[0], seconds)
+            await self._end_of(job, arguments[0], seconds)
         finally:
             await asyncio.shield(job.cancel())
 
@@ -246,23 +247,7 @@ class CapioServer:
         """End the server; what waits for it sees that."""
         await self._job.cancel()
 
-    async def start_client(
-        self, *arguments: str, application: str, stdout: Path | None = None, guarded: Guarded | None = None
-    ) -> NodeJob:
-        """Start it, and do not wait for its end."""
-        job = await self._runtime.create_job(f"capio-{arguments[0]}")
-        said = str(job.directory / "said")
-        command = [*self.application(application, guarded), *client_command(*arguments)]
-        output = CommandSpec(stdout=said if stdout is None else str(stdout), stderr=said)
-        spec = JobSpec(name=arguments[0], command=output)
-        await _spawn(job, spec, command, os.environ, self._runtime.directory)
-        return job
-
-    async def finish_client(self, job: NodeJob, what: str, seconds: float | None = _CLIENT_SECONDS) -> None:
-        """Wait for the end of a client that was started.
-
-        :raises CapioError: if it does not end well, and in time
-        """
+    async def _end_of(self, job: NodeJob, what: str, seconds: float | None) -> None:
         waiting = {asyncio.ensure_future(_exit_of(self._job)), asyncio.ensure_future(_exit_of(job))}
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -294,7 +279,7 @@ class CapioServer:
 
     async def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while _STARTED not in (text := await asyncio.to_thread(_read, self._log)):
+        while _STARTED not in await asyncio.to_thread(_read, self._log):
             if self.has_ended:
                 raise _EndedError(self.why_ended())
             if time.monotonic() > deadline:
@@ -302,8 +287,6 @@ class CapioServer:
                     f"{self.installation.server} does not start in {_START_SECONDS:.0f} s: {self._last_words()}"
                 )
             await asyncio.sleep(0.02)
-        version = _VERSION.search(text)
-        self.version = version[1] if version else None
 
     def _last_words(self) -> str:
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in _read(self._log).splitlines()]

@@ -96,7 +96,7 @@ def pipeline(first: Document, *readers: Document) -> Document:
 
 
 def assert_served(run: Run, *names: str) -> None:
-    assert "CAPIO 1.0.0 serves" in run.log, run.errors
+    assert "CAPIO serves" in run.log, run.errors
     assert run.errors == ""
     for name in names:
         assert run.time(f"{name} line 1") < run.time("end"), run.trace
@@ -381,7 +381,7 @@ def test_a_reader_that_hangs_under_the_real_capio(bench: Bench) -> None:
     """`sort` hangs without the guard. Another program starts `sort`, so that CAPIO serves it at all."""
     script = "sys.stdout.flush(); os.execvp('sort', ['sort', os.environ['file']])"
     _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
-    assert "CAPIO 1.0.0 serves" in ours.log, ours.errors
+    assert "CAPIO serves" in ours.log, ours.errors
     warnings = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
     for line in warnings:
         seen = datetime.fromisoformat(line.partition(" WARNING")[0].strip()).timestamp()

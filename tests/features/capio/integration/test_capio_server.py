@@ -22,7 +22,6 @@ from streamflow_io.features.capio.runtime.job import wait_until_idle
 from streamflow_io.features.capio.runtime.runtime import CapioRuntime
 from streamflow_io.features.capio.runtime.server import CapioServer, remove_leftovers
 from streamflow_io.features.capio.runtime.supported import CapioMapping, capio_configuration
-from streamflow_io.features.capio.runtime.trial import check_capio
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from tests.features.capio.stand_in.support import install
 
@@ -93,11 +92,12 @@ def test_capio_is_found_on_the_path(tmp_path: Path, place: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", [pytest.param("", marks=pytest.mark.long), "slow deaf untidy"])
-def test_a_server_that_starts_works_and_leaves_nothing(
+async def test_a_server_that_starts_works_and_leaves_nothing(
     home: Path, behave: Callable[[str], None], temporary: Path, behaviour: str
 ) -> None:
     behave(behaviour)
-    assert check_capio(find_capio({"CAPIO_HOME": str(home)})) == "1.0.0"
+    async with running(home) as (server, _):
+        assert (await server.new_directory("a")).is_dir()
     assert left_in_shared_memory() == list(temporary.iterdir()) == []
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_starts_works_and_leaves_nothing(
         ("error", "capio_server has ended with exit code 1: .* / Error: libmpi.so.40 is not what it was"),
     ],
 )
-def test_a_server_that_does_not_start_leaves_nothing(
+async def test_a_server_that_does_not_start_leaves_nothing(
     home: Path,
     behave: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -120,18 +120,9 @@ def test_a_server_that_does_not_start_leaves_nothing(
     if behaviour == "mute":
         monkeypatch.setattr(capio_server, "_START_SECONDS", 1.0)
     with pytest.raises(CapioError, match=message):
-        check_capio(find_capio({"CAPIO_HOME": str(home)}))
+        async with running(home):
+            pass
     assert left_in_shared_memory() == list(temporary.iterdir()) == []
-
-
-def test_a_library_that_lets_readers_run_ahead_is_refused(home: Path, tmp_path: Path) -> None:
-    (empty := tmp_path / "empty.c").write_text(
-        "static int hook(long n, ...) { return 1; }\nint (*intercept_hook_point)(long, ...) = hook;\n"
-    )
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", home / "lib" / "libcapio_posix.so", empty], check=True, timeout=60)
-    with pytest.raises(CapioError, match="a reader is given an end of file before there is one"):
-        check_capio(find_capio({"CAPIO_HOME": str(home)}))
-    assert left_in_shared_memory() == []
 
 
 async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str], None], tmp_path: Path) -> None:
@@ -142,7 +133,7 @@ async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str],
         )
         await waiting
         waiting = asyncio.create_task(
-            server.client("show", str(server.directory / "none"), application="a", seconds=None)
+            server.client("feed", str(server.directory / "none"), application="a", seconds=None)
         )
         (tmp_path / "deadly").touch()
         with pytest.raises(CapioError, match=r"capio_server has ended by SIGABRT: .*std::runtime_error"):
@@ -176,8 +167,8 @@ async def test_capio_is_given_up_once(
 
 async def test_a_client_has_a_time_limit_and_each_attempt_a_directory(home: Path) -> None:
     async with running(home) as (server, _):
-        with pytest.raises(CapioError, match=r"CAPIO does not answer \(show\)"):
-            await server.client("show", str(server.directory / "none"), application="a", seconds=0.3)
+        with pytest.raises(CapioError, match=r"CAPIO does not answer \(feed\)"):
+            await server.client("feed", str(server.directory / "none"), application="a", seconds=0.3)
         one = await server.new_directory("a")
         two = await server.new_directory("a")
         assert one.is_dir()
@@ -252,6 +243,9 @@ async def test_a_program_that_uses_no_processor_and_reads_is_not_idle(tmp_path: 
 @pytest.mark.long
 async def test_a_client_that_is_not_answered_ends_itself(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file")  # To open it waits for ever.
-    script = "from streamflow_io.features.capio.runtime import client as c; c.PATIENCE = 1; c.main(['show', 'file'])"
+    script = (
+        "from streamflow_io.features.capio.runtime import client as c; c.PATIENCE = 1; "
+        "c.main(['collect', '1', 'file', 'copy'])"
+    )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=tmp_path)
     assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGALRM

@@ -92,7 +92,7 @@ def test_1000_genomes_under_the_real_capio(tmp_path: Path) -> None:
         log = run(template, ours, tmp_path / f"capio-{attempt}")
         assert contents(tmp_path / f"capio-{attempt}") == contents(tmp_path / "plain")
         assert left_in_shared_memory() == []
-        assert "CAPIO 1.0.0 serves" in log
+        assert "CAPIO serves" in log
         if "CAPIO is not used any more" not in log:  # CAPIO 1.0.0 hangs or crashes in some runs.
             return
     pytest.fail("CAPIO was given up three times")

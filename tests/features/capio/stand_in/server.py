@@ -1,10 +1,9 @@
 """A stand-in for capio_server. `CAPIO_STAND_IN` says how it behaves, in words separated by spaces:
 
-`mute`: never says that it has started; `slow`: only after a second; `error`: says an error, and ends; `late-error`:
-so, but not as the server of a trial; `once=PATH`: ends the first time that it is started; `deaf`: ignores SIGTERM;
-`untidy`: leaves all it has in shared memory; `dies=PATH`: ends at once, as in a crash, when that file is there (and it
-is not the server of a trial); `hangs=APPLICATION`: never answers that application when it writes into a file or reads;
-`spoils=APPLICATION`: gives it other bytes.
+`mute`: never says that it has started; `slow`: only after a second; `error`: says an error, and ends; `once=PATH`: ends
+the first time that it is started; `deaf`: ignores SIGTERM; `untidy`: leaves all it has in shared memory; `dies=PATH`:
+ends at once, as in a crash, when that file is there; `hangs=APPLICATION`: never answers that application when it writes
+into a file or reads; `spoils=APPLICATION`: gives it other bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ def main() -> None:
     behaviour = os.environ.get("CAPIO_STAND_IN", "").split()
     for line in ("", "   CAPIO - Cross Application Programmable IO         ", "", "                     V. 1.0.0", ""):
         print(line, flush=True)
-    is_trial = '"sfio.reader"' in configuration
-    if "error" in behaviour or ("late-error" in behaviour and not is_trial):
+    if "error" in behaviour:
         sys.exit("Error: libmpi.so.40 is not what it was")
     if _is_first(behaviour):
         sys.exit("Fatal: a semaphore is gone")
@@ -59,7 +57,7 @@ def main() -> None:
     deadly = [Path(path) for path in _values(behaviour, "dies")]
     while True:
         time.sleep(0.01)
-        if not is_trial and any(path.exists() for path in deadly):
+        if any(path.exists() for path in deadly):
             print("terminate called after throwing an instance of 'std::runtime_error'", flush=True)
             os._exit(134)
 
