@@ -13,7 +13,7 @@ _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 _AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
-class PublishedRate(BaseModel):
+class SeenRate(BaseModel):
     """The measured rate of a storage, while no other run used it, as far as the run knew.
 
     :ivar jobs: of the run, which moved data at once
@@ -54,7 +54,7 @@ class BurstProfile(BaseModel):
     error: _AtLeast0
     moved: _Positive | None = None
     latency: _AtLeast0 = 0.0
-    seen: Annotated[tuple[PublishedRate, ...], Field(max_length=8)] = ()
+    seen: Annotated[tuple[SeenRate, ...], Field(max_length=8)] = ()
 
 
 def profile_of(entry: Entry) -> BurstProfile | None:

@@ -6,24 +6,14 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Protocol
 
 from msgspec import Struct
+
+from .burst_profile import SeenRate
 
 # A rate that is off by a larger factor, up or down, is none of this storage. Its jobs do not keep the storage busy,
 # their data stays in memory, or others used the storage, too.
 _MOST_OFF = 1.5
-
-
-class CurveRate(Protocol):
-    """How fast a storage was: jobs that moved at once, MB/s of all together, for how many seconds; all above 0."""
-
-    @property
-    def jobs(self) -> int: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def seconds(self) -> float: ...
 
 
 class StorageCurve(Struct, frozen=True):
@@ -68,11 +58,11 @@ class StorageCurve(Struct, frozen=True):
         (left, low), (right, high) = self.points[index - 1], self.points[index]
         return low + (high - low) * (count - left) / (right - left)
 
-    def explains(self, seen: CurveRate) -> bool:
+    def explains(self, seen: SeenRate) -> bool:
         """Whether a rate that was seen may be that of this storage, in another state or under another use."""
         return 1 / _MOST_OFF <= seen.rate / self.total(seen.jobs) <= _MOST_OFF
 
-    def corrected(self, seen: Iterable[CurveRate]) -> StorageCurve:
+    def corrected(self, seen: Iterable[SeenRate]) -> StorageCurve:
         """The curve through what was seen, as far as it explains it.
 
         It is as many times as fast as it was with the numbers of jobs that were seen; between them by linear

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,19 +35,6 @@ Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
-
-
-class PeriodicBursts(Protocol):
-    """Bursts of a run: jobs of a burst, its MB, the storageBW of a job, seconds between bursts."""
-
-    @property
-    def jobs(self) -> int: ...
-    @property
-    def volume(self) -> float: ...
-    @property
-    def storage_bw(self) -> float: ...
-    @property
-    def work(self) -> float: ...
 
 
 class PeriodicRun(Struct, frozen=True):
@@ -76,12 +63,6 @@ class PeriodicRun(Struct, frozen=True):
     latency: float = 0.0
     first: float | None = None
     after: float = 0.0
-
-    @classmethod
-    def of(cls, name: str, bursts: int, own: PeriodicBursts, period: float = 0.0, latency: float = 0.0) -> PeriodicRun:
-        """A run with a number of equal bursts."""
-        each = own.volume / own.jobs
-        return cls(name, bursts, own.jobs, each, own.storage_bw, own.work, period, latency=latency)
 
 
 class Outcome(Struct, frozen=True):

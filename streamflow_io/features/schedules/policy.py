@@ -22,7 +22,7 @@ from streamflow_io.storage.sharing.entries import Entry, LedgerFile
 from streamflow_io.storage.sharing.locking import SharingError, lock_holder
 from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 
-from .burst_profile import BurstProfile, PublishedRate, profile_of
+from .burst_profile import BurstProfile, profile_of
 from .followed import STILL_SECONDS, unsteady
 from .turns import ScheduleTurns, state_of
 
@@ -112,7 +112,7 @@ def _to_burst_profile(found: Profile) -> BurstProfile | None:
         error=found.error,
         moved=found.volume,
         latency=found.latency,
-        seen=tuple(PublishedRate(jobs=one.jobs, rate=one.rate, seconds=one.seconds) for one in found.seen),
+        seen=found.seen,
     )
 
 

@@ -23,16 +23,10 @@ from streamflow_io.report.analysis.network import tag_of
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
 
+from .burst_profile import SeenRate
+
 # What was seen for less of the time in which something moved says little: jobs begin and end, and are not even then.
 _LEAST_SEEN = 0.2
-
-
-class SeenRate(AnalysisModel):
-    """:ivar jobs: that moved at once; :ivar rate: MB/s of all together; :ivar seconds: for so long, all together"""
-
-    jobs: int
-    rate: float
-    seconds: float
 
 
 def latency(history: History, job: JobAttempt) -> float:

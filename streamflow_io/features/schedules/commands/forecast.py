@@ -13,9 +13,9 @@ from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
+from streamflow_io.features.schedules.burst_profile import SeenRate
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import WAYS, Forecast, PeriodicRun, Way, forecast
-from streamflow_io.features.schedules.profile import SeenRate
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.wording import counted
 

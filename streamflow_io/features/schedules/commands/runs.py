@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import PeriodicRun
@@ -78,9 +77,18 @@ def profiled_runs(arguments: argparse.Namespace) -> ProfiledRuns:
 def periodic_run(one: ProfiledRun) -> PeriodicRun:
     """A run as the simulation has it."""
     own = one.profile
-    period = 0.0 if own.compact else own.work + own.io_seconds
-    known = PeriodicRun.of(one.name, own.bursts, own, period, own.latency)
-    return replace(known, first=own.first, after=own.after)
+    return PeriodicRun(
+        one.name,
+        own.bursts,
+        own.jobs,
+        own.volume / own.jobs,
+        own.storage_bw,
+        own.work,
+        period=0.0 if own.compact else own.work + own.io_seconds,
+        latency=own.latency,
+        first=own.first,
+        after=own.after,
+    )
 
 
 def seen_curve(runs: Iterable[ProfiledRun], curve: StorageCurve) -> StorageCurve:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from benchmarks.io_tasks import CURVE as SLOW
+from streamflow_io.features.schedules.burst_profile import SeenRate
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way, alone, forecast, later_start, play
 from streamflow_io.storage.sharing.allocation import Tenant, decide
@@ -253,41 +253,38 @@ def test_what_a_run_does_before_and_after_its_bursts_is_not_slowed_down() -> Non
     assert outcome.makespan == pytest.approx(own - 8 + 155)
 
 
-@dataclass(frozen=True)
-class Seen:
-    jobs: int
-    rate: float
-    seconds: float = 1.0
+def seen(jobs: int, rate: float, seconds: float = 1.0) -> SeenRate:
+    return SeenRate(jobs=jobs, rate=rate, seconds=seconds)
 
 
 def test_a_curve_goes_through_what_was_seen_and_keeps_its_form() -> None:
     curve = StorageCurve.of({1: 5.0, 2: 10.0, 4: 12.0, 8: 9.0}.items())
-    corrected = curve.corrected([Seen(1, 5.0), Seen(4, 14.4)])
+    corrected = curve.corrected([seen(1, 5.0), seen(4, 14.4)])
     assert [corrected.total(count) for count in (1, 4, 8)] == [pytest.approx(rate) for rate in (5, 14.4, 10.8)]
     assert corrected.total(2) == pytest.approx(10 * (1 + 0.2 / 3))
-    both = curve.corrected([Seen(4, 14.4, 3), Seen(4, 12.0, 1)])
+    both = curve.corrected([seen(4, 14.4, 3), seen(4, 12.0, 1)])
     assert both.total(4) == pytest.approx(12 * 1.15)
     assert both.total(1) == pytest.approx(5 * 1.15)
-    assert curve.corrected([Seen(3, 11.0)]).total(3) == pytest.approx(11)
+    assert curve.corrected([seen(3, 11.0)]).total(3) == pytest.approx(11)
 
 
 def test_what_is_far_off_is_not_of_this_storage() -> None:
     """Jobs that do not keep it busy, that write to memory, or were not alone."""
     curve = StorageCurve.of({1: 5.0, 4: 12.0}.items())
-    assert curve.corrected([Seen(1, 0.1), Seen(4, 100.0)]) is curve
-    assert not curve.explains(Seen(1, 3.3))
-    assert curve.explains(Seen(1, 3.4))
-    assert curve.explains(Seen(4, 17.9))
+    assert curve.corrected([seen(1, 0.1), seen(4, 100.0)]) is curve
+    assert not curve.explains(seen(1, 3.3))
+    assert curve.explains(seen(1, 3.4))
+    assert curve.explains(seen(4, 17.9))
 
 
 @given(
     st.dictionaries(st.integers(1, 30), st.floats(0.1, 1e3), min_size=1, max_size=5),
-    st.lists(st.builds(Seen, st.integers(1, 40), st.floats(0.1, 1e3), st.floats(0.1, 1e3)), max_size=5),
+    st.lists(st.builds(seen, st.integers(1, 40), st.floats(0.1, 1e3), st.floats(0.1, 1e3)), max_size=5),
 )
 def test_a_corrected_curve_is_nowhere_further_off_than_what_was_seen(
-    points: dict[int, float], seen: list[Seen]
+    points: dict[int, float], rates: list[SeenRate]
 ) -> None:
     curve = StorageCurve.of(points.items())
-    corrected = curve.corrected(seen)
+    corrected = curve.corrected(rates)
     for count in range(1, 41):
         assert 0.6 <= corrected.total(count) / curve.total(count) <= 1.7

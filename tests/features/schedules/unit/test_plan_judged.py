@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamflow_io.features.schedules.burst_profile import BurstProfile, PublishedRate
+from streamflow_io.features.schedules.burst_profile import BurstProfile, SeenRate
 from streamflow_io.features.schedules.model import Pattern
 from streamflow_io.features.schedules.persched import Sweep, persched
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set, judge
@@ -32,7 +32,7 @@ def due(of: PlanRequest) -> float:
     return judge(of, pattern(of)).due
 
 
-SEEN = PublishedRate(jobs=1, rate=4.0, seconds=10.0)
+SEEN = SeenRate(jobs=1, rate=4.0, seconds=10.0)
 
 
 def test_without_a_curve_jobs_are_not_in_each_others_way() -> None:
@@ -48,14 +48,14 @@ def test_what_was_seen_corrects_the_curve() -> None:
     """The slower the storage is, the more of their time two runs are in each other's way on it."""
 
     def two(rate: float) -> BurstProfile:
-        return profile(jobs=2, moved=16.0, volume=16, rate=8, seen=(PublishedRate(jobs=2, rate=rate, seconds=10.0),))
+        return profile(jobs=2, moved=16.0, volume=16, rate=8, seen=(SeenRate(jobs=2, rate=rate, seconds=10.0),))
 
     as_measured, slower = (due(request(two(rate), ((1, 4.0), (2, 8.0), (4, 8.0)))) for rate in (8.0, 5.5))
     assert slower > as_measured + 0.05
 
 
 def test_of_jobs_that_are_slower_for_another_reason_only_their_time_is_known() -> None:
-    slow = profile(seen=(PublishedRate(jobs=1, rate=0.5, seconds=10.0),), volume=64, moved=8.0)
+    slow = profile(seen=(SeenRate(jobs=1, rate=0.5, seconds=10.0),), volume=64, moved=8.0)
     assert due(request(slow, CONGESTS)) < 1.01
 
 
