@@ -185,13 +185,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workflow", metavar="NAME", help="one of its CWL workflows (default: the only one)")
     parser.add_argument("--step", metavar="STEP", help="only this step, such as /split")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(
+    parser.add_argument(
         "--verify",
         action="store_true",
         help="run the tool with cwltool in a temporary directory, compare its files, and keep the outcome",
     )
-    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files of the tool in this directory")
 
 
 def run(arguments: argparse.Namespace) -> ShownSplits:
@@ -206,14 +204,13 @@ def run(arguments: argparse.Namespace) -> ShownSplits:
         known = ", ".join(dict.fromkeys(step for step, _ in declared_of(plan))) or "none of this workflow"
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
-    command = _CutReport(plan, path, arguments.against, arguments.verify)
+    command = _CutReport(plan, path, arguments.verify)
     return ShownSplits([command.split(split) for split in splits])
 
 
 class _CutReport:
-    def __init__(self, plan: Plan, streamflow_file: Path, against: str | None, verifies: bool) -> None:
+    def __init__(self, plan: Plan, streamflow_file: Path, verifies: bool) -> None:
         self._plan = plan
-        self._against = against
         self._verifies = verifies
         config = read_scheduler_config(streamflow_file) or SchedulerConfig()
         self._learned = learned_path(config, streamflow_file)
@@ -234,10 +231,6 @@ class _CutReport:
             return replace(found, problem=str(error))
 
     def _compare(self, split: KnownSplit, path: str, rule: str) -> Compared | None:
-        if self._against is not None:
-            directory = os.path.abspath(self._against)
-            said, code = _cut(path, rule, "--compare", directory)
-            return _outcome(said, code) or Compared(len(parts_of(said)), None)
         if not self._verifies:
             return None
         if split.unknown:
@@ -348,7 +341,7 @@ def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Pat
     """
     name = step.strip("/")
     if "/" in name:
-        raise ToolError(f"{step}: cwltool cannot run a step of a workflow in another alone: --against a directory")
+        raise ToolError(f"{step}: cwltool cannot run a step of a workflow in another alone")
     if importlib.util.find_spec("cwltool") is None:
         raise ToolError(f"the tool of {step} can only be run by cwltool: {WITH_CWLTOOL}")
     job = directory.with_name("job.json")

@@ -105,20 +105,6 @@ def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFix
     assert "/split, refuted: chunk-01.txt" in capsys.readouterr().out
 
 
-def test_against_a_directory(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The comparison is not remembered, for the writer of the directory is unknown."""
-    path = bench.write(document(), job(tmp_path), io=True)
-    parts = tmp_path / "parts"
-    parts.mkdir()
-    for number in range(3):
-        (parts / f"chunk-{number + 1:02}.txt").write_text("".join(LINES[14 * number : 14 * number + 14]))
-    assert ask(capsys, "partition", path, "--against", parts)["splits"][0]["verified"] is True
-    (parts / "chunk-04.txt").touch()
-    (split,) = ask(capsys, "partition", path, "--against", parts, code=1)["splits"]
-    assert split["difference"] == "chunk-04.txt: the rule does not give it"
-    assert ask(capsys, "learned", "list")["splits"] == []
-
-
 def test_what_is_not_known(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = document()
     make = {"class": "CommandLineTool", "baseCommand": ["cat"], "stdout": "made.txt"}
