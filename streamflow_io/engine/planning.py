@@ -19,8 +19,7 @@ from streamflow_io.graph.candidates import Proved, with_refuted
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.edges import name_edges
-from streamflow_io.graph.feasibility import never_start, not_together
-from streamflow_io.graph.gangs import Gang, find_gangs
+from streamflow_io.graph.gangs import Gang, find_gangs, never_start, not_together
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
 from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import Partition, plan_partitions

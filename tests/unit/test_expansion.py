@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs
+from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs, application_name
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.capio_cl.dot import write_dot
 from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.capio_cl.language import resolved, unresolved
-from streamflow_io.graph.capio_cl.names import application_name, step_of
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, Output, OutputKind, Route
@@ -288,7 +287,6 @@ def test_what_goes_round_in_a_loop_is_read_by_its_steps() -> None:
 )
 def test_names_of_applications(step: str, tag: str | None, name: str) -> None:
     assert application_name(step, tag) == name
-    assert step_of(name) == (step, tag)
 
 
 def test_the_graph_is_dot() -> None:

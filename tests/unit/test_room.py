@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamflow_io.capacity import Room, too_large
-from streamflow_io.graph.feasibility import never_start, not_together
-from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.gangs import Gang, never_start, not_together
 from streamflow_io.graph.io_graph import Step
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 

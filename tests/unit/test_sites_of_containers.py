@@ -18,8 +18,7 @@ from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
 from streamflow_io.engine.plan import GraphPlan
-from streamflow_io.graph.feasibility import never_start, not_together
-from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.gangs import Gang, never_start, not_together
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.sites import Site, SiteKind, not_joined
 from tests.unit.test_sites import plan

@@ -1,4 +1,7 @@
-"""The jobs of a workflow as applications of a coordination configuration, and the jobs that a file reaches."""
+"""The jobs of a workflow as applications of a coordination configuration, and the jobs that a file reaches.
+
+An application is a step, or an instance of a step that is scattered.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,18 @@ from msgspec import Struct, field
 
 from streamflow_io.graph.io_graph import HopKind, Route
 
-from .names import application_name
-
 # Each instance has files of its own, and the official parser compares each path with all others.
 MOST_INSTANCES = 256
+
+
+def application_name(step: str, tag: str | None = None) -> str:
+    """Name the application of a step: `/chromosome/individuals` is `chromosome.individuals`, `/` is `main`.
+
+    :param step: a StreamFlow step path
+    :param tag: the StreamFlow tag of an instance, as in `0.3`: `chromosome.individuals-0.3`
+    """
+    name = step.strip("/").replace("/", ".") or "main"
+    return name if tag is None else f"{name}-{tag}"
 
 
 class KnownJobs(Struct, frozen=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from streamflow_io.graph.gangs import Gang
 
+from .applications import application_name
 from .configuration import Configuration, CoordinatedFile
-from .names import step_of
 
+_INSTANCE = re.compile(r"-\d+(\.\d+)*\Z")
 _COLOURS = {"update": "black", "no_update": "forestgreen"}
 
 
@@ -25,10 +27,10 @@ def _lines(configuration: Configuration, gangs: tuple[Gang, ...]) -> Iterator[st
     yield f"digraph {_quoted(configuration.name)} {{"
     yield "  rankdir=LR;"
     yield '  node [fontname="sans-serif", fontsize=10];'
-    steps = {application: step_of(application)[0] for application in configuration.applications}
     free = dict.fromkeys(configuration.applications)
     for number, gang in enumerate(gangs, 1):
-        members = [application for application in free if steps[application] in gang.steps]
+        names = set(map(application_name, gang.steps))
+        members = [application for application in free if names & {application, _INSTANCE.sub("", application)}]
         yield f"  subgraph cluster_{number} {{"
         yield f'    label="gang {number}"; style=dashed;'
         yield from (f"    {_application(member)}" for member in members)

@@ -21,9 +21,8 @@ from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import FiringRule, StreamingRule
 
-from .applications import KnownJobs, applications, instance, reached
+from .applications import KnownJobs, application_name, applications, instance, reached
 from .configuration import Configuration, CoordinatedFile, HomeNode
-from .names import application_name
 
 
 def configure(

@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from streamflow_io.graph.capio_cl.applications import application_name
 from streamflow_io.graph.capio_cl.configuration import CoordinatedFile
-from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.graph.io_graph import Output, OutputKind
 from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
 from streamflow_io.hints.globs import is_pattern, overlap

@@ -14,7 +14,7 @@ from posixpath import commonprefix
 
 from msgspec import Struct
 
-from streamflow_io.graph.capio_cl.names import application_name
+from streamflow_io.graph.capio_cl.applications import application_name
 from streamflow_io.hints.globs import is_pattern, matches, overlap
 
 _WILDCARD = re.compile(r"\[(?:!.|[^!])[^\]]*\]|[*?]", re.DOTALL)

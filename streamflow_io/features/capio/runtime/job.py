@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.names import application_name
+from streamflow_io.graph.capio_cl.applications import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, Waiting
