@@ -77,7 +77,6 @@ class Delivery(str, Enum):
 class Step(Struct, frozen=True):
     """A tool that is run.
 
-    :ivar path: the StreamFlow step path
     :ivar cores: cores of a job; None: an expression tells them at run time
     :ivar site: where its jobs run
     :ivar memory: of a job, MiB; None: an expression tells it at run time

@@ -12,8 +12,6 @@ from msgspec import Struct, field
 class Passage(Struct, frozen=True):
     """A step of StreamFlow that reads a port.
 
-    :ivar step: its name
-    :ivar port: the name of its input
     :ivar kind: `job`: the step schedules the jobs that read the files. `on`: each file goes on once. `many`: a file may
         go on several times, or as another value
     :ivar next: the ports on which files go on
@@ -33,7 +31,6 @@ class JobReader(Struct, frozen=True):
     """The jobs of a step. Exactly one of them reads each file of an output.
 
     :ivar step: the step that schedules them
-    :ivar port: its input
     :ivar depth: by how much their tags are longer than the tag of the output
     """
 
@@ -82,8 +79,6 @@ class Removal(Struct, frozen=True):
 class RemovalOutcome(Struct, frozen=True):
     """The fate of the files of an output, for people.
 
-    :ivar step: that makes them
-    :ivar port: its output
     :ivar goes: whether the files are removed
     :ivar why: when the files go, or why they stay
     """

@@ -48,7 +48,6 @@ def plan_memory(
     """Decide which steps may write into memory: those whose files are all removed before the run ends.
 
     :param limit: the most bytes
-    :param outputs: of the steps
     :param obstacles: why some steps may not, by path
     """
     unknown = next((step.path for step in steps.values() if step.memory is None), None)

@@ -146,7 +146,6 @@ def obstacle(
 ) -> str | None:
     """Why the program of a split has to write its files, as one sentence. None: the files can be parts.
 
-    :param routes: of the output
     :param of_input: why the input of the split cannot be read in parts. None: the input can
     """
     if output is None:

@@ -56,7 +56,6 @@ def possible_routes(
     looked at together.
 
     :param routes: all routes of a workflow, with all obstacles
-    :param edges: the actual stream edges
     :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
     :param written: why the files of an output have to be written, instead of being parts of an input; by output
     """

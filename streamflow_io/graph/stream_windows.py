@@ -32,7 +32,6 @@ DEFAULT_SIZE = 256 * 10**6
 class StreamWindow(Struct, frozen=True):
     """The window of an output, or why it has none.
 
-    :ivar step: that writes the output
     :ivar size: the most bytes that the slowest reader may be behind
     :ivar readers: the number of jobs that read each file
     :ivar why: why there is no window; None: no reason is known
@@ -50,9 +49,7 @@ class StreamWindow(Struct, frozen=True):
 class WindowFacts(Struct, frozen=True):
     """All that decides about windows.
 
-    :ivar outputs: of all tools
     :ivar routes: how outputs reach inputs and workflow outputs
-    :ivar edges: the stream edges
     :ivar removal: the readers of all files
     :ivar split: the inputs, as step and port, that are read in parts
     :ivar writers: by step: why its jobs cannot be paused

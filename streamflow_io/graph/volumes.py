@@ -99,7 +99,6 @@ def binds_of(engine: str, config: Mapping[str, object]) -> tuple[Bind, ...]:
     container sees.
 
     :param engine: the type of the deployment; only binds of `docker` and `singularity` are known
-    :param config: its `config`
     :return: empty, if the configuration cannot be read with certainty: an unknown bind may cover others
     """
     try:

@@ -25,7 +25,6 @@ class Annotated(Struct, frozen=True):
     """An annotations file.
 
     :ivar source: the CAPIO-CL file that it was made from
-    :ivar text: its content
     :ivar output: where the text was written. None: the text is shown
     """
 

@@ -42,7 +42,6 @@ class DeclaredSplit(Struct, frozen=True):
 
     :ivar output: whose elements are parts
     :ivar read: the path from which the job reads
-    :ivar file: the file that is split
     :ivar rule: as `sfio-node cut` reads it
     :ivar is_virtual: whether `sfio-node cut` says the parts in place of the program
     :ivar identity: of the file before the job. None: the file is still written, or cannot be found
@@ -73,10 +72,7 @@ class DeclaredSplit(Struct, frozen=True):
         return [str(runtime.binary), "cut", "--of", self.read, "--rule", self.rule]
 
     def values(self, said: object) -> dict[str, int | None]:
-        """The outputs that the program makes beside the parts, by name, as far as they are known without the program.
-
-        :param said: the words of `sfio-node cut`
-        """
+        """The outputs beside the parts, by name, as far as they are known without a run of the program."""
         return {} if self.count is None else {self.count: records_of(str(said))}
 
     async def compare(
@@ -89,7 +85,6 @@ class DeclaredSplit(Struct, frozen=True):
     ) -> None:
         """Compare the files of a job that has succeeded with the cuts, and remember the verdict. Never fails.
 
-        :param outputs: of the job
         :param globs: where the output with the parts is found
         """
         if not verdicts.begin(self.key):
@@ -160,7 +155,6 @@ async def declared_split(
     :param output: with the cuts
     :param inputs: of the job, before an InitialWorkDirRequirement has changed them
     :param programs: the programs that differ where jobs run
-    :param runtime: where the job runs
     :param producers: the streams that the job reads
     """
     of = declaration.rule.of

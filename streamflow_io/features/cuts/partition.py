@@ -61,7 +61,6 @@ class KnownSplit(Struct, frozen=True):
 
     :ivar tag: of the job. None: the jobs are known at run time only
     :ivar inputs: those that are known, as in CWL; files have a `path`
-    :ivar globs: where the output is found
     :ivar unknown: by input, why the input is not known
     """
 
@@ -80,10 +79,7 @@ def declared_of(plan: Plan) -> Mapping[tuple[str, str], Declaration]:
 
 
 def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
-    """The jobs of all steps with declared cuts.
-
-    :param step: of this one alone
-    """
+    """The jobs of all steps with declared cuts."""
     tokens = KnownTokens()
     globs = {(output.step, output.port): output.globs for output in plan.graph.outputs}
     declared = declared_of(plan)
@@ -112,7 +108,6 @@ class _UnknownError(Exception):
 class ShownSplit(Struct, frozen=True):
     """The parts of one job that splits, and the outcome of a comparison.
 
-    :ivar job: its name
     :ivar real: why its files cannot be parts in a run. None: the files can be
     :ivar parts: as `sfio-node cut` says them
     :ivar outcome: of a comparison, if it was asked for
@@ -332,7 +327,6 @@ def _size(part: dict[str, Any]) -> int:
 def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Run a tool to its end.
 
-    :param document: the URI of the workflow
     :param step: its path; not of a workflow in it
     :param inputs: of the tool, as in CWL
     :param directory: where its outputs are put; the directory above it exists

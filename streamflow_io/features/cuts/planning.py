@@ -40,8 +40,6 @@ Declarations = Mapping[tuple[str, str], Declaration]
 class DeclaredCuts(PlannedCuts):
     """The declared cuts of a workflow before its run.
 
-    :ivar declared: by step and output
-    :ivar verdicts: of earlier runs
 
     :param trials: why cuts are not trusted, by step and output
     """

@@ -27,7 +27,6 @@ class PartNames(Struct, frozen=True):
     """The names of numbered files.
 
     :ivar names: with one `%d`, or `%0Nd`, for the number
-    :ivar first: the number of the first file
     """
 
     names: str
@@ -37,8 +36,6 @@ class PartNames(Struct, frozen=True):
 class PossibleSplit(Struct, frozen=True):
     """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
 
-    :ivar of: the name of the input
-    :ivar file: the path of the input
     :ivar size: bytes of all parts
     """
 
@@ -52,10 +49,7 @@ class PossibleSplit(Struct, frozen=True):
 
 
 async def look_for_splits(job: JobState, runtime: NodeRuntime, record: Callable[[SplitRecord], None]) -> None:
-    """Record the splits of a job that has succeeded. Never fails.
-
-    :param runtime: where the job has run
-    """
+    """Record the splits of a job that has succeeded. Never fails."""
     for split in () if (files := job.kept(JobFiles)) is None else possible_splits(files):
         words = [str(runtime.binary), "propose", "--of", split.file, "--directory", split.directory]
         words += ["--names", split.names.names, "--first", str(split.names.first), "--count", str(split.parts)]

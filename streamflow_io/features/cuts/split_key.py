@@ -31,7 +31,6 @@ class Declaration(Struct, frozen=True):
 
     :ivar tool: a hex digest of the tool's content
     :ivar is_bound: a verdict holds for the same file only
-    :ivar programs: of the tool
     """
 
     rule: SessionRule
@@ -160,9 +159,6 @@ def compared(
     """The outcome of a comparison in which all bytes are the same.
 
     :param rule: as `sfio-node cut` reads it
-    :param said: the words of `sfio-node cut`
-    :param globs: where the output is found
-    :param written: its files, as in CWL
     :param directory: where they are to be
     :param count: of the records, as the program has it
     :raises InconclusiveError: if any rule would give the same
@@ -184,7 +180,6 @@ def _difference_of_lists(cut: Sequence[str], written: Sequence[Values]) -> str |
     """The first difference between the elements of an output as they are cut, and as the program has made them.
 
     :param cut: the names of the parts that the output finds, in its order
-    :param written: the files, as in CWL
     """
     names = [str(file.get("basename")) for file in written]
     for number, (ours, theirs) in enumerate(zip(cut, names, strict=False), start=1):

@@ -49,10 +49,7 @@ class _SplitByCuts(Split, frozen=True):
 
 
 class DeclaredSplitting(Splitting):
-    """Decides once whether the program of a job with declared cuts runs.
-
-    :param output: with the cuts
-    """
+    """Decides once whether the program of a job with declared cuts runs."""
 
     def __init__(
         self,
@@ -100,7 +97,6 @@ class DeclaredSplitting(Splitting):
 class CutsOfRun(Cuts):
     """The splits of a run. Some have declared cuts.
 
-    :param declared: by step and output
     :param verdicts: which declared cuts are trusted
     """
 

@@ -48,11 +48,7 @@ class Verdict(LearnedEntry, frozen=True):
 
 
 class RememberedVerdicts(Remembered[Verdict]):
-    """Verdicts of earlier runs, and of this one.
-
-    :param path: the file
-    :param known: the verdicts of the file
-    """
+    """Verdicts of earlier runs, and of this one."""
 
     def __init__(self, path: Path, known: Iterable[Verdict]) -> None:
         super().__init__(path, Verdict, known, "Verified splits are")

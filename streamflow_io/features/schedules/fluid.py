@@ -36,7 +36,6 @@ def simulate(
     O((applications that transfer at once + log all) x events), if the policy neither `moves` nor `shares`; else
     O(applications that wait x log of that x events).
 
-    :param seconds: how long
     :param begins: when each application begins to compute; empty: all begin at 0
     :param log: gets all events, in their order
     """

@@ -81,7 +81,6 @@ def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
 class FollowedSchedule:
     """A run that follows a schedule.
 
-    :param slots: of this run
     :param start: when the pattern begins, by the wall clock
     """
 

@@ -40,7 +40,6 @@ Noise = Callable[[int, int], float]
 class PeriodicRun(Struct, frozen=True):
     """A run that computes, and then has a burst of equal jobs on the storage, again and again.
 
-    :ivar bursts: how many
     :ivar jobs: of a burst
     :ivar megabytes: of a job
     :ivar storage_bw: of a job
@@ -48,7 +47,6 @@ class PeriodicRun(Struct, frozen=True):
     :ivar work: seconds from the end of a burst to the next; the first is before the first burst
     :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
         they do not
-    :ivar start: when it begins
     :ivar first: seconds from then to its first burst; none: its work; :ivar after: from its last burst to its end
     """
 
@@ -69,7 +67,6 @@ class Outcome(Struct, frozen=True):
     """Sequences are by run.
 
     :ivar seconds: from the start of a run to its end
-    :ivar makespan: when the last run has ended
     :ivar moved: MB, all together
     :ivar busy: seconds in which at least one job moved
     """
@@ -100,7 +97,6 @@ def play(
     O(log n) for a job, with n runs.
 
     :param bandwidth: of the storage, as the ledger has it
-    :param curve: what the storage can do
     :param slots: of each run. No burst begins before its slot, or waits for longer than a period; late bursts go first.
         Only for runs whose bursts do not overlap with compute, with the shared ledger. Empty: no burst is held back
     """
@@ -360,7 +356,6 @@ def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve,
 
     :param runs: at least one, with names that differ; the last is the one that could start later
     :param bandwidth: of the storage, as the ledger has it, MB/s
-    :param way: how they share it
     """
     own = alone(runs, bandwidth, curve)
     scenarios = [_scenario(None, play(runs, bandwidth, curve, way), own)]

@@ -30,7 +30,6 @@ class Platform(Struct, frozen=True):
 class Application(Struct, frozen=True):
     """An application that computes and then transfers, again and again, on nodes of its own.
 
-    :ivar nodes: the number of its nodes
     :ivar work: seconds of each compute
     :ivar volume: MB of each transfer
     :ivar rate: MB/s that it can reach. None: its nodes are the limit
@@ -217,7 +216,6 @@ def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
 class Algorithm(Struct, frozen=True):
     """The algorithm that made a schedule.
 
-    :ivar parameters: its options
     :ivar seconds: of CPU time
     """
 

@@ -56,7 +56,6 @@ def worth(
 ) -> Worth:
     """Play runs with and without a schedule, each time with other works within the errors of their profiles.
 
-    :param slots: of each run
     :param draws: at least one; in each, what the works of each run are multiplied with
     """
     due, followed = [], []
@@ -84,7 +83,6 @@ class PlanRequest(BaseModel):
     """
     :ivar bandwidth: of the storage, MB/s
     :ivar seconds: of CPU time
-    :ivar runs: by name
     :ivar curve: of the storage: numbers of jobs, and MB/s of all together; empty: it was not measured
     """
 

@@ -31,7 +31,6 @@ class Event(NamedTuple):
 class State:
     """The state that a policy sees. Sequences are by application.
 
-    :ivar arrived: when it began
     :ivar ready: when its compute ended, of one that transfers or waits
     :ivar ended: how many instances have ended
     :ivar worked: seconds of compute of these

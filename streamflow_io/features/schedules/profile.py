@@ -110,8 +110,6 @@ _MEDIAN = 1.25
 class Profile(AnalysisModel):
     """The periodic bursts of a run on one storage; medians of its bursts.
 
-    :ivar bursts: how many there were
-    :ivar jobs: of a burst
     :ivar storage_bw: of a job
     :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
     :ivar volume: MB of a burst

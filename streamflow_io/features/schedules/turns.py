@@ -23,7 +23,6 @@ MOST_OF_REASON = 200
 class ScheduleState(BaseModel):
     """A schedule that was made for the runs that are there.
 
-    :ivar name: its digest
     :ivar since: from when on the run follows it, by its clock; none: it does not
     :ivar reason: why it does, or does not, for people
     """
@@ -37,8 +36,6 @@ class ScheduleState(BaseModel):
 class ScheduleTurns:
     """A run in a directory with `holds: auto`: its :class:`streamflow_io.storage.sharing.turns.Turns`.
 
-    :param own: the name of its entry
-    :param plans: of the directory
     :param profile: gives the profile of the run's bursts. None: the run takes no turns
     """
 

@@ -67,11 +67,10 @@ class Covered(Struct, frozen=True):
 def covers(
     path: str, output: Output, globs: Collection[tuple[str, ...]], *, is_directory: bool | None = None
 ) -> Covered | None:
-    """How a path fits the files of an output.
+    """How a path fits the files of an output. None: the path does not fit.
 
     :param globs: those of the output, in each of the jobs that can be meant
     :param is_directory: whether the path is a directory. None: the path may be either
-    :return: None if it does not fit
     """
     holds_entries = output.kind is OutputKind.DIRECTORY
     fits: dict[str, Fit] = {}

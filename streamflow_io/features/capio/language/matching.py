@@ -85,7 +85,6 @@ def fit(
     `chromosome.individuals-*/chr22.tar` fit each other. Of several paths, the one with the longest common end is meant
     (:attr:`Fit.score`). Paths with nothing but wildcards in common do not fit, unless one has nothing else.
 
-    :param path: a path, or a glob
     :param other: the same, below the directory of an application
     :param path_is_directory: `path` may be a directory with `other` in it; None: if it is no glob, and nothing else
         fits
@@ -104,11 +103,7 @@ def fit(
 
 
 def includes(path: Sequence[str], glob: Sequence[str]) -> bool:
-    """Whether the end of a path surely matches all that a glob matches.
-
-    :param path: its components
-    :param glob: its components
-    """
+    """Whether the end of a path surely matches all that a glob matches."""
     end = path[-len(glob) :]
     if len(end) > 1 and not all(map(_meet, end, glob[-len(end) :])):
         return False

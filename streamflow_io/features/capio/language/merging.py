@@ -21,11 +21,7 @@ _ALL_ENTRIES = ("*",)
 
 
 class Unexpressed(Struct, frozen=True):
-    """Something in a configuration that no hint says.
-
-    :ivar subject: a path, or an application
-    :ivar reason: why, for people
-    """
+    """Something in a configuration that no hint says."""
 
     subject: str
     reason: str

@@ -132,8 +132,6 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     is `no_update`, a file without a rule is `on_termination` and `update`. Groups become their files. Paths lose `./`
     before and `/` after them.
 
-    :param document: as parsed from JSON
-    :param file: its name, for mistakes
     :param lines: its lines, from 1, by the way to a value
     :raises HintErrors: with all mistakes in it; also if it says two things of one file
     """

@@ -70,8 +70,6 @@ def annotate(
     A rule is written where it differs from the default, and where the workflow has another one, which it replaces.
 
     :param steps: the paths of all steps of the workflow
-    :param outputs: all of them
-    :param routes: all of them
     :param jobs: what is known of the workflow's jobs
     """
     known = KnownJobs() if jobs is None else jobs
@@ -270,7 +268,6 @@ def annotation_text(annotation: Annotation, origin: str, notes: tuple[str, ...] 
     """Write hints as an annotations file, with the paths that they come from.
 
     :param origin: the name of the file that they were made from
-    :param notes: more to say at the beginning
     :return: YAML; without its comments, it is :attr:`Annotation.file`
     """
     start = [f"Hints from {origin}.", *notes]

@@ -52,7 +52,6 @@ class Guard:
     def build(cls, directory: Path) -> Guard:
         """Compile it. Blocks, for less than a second.
 
-        :param directory: where the library is left
         :raises CapioError: if that is not possible here
         """
         compiler = next((found for name in _COMPILERS if (found := shutil.which(name)) is not None), None)
@@ -82,7 +81,6 @@ class Guard:
     def content(self, path: Path, count: int | None = None) -> Content:
         """The first bytes of a file, or all. Blocks as long as it takes to read them.
 
-        :param count: how many
         :raises OSError: if the file cannot be read, or has not as many
         """
         count = os.stat(path).st_size if count is None else count

@@ -331,10 +331,7 @@ class Readings:
         )
 
     def _look(self) -> list[str]:
-        """Read what was added.
-
-        :return: what was opened
-        """
+        """Read what was added, and return what was opened."""
         try:
             with self._reports.open("rb") as file:
                 file.seek(self._offset)
@@ -377,7 +374,6 @@ async def wait_until_idle(pid: Callable[[], int | None], seconds: float, interva
     Sees it no later than two intervals after that while.
 
     :param pid: gives the process, None as long as there is none
-    :param seconds: how long
     :param interval: seconds from one look to the next
     """
     last: Activity | None = None

@@ -111,7 +111,6 @@ def reports_obstacle(reports: Reports, inputs: Collection[str]) -> str | None:
 def reading_obstacle(reading: Reading, size: int, digest: int | None) -> str | None:
     """Why a program did not read the first bytes of a file, or all of it. None: the program did.
 
-    :param size: of the file
     :param digest: of as many of its first bytes as were read. None: the file is shorter
     """
     if reading.content.count > size or (reading.at_end and reading.content.count < size):

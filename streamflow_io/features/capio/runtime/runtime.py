@@ -55,7 +55,6 @@ class CapioRuntime(EmbeddedRuntime):
     async def start_with(cls, installation: Installation, mapping: CapioMapping) -> CapioRuntime:
         """Start the embedded runtime; CAPIO's server is started when it is first needed.
 
-        :param mapping: what CAPIO serves
         :raises NodeRuntimeError: if the embedded runtime cannot be started
         """
         return cls(installation, mapping, *await serve())

@@ -201,7 +201,6 @@ class CapioServer:
     async def new_directory(self, application: str) -> Path:
         """Make a directory for one attempt of a job.
 
-        :param application: the one that the job is
         :raises UnfitPathError: if CAPIO cannot take its path
         :raises CapioError: if it cannot be made
         """
@@ -221,7 +220,6 @@ class CapioServer:
 
         When it is cancelled, the process is ended.
 
-        :param seconds: how long it may take
         :raises CapioError: if it fails, or takes longer
         """
         job = await self._runtime.create_job(f"capio-{arguments[0]}")

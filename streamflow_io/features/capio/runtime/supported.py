@@ -48,7 +48,6 @@ class CapioStep(Struct, frozen=True):
     :ivar program: the name of the program that is run, of a script that of its interpreter; None if only the job tells
     :ivar obstacle: why its jobs cannot run with CAPIO's library, if so
     :ivar writing_obstacle: why its jobs cannot work in CAPIO's directory, if so
-    :ivar outputs: all of its outputs
     """
 
     program: str | None = None
@@ -71,7 +70,6 @@ class HeldOutputs(Struct, frozen=True):
 class CapioMapping(Struct, frozen=True):
     """How the edges of a workflow are divided.
 
-    :ivar served: those that CAPIO serves
     :ivar refused: those that the embedded runtime serves, and for each the reason: one sentence for the user
     :ivar steps: what is to be known of the steps, by path
     """
@@ -83,7 +81,6 @@ class CapioMapping(Struct, frozen=True):
     def held(self, path: str, evaluate: Callable[[str], Sequence[str]]) -> HeldOutputs | None:
         """The files of a job that CAPIO holds. None: the step writes nothing into CAPIO, or this job cannot.
 
-        :param path: of the step
         :param evaluate: gives the globs of an output of the job, relative to its output directory
         """
         ports = {edge.route.output.port for edge in self.served if edge.route.output.step == path}
