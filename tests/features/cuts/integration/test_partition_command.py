@@ -62,20 +62,19 @@ def test_parts_are_listed(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFi
     assert [part["name"] for part in parts] == [f"chunk-{number:02}.txt" for number in range(1, 4)]
     assert "".join(text[offset : offset + length] for p in parts for offset, length in p["extents"]) == text
     assert sum(part["size"] for part in parts) == len(text)
-    assert split["verified"] is None
     assert main(["partition", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "/split/0: /split/chunks: 3 parts of " in shown
     assert "chunk-03.txt" in shown
 
 
-def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_run_has_verified_is_listed_until_it_is_forgotten(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = job(tmp_path)
     path = bench.write(document(), values, io=True)
-    (split,) = ask(capsys, "partition", path, "--verify")["splits"]
-    assert split["verified"] is True
-    bench.run_both(document(), values)
-    assert written(bench) == []
+    bench.run(document(), values)
+    assert len(written(bench)) == 3
     assert ask(capsys, "plan", path)["workflows"]["main"]["partitions"][0]["trial"] is None
     other = bench.write(document(), {**values, "each": 13}, io=True)
     (partition,) = ask(capsys, "plan", other)["workflows"]["main"]["partitions"]
@@ -87,6 +86,8 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
     for arguments, text in [(["list"], "verified: 3 parts"), (["show", known["key"]], "other inputs:")]:
         assert main(["learned", *arguments]) == 0
         assert text in capsys.readouterr().out
+    bench.run_both(document(), values)
+    assert written(bench) == []
     (forgotten,) = ask(capsys, "learned", "forget", "--step", STEP)["forgotten"]
     assert forgotten == known
     bench.run_both(document(), values)
@@ -95,12 +96,9 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
 
 @pytest.mark.long
 def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(document(), job(tmp_path, each=13), io=True)
-    (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
-    assert split["difference"] == "chunk-01.txt: the split has written 143 bytes, the rule gives 158"
-    assert ask(capsys, "learned", "list")["splits"][0]["difference"] == split["difference"]
-    assert main(["partition", str(path), "--verify"]) == 1
-    assert f"Refuted: {split['difference']}" in capsys.readouterr().out
+    bench.run_both(document(), job(tmp_path, each=13))
+    (known,) = ask(capsys, "learned", "list")["splits"]
+    assert known["difference"] == "chunk-01.txt: the split has written 143 bytes, the rule gives 158"
     assert main(["learned", "forget", "--all"]) == 0
     assert "/split, refuted: chunk-01.txt" in capsys.readouterr().out
 
@@ -121,11 +119,3 @@ def test_what_is_not_known(bench: Bench, tmp_path: Path, capsys: pytest.CaptureF
     path = bench.write(document(), job(tmp_path), io=True)
     (error,) = ask(capsys, "partition", path, "--step", "/join", code=1)["errors"]
     assert "/split" in error["allowed"]
-
-
-@pytest.mark.long
-def test_a_tool_that_fails(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(document(), job(tmp_path, each=-1), io=True)
-    (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
-    assert "invalid number of lines" in split["problem"]
-    assert ask(capsys, "learned", "list")["splits"] == []
