@@ -23,15 +23,9 @@ from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_secon
 from .curve import StorageCurve
 from .policies import Slots
 
-#: How runs share a storage.
-#:
-#: - `own`: each admits as if it were alone
-#: - `by hand`: each has an equal part of the bandwidth for itself
-#: - the others: by a shared ledger
-#:
-#: In a ledger the first request goes first (`turns`), or the first that is due (`due`, as in the plugin). With `burst`
-#: the burst that began first goes first, with `paced` the run that is most behind an equal slowdown of all.
-Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
+#: How runs share a storage: each admits as if it were alone (`own`), or by a shared ledger, in which the first request
+#: goes first (`turns`), or the first that is due (`due`, as in the plugin).
+Way = Literal["own", "turns", "due"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
@@ -148,9 +142,6 @@ class _EvenStorage:
         self._runs = [_RunState(one) for one in runs]
         self._curve, self._way, self._noise, self._slots = curve, way, noise, slots
         self._bandwidth = round(bandwidth * 1e6)
-        own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}
-        self._each = own.get(way)
-        self._pace = alone(runs, bandwidth, curve) if way == "paced" else []
         self._computing: list[tuple[float, int]] = []
         self._starting: list[tuple[float, int]] = []
         self._moving: list[tuple[float, int, float]] = []
@@ -217,7 +208,7 @@ class _EvenStorage:
         if facts.period > 0 and run.begun < facts.bursts:
             pause = max(0.0, facts.period - facts.work + self._work(index, run.begun))
             heapq.heappush(self._computing, (self._now + pause, index))
-        if self._each is None:
+        if self._way != "own":
             if is_new:
                 run.asked, run.in_burst = self._now, 0
             run.in_burst += facts.jobs
@@ -242,10 +233,6 @@ class _EvenStorage:
         if self._way == "due":
             expected = run.amount * run.in_burst * expected_seconds(run.took)
             return due(run.asked, expected / self._bandwidth)
-        if self._way == "burst":
-            return run.asked
-        if self._way == "paced":
-            return run.facts.start + run.begun * self._pace[index] / run.facts.bursts
         return 0.0
 
     def _ask(self, index: int) -> None:
@@ -257,9 +244,9 @@ class _EvenStorage:
 
     def _admit(self, index: int) -> None:
         """Start all jobs that may."""
-        if self._each is not None:
+        if self._way == "own":
             run = self._runs[index]
-            while run.waiting and (run.running == 0 or (run.running + 1) * run.amount <= self._each):
+            while run.waiting and (run.running == 0 or (run.running + 1) * run.amount <= self._bandwidth):
                 self._start(index)
             return
         while self._queue:
@@ -298,9 +285,6 @@ class _EvenStorage:
 
 # The number of steps from now to the end of the others.
 _STARTS = 40
-# Of more runs only the last one is left out, and starts in fewer steps: each is as much to play as all together.
-_MANY = 20
-_STARTS_OF_MANY = 10
 # A smaller difference is no gain.
 _GAIN = 0.01
 
@@ -352,20 +336,16 @@ class Forecast(Struct, frozen=True):
 
 
 def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way) -> Forecast:
-    """Play runs together, and without each of them; of more than 20 runs, without the last.
+    """Play runs together, and without each of them.
 
     :param runs: at least one, with names that differ; the last is the one that could start later
     :param bandwidth: of the storage, as the ledger has it, MB/s
     """
     own = alone(runs, bandwidth, curve)
     scenarios = [_scenario(None, play(runs, bandwidth, curve, way), own)]
-    if len(runs) > 1:
-        for index, one in enumerate(runs):
-            if index < len(runs) - 1 and len(runs) > _MANY:
-                continue
-            others = [*runs[:index], *runs[index + 1 :]]
-            seconds = [*own[:index], *own[index + 1 :]]
-            scenarios.append(_scenario(one.name, play(others, bandwidth, curve, way), seconds))
+    for index, one in enumerate(runs if len(runs) > 1 else ()):
+        others, seconds = [*runs[:index], *runs[index + 1 :]], [*own[:index], *own[index + 1 :]]
+        scenarios.append(_scenario(one.name, play(others, bandwidth, curve, way), seconds))
     return Forecast(tuple(own), tuple(scenarios), later_start(runs, own, bandwidth, curve, way))
 
 
@@ -381,10 +361,10 @@ def later_start(
     if len(runs) < 2:
         return None
     now = play(runs, bandwidth, curve, way)
-    longest, steps = max(now.seconds[:-1]), _STARTS if len(runs) <= _MANY else _STARTS_OF_MANY
+    longest = max(now.seconds[:-1])
     best: tuple[float, float, Outcome] | None = None
-    for step in range(1, steps + 1):
-        delay = longest * step / steps
+    for step in range(1, _STARTS + 1):
+        delay = longest * step / _STARTS
         later = play([*runs[:-1], replace(runs[-1], start=runs[-1].start + delay)], bandwidth, curve, way)
         ends = [*later.seconds[:-1], later.seconds[-1] + delay]
         if any(end > before * (1 + 1e-9) for end, before in zip(ends, now.seconds, strict=True)):

@@ -64,7 +64,6 @@ def _probed(path: Path, direction: str) -> Iterator[tuple[int, float]]:
         raise ValueError("this is no result of `storage probe --json`") from None
 
 
-_OPTIONS = {way.replace(" ", "-"): way for way in WAYS}
 _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
 _SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
 
@@ -153,11 +152,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--curve", metavar="CURVE", help=f"the speed of the storage with several jobs: {CURVE_ALLOWED}")
     parser.add_argument(
         "--way",
-        choices=_OPTIONS,
+        choices=WAYS,
         default="due",
         metavar="WAY",
-        help="how the runs share the storage: with one ledger (due, default), with a ledger for each "
-        "(own), or with equal parts of the bandwidth (by-hand). For comparison: turns, burst, paced",
+        help="how the runs share the storage: with one ledger (due, default; for comparison turns), or with a ledger "
+        "for each (own)",
     )
 
 
@@ -169,6 +168,5 @@ def run(arguments: argparse.Namespace) -> ForecastResult:
     measured = None if arguments.curve is None else read_curve(arguments.curve, direction)
     curve = measured or StorageCurve.unmeasured(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
     runs = [periodic_run(one) for one in found.runs]
-    way = _OPTIONS[arguments.way]
-    foretold = forecast(runs, found.bandwidth, seen_curve(found.runs, curve), way)
-    return ForecastResult(found, runs, foretold, way, measured is not None, curve)
+    foretold = forecast(runs, found.bandwidth, seen_curve(found.runs, curve), arguments.way)
+    return ForecastResult(found, runs, foretold, arguments.way, measured is not None, curve)
