@@ -13,7 +13,7 @@ CAPIO = {
         "A part of CAPIO is missing. The embedded node runtime serves all edges.",
         (
             Case(
-                "`runtime: capio`: the embedded node runtime is used for all: SERVER is not in ...",
+                "`runtime: capio`: the embedded node runtime is used for all: CAPIO_HOME is not set ...",
                 "Set `CAPIO_HOME`, with `bin/capio_server` and `lib/libcapio_posix.so`.",
             ),
         ),

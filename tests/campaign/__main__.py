@@ -110,7 +110,7 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
     span = CAPIO_SPAN if options.capio else CONTAINER_SPAN if options.containers else SPAN
     if options.capio:
         if (home := installed_capio()) is None:
-            sys.exit("CAPIO is not installed: `CAPIO_HOME` is not set, and `capio_server` is not on the PATH")
+            sys.exit("CAPIO is not installed: `CAPIO_HOME` is not set")
         os.environ["CAPIO_HOME"] = str(home)
     trials = []
     with place(options) as where:

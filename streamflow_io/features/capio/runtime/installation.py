@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,26 +37,18 @@ class Installation(Struct, frozen=True):
 
 
 def find_capio(environment: Mapping[str, str] | None = None) -> Installation:
-    """Find CAPIO: in `CAPIO_HOME`, or on the PATH with the library beside it or where the linker looks for it.
+    """Find CAPIO in `CAPIO_HOME`.
 
     :raises CapioError: if a part of it is missing; says where it was looked for
     """
     environment = os.environ if environment is None else environment
-    if home := environment.get("CAPIO_HOME"):
-        servers = [Path(home) / "bin" / SERVER]
-    else:
-        found = shutil.which(SERVER, path=environment.get("PATH"))
-        servers = [Path(found)] if found else []
-    server = next((path for path in servers if os.access(path, os.X_OK)), None)
-    if server is None:
-        where = f"CAPIO_HOME/bin, {servers[0].parent}" if servers else "the PATH (and CAPIO_HOME is not set)"
-        raise CapioError(f"{SERVER} is not in {where}")
-    roots = [Path(home)] if home else [server.parent.parent, server.resolve().parent.parent]
-    directories = [root / library for root in roots for library in ("lib", "lib64", "lib/x86_64-linux-gnu")]
-    if not home:
-        directories += [Path(path) for path in environment.get("LD_LIBRARY_PATH", "").split(":") if path]
-        directories += [Path("/usr/local/lib"), Path("/usr/lib"), Path("/usr/lib64")]
+    if not (home := environment.get("CAPIO_HOME")):
+        raise CapioError("CAPIO_HOME is not set: where CAPIO is installed")
+    server = Path(home, "bin", SERVER).absolute()
+    if not os.access(server, os.X_OK):
+        raise CapioError(f"{SERVER} is not in {server.parent}")
+    directories = [server.parent.parent / name for name in ("lib", "lib64", "lib/x86_64-linux-gnu")]
     for directory in directories:
         if (directory / LIBRARY).is_file():
-            return Installation(server.absolute(), (directory / LIBRARY).absolute())
-    raise CapioError(f"{LIBRARY} is in none of {', '.join(map(str, dict.fromkeys(directories)))}")
+            return Installation(server, directory / LIBRARY)
+    raise CapioError(f"{LIBRARY} is in none of {', '.join(map(str, directories))}")

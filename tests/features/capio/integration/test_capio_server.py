@@ -77,18 +77,10 @@ def test_capio_is_found_in_its_home_and_only_there(tmp_path: Path) -> None:
     library = program(tmp_path / "home/lib64/libcapio_posix.so")
     assert find_capio(environment) == Installation(server, library)
     server.unlink()
-    with pytest.raises(CapioError, match=f"capio_server is not in CAPIO_HOME/bin, {tmp_path}/home/bin"):
+    with pytest.raises(CapioError, match=f"capio_server is not in {tmp_path}/home/bin"):
         find_capio(environment)
-
-
-@pytest.mark.parametrize("place", ["beside", "linker"])
-def test_capio_is_found_on_the_path(tmp_path: Path, place: str) -> None:
-    server = program(tmp_path / "beside/bin/capio_server")
-    library = program(tmp_path / place / "lib/libcapio_posix.so")
-    environment = {"PATH": str(server.parent), "LD_LIBRARY_PATH": f":{tmp_path}/linker/lib"}
-    assert find_capio(environment) == Installation(server, library)
-    with pytest.raises(CapioError, match=r"capio_server is not in the PATH \(and CAPIO_HOME is not set\)"):
-        find_capio({"PATH": str(tmp_path)})
+    with pytest.raises(CapioError, match="CAPIO_HOME is not set"):
+        find_capio({"PATH": str(other.parent)})
 
 
 @pytest.mark.parametrize("behaviour", [pytest.param("", marks=pytest.mark.long), "slow deaf untidy"])
