@@ -35,7 +35,6 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     standing = _standing(directory / "standing.cwl")
     return (
         Variant("nobody looks", partial(_on_terminal, tiny, hints)),
-        Variant("progress", partial(_on_terminal, tiny, {**hints, "progress": True})),
         Variant("watch", partial(_watched, tiny, hints)),
         Variant(
             "a stream stands",
@@ -151,10 +150,9 @@ def _of_estimates(name: str) -> list[Comparison]:
 
 WATCHING = Workload(
     "watching",
-    "`overhead` with byte streams while nobody looks, with `progress`, and with `watch`; a stream that stands",
+    "`overhead` with byte streams while nobody looks, and with `watch`; a stream that stands",
     _prepare,
     (
-        Comparison(name="progress / nobody looks", variant="progress", baseline="nobody looks", at_most=1.01),
         Comparison(name="watch / nobody looks", variant="watch", baseline="nobody looks"),
         Comparison(name="watch, cores", measure="watch_cores", variant="watch", at_most=0.01),
         Comparison(name="seconds until `watch` shows it", measure="seen_s", variant="a stream stands", at_most=2.0),

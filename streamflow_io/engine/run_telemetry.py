@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamflow.log_handler import logger
 
@@ -34,9 +33,6 @@ from streamflow_io.records.writer import LatestWriter, TelemetryWriter
 
 from .plan import Plan
 from .start_records import start_records
-
-if TYPE_CHECKING:
-    from .display import Display
 
 # The records that the messages at the end need. Most records are of other classes.
 _KEPT = (
@@ -74,7 +70,6 @@ class RunTelemetry:
         self._asks = bool(
             config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
         )
-        self._display: Display | None = None
         self._writer = TelemetryWriter(self._locate)
         self._latest = LatestWriter(lambda: None if self.directory is None else self.directory / PROGRESS_FILE)
         self._reader: HistoryReader | None = None
@@ -90,11 +85,6 @@ class RunTelemetry:
             first, *others = start_records(self._plan, self._config, self._file, time.time())
             assert isinstance(first, RunRecord)
             self._reader = HistoryReader(first.name, first)
-            if self._config.progress:
-                # Only this run needs the modules that draw.
-                from .display import Display
-
-                self._display = Display(first.name)
             self._keep(first)
             for one in others:
                 self._keep(one)
@@ -102,8 +92,6 @@ class RunTelemetry:
 
     def _keep(self, record: Record) -> None:
         self._writer.write(record)
-        if self._display is not None:
-            self._display.told(record)
         if self._reader is not None and isinstance(record, _KEPT):
             self._reader.told(record)
 
@@ -112,18 +100,14 @@ class RunTelemetry:
         self._writer.write((name, content))
 
     def show(self, record: ProgressRecord) -> None:
-        """Keep the present state of the run, and show it. Raises nothing; returns at once."""
+        """Keep the present state of the run, for `streamflow-io watch`. Raises nothing; returns at once."""
         self._latest.write(record)
-        if self._display is not None:
-            self._display.told(record)
 
     async def close(self, status: RunStatus) -> None:
         """End the telemetry, if it has begun, and log the messages about the run. Waits some time for the disk."""
         if self._reader is None:
             return
         self.write(EndRecord(time=time.time(), status=status))
-        if self._display is not None:
-            self._display.close()
         self._latest.close()
         self._writer.close()
         history = self._reader.history

@@ -198,11 +198,6 @@ class SchedulerConfig(Model):
         False,
         description="true: the run records how each job uses its files, for `streamflow-io suggest`; false (default)",
     )
-    progress: StrictBool = Field(
-        False,
-        description="true: the log shows the state of the run, each second on a terminal, else each 30 s in a "
-        "line (default: false)",
-    )
     tls: StrictBool = Field(
         False,
         description="true: byte streams between hosts (SSH or an allocation) are encrypted by TLS 1.3; false (default)",

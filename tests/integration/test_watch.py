@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -170,48 +165,3 @@ def test_a_run_that_was_killed_is_not_waited_for(bench: Bench) -> None:
     assert "was KILLED" in done.stdout
     assert done.returncode == 1
     wait_for(lambda: bench.leftovers() == [], "nothing is left", 60)
-
-
-@pytest.mark.long
-def test_the_state_below_the_log(bench: Bench) -> None:
-    """On a terminal of the run itself, which is as it was afterwards."""
-    path = bench.write(stalling(), {"go": str(bench.directory / "go")}, True, {"progress": True})
-    place = path.parent
-    leader, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    before = termios.tcgetattr(terminal)
-    streamflow = Path(sys.executable).with_name("streamflow")
-    environment = {**os.environ, "TERM": "xterm", "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(bench.data)}
-    process = subprocess.Popen(
-        (streamflow, "run", path, "--outdir", place / "out"),
-        cwd=place,
-        env=environment,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    output = b""
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if b"waits for its producer" in output:
-                (bench.directory / "go").touch()
-            if process.poll() is not None:
-                break
-            with contextlib.suppress(BlockingIOError):
-                os.set_blocking(leader, False)
-                output += os.read(leader, 1 << 16)
-            time.sleep(0.01)
-        assert process.wait(10) == 0, output.decode()
-        with contextlib.suppress(BlockingIOError):
-            output += os.read(leader, 1 << 20)
-    finally:
-        process.kill()
-        process.wait()
-    assert termios.tcgetattr(terminal) == before
-    os.close(terminal)
-    os.close(leader)
-    assert output.count(b"\x1b[?25l") <= output.count(b"\x1b[?25h")
-    text = output.decode()
-    assert "/a/out -> /b/file" in text
-    assert "COMPLETED" in text
-    assert text.rindex("This run has taken") > text.rindex("waits for its producer")
