@@ -41,18 +41,15 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
     )
 
 
-def known_jobs(tokens: KnownTokens, workflow: Workflow, outputs: Iterable[Output], evaluate_globs: bool) -> KnownJobs:
-    """The jobs of a workflow that are known before it runs.
-
-    :param evaluate_globs: whether globs that are expressions are evaluated; for JavaScript a process is started
-    """
+def known_jobs(tokens: KnownTokens, workflow: Workflow, outputs: Iterable[Output]) -> KnownJobs:
+    """The jobs of a workflow that are known before it runs. For globs in JavaScript a process is started."""
     tags = {
         step.name: None if (found := tokens.tags_of(step)) is None or any(map(is_open, found)) else found
         for step in workflow.steps.values()
         if isinstance(step, CWLExecuteStep)
     }
     globs = {}
-    for output in outputs if evaluate_globs else ():
+    for output in outputs:
         step = workflow.steps[output.step]
         processor = file_processor(output_processor(step, output.port))
         if not any(utils.is_expression(glob) for glob in _globs(processor)):

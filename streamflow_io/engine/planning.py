@@ -157,7 +157,7 @@ def make_plan(
         service=Service(wanted and unavailable is None, unavailable),
         parts=replace(parts, read_first=known_files(tokens, workflow, late)),
         proofs=ProofsPlan(candidates, proofs, inconclusive, proved.streamed, tools.contents, is_auto),
-        jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hints.are_given or in_detail else KnownJobs(),
+        jobs=known_jobs(tokens, workflow, graph.outputs) if in_detail else KnownJobs(),
         bandwidth=BandwidthPlan(storages, hints.learned),
         intermediates=intermediates,
     )

@@ -67,9 +67,8 @@ class RunTelemetry:
         self._config = config
         self._file = file
         # A run that asks for nothing of the plugin has messages only about its failure.
-        self._asks = bool(
-            config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
-        )
+        asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
+        self._asks = bool(asks)
         self._writer = TelemetryWriter(self._locate)
         self._latest = LatestWriter(lambda: None if self.directory is None else self.directory / PROGRESS_FILE)
         self._reader: HistoryReader | None = None
