@@ -17,11 +17,9 @@ from streamflow.deployment.connector.base import BaseConnector
 from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
 from streamflow_io.runtime.access import Access
-from streamflow_io.runtime.binary import Binary
-from streamflow_io.runtime.build import PROTOCOL
-from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.binary import PROTOCOL, Binary
 from streamflow_io.runtime.deployments import Manner
-from streamflow_io.runtime.links import Links
+from streamflow_io.runtime.links import Certificate, Links
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 

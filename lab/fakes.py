@@ -163,7 +163,6 @@ class FakeRun:
         self.cuts = Cuts(cast(Any, self.part_ways), self.records.append)
         self.jobs = Jobs(annotations or {}, (self.recorder, *listeners, JobWarnings(), self.reach))
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
-        self.logs = SimpleNamespace(found_full=lambda _: False)
         self.sessions = NoSessions()
         self.bandwidth = SimpleNamespace(streams=SimpleNamespace(opened=lambda *_: None))
         streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())

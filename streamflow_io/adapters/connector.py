@@ -49,11 +49,14 @@ class CommandOptions(TypedDict):
 
 
 class CommandConnector(ConnectorWrapper):  # type: ignore[misc]
-    """Runs the command of one job in a way of its own; passes everything else on to the inner connector."""
+    """Runs the command of one job in a way of its own; passes everything else on to the inner connector.
 
-    def __init__(self, inner: Connector, job_name: str) -> None:
+    :param job: the name of the job, with which StreamFlow runs its command
+    """
+
+    def __init__(self, inner: Connector, job: str) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
-        self._job_name = job_name
+        self._job = job
 
     @classmethod
     def get_schema(cls) -> str:
@@ -84,7 +87,7 @@ class CommandConnector(ConnectorWrapper):  # type: ignore[misc]
             timeout=timeout,
             job_name=job_name,
         )
-        return await (self.run_of_job if job_name == self._job_name else self.run_plainly)(options)
+        return await (self.run_of_job if job_name == self._job else self.run_plainly)(options)
 
     async def run_plainly(self, options: CommandOptions) -> tuple[str, int] | None:
         """Let the inner connector run a command.
@@ -114,14 +117,13 @@ class JobConnector(CommandConnector):
     def __init__(
         self,
         inner: Connector,
-        job_name: str,
         node_job: NodeJob,
         spec: JobSpec,
         is_optional: bool = False,
         command: Sequence[str] | None = None,
         tells_paths: bool = False,
     ) -> None:
-        super().__init__(inner, job_name)
+        super().__init__(inner, spec.name)
         self._node_job = node_job
         self._spec = spec
         self._is_queued = node_job.runtime.wrapper == "run"
@@ -202,7 +204,7 @@ class JobConnector(CommandConnector):
         except NodeRuntimeError as error:
             if not self._is_optional:
                 raise
-            logger.warning(coded(f"Job {self._job_name} is not measured: {error}", Code.NOT_MEASURED))
+            logger.warning(coded(f"Job {self._job} is not measured: {error}", Code.NOT_MEASURED))
             self._node_job.abandon()
             return None
 

@@ -17,12 +17,11 @@ from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.job_spec import time_limit
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
-from streamflow_io.jobs.deploying import GangDeployment
 from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure, SafeLog
-from streamflow_io.jobs.gang_placement import GangPlacement
+from streamflow_io.jobs.gang_placement import GangDeployment, GangPlacement
 from streamflow_io.jobs.job_directories import JobDirectories
-from streamflow_io.jobs.job_logs import JobLogs
+from streamflow_io.jobs.job_logs import JobLogs, LastWords
 from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.reach import Reach
@@ -88,7 +87,7 @@ class Run:
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
         self._watchers = [] if self._space is None else self._space.watchers
-        self._intermediates = begin_removal(services, self.proofs, self._watchers)
+        self._intermediates = begin_removal(services, self.proofs.rehearsals, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
@@ -141,7 +140,7 @@ class Run:
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
         job = self.jobs.find(job_name)
-        return self.logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
+        return inner if job is None else self.logs.connector(job, self.runner.connector(job, inner))
 
     def needs_no_core(self, job: JobState) -> bool:
         """Whether a job may start where no core is free: an I/O task, or a job that reads from a running job."""
@@ -198,10 +197,11 @@ class Run:
     async def ended(self, job_name: str, status: Status) -> None:
         """Note that a job has ended, however. Its resources are free then."""
         # Before any wait: the last message that StreamFlow has logged is about this job.
-        words = self.logs.ended(job_name)
+        job = self.jobs.find(job_name)
+        words = None if job is None else job.drop(LastWords)
         if status is Status.FAILED:
             status = self.failure.job_failed(job_name, words)
-        if (job := self.jobs.find(job_name)) is None:
+        if job is None:
             return
         try:
             await self.runner.end(job, status is Status.COMPLETED)

@@ -11,6 +11,7 @@ from typing_extensions import Self
 from streamflow_io.graph.io_graph import InputRoute, IOGraph
 from streamflow_io.graph.partitions import CutRules
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.jobs.programs import Programs
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.splitting import Cuts
 from streamflow_io.records.records import Record
@@ -45,9 +46,10 @@ class PlannedCuts(CutRules):
         """The outputs, as /step/port, whose files could not be parts if cuts of them were declared, and why."""
         return {}
 
-    def of_run(self, ways: PartWays, learned: Path, record: Callable[[Record], None]) -> Cuts:
+    def of_run(self, ways: PartWays, learned: Path, programs: Programs, record: Callable[[Record], None]) -> Cuts:
         """The splits of a run.
 
+        :param programs: of tools, by location
         :param record: keeps a record for telemetry
         """
         return Cuts(ways, record)

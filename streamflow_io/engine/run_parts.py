@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
-    from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
     from .space_limits import SpaceLimits
@@ -75,6 +74,7 @@ class Services(Struct, frozen=True):
     :ivar runtimes: the node runtimes of the run
     :ivar storages: of the StreamFlow file
     :ivar jobs: that have their input and have not ended
+    :ivar programs: of tools, by location
     :ivar record: keeps a record for telemetry
     """
 
@@ -84,6 +84,7 @@ class Services(Struct, frozen=True):
     runtimes: NodeRuntimes
     storages: Storages
     jobs: Jobs
+    programs: Programs
     record: Callable[[Record], None]
 
     @classmethod
@@ -99,7 +100,7 @@ class Services(Struct, frozen=True):
         runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
         storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         learned = learned_path(config, Path(context.config["path"]))
-        return cls(scheduler, plan, learned, runtimes, storages, Jobs(plan.annotations), record)
+        return cls(scheduler, plan, learned, runtimes, storages, Jobs(plan.annotations), Programs(), record)
 
     @property
     def config(self) -> SchedulerConfig:
@@ -202,7 +203,7 @@ class PartsOfRun:
             plan.workflow, plan.graph.part_readers, services.context, services.runtimes, services.storages
         )
         self.ways = PartWays(sites, plan.graph.steps, services.scheduler.job_allocations)
-        self.cuts = plan.parts.cuts.of_run(self.ways, services.learned, services.record)
+        self.cuts = plan.parts.cuts.of_run(self.ways, services.learned, services.programs, services.record)
         # A node runtime that also serves containers is started when their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
         starter = SessionStarter(config, services.storages, ReaderTaskMaker(admission), services.record)
@@ -224,7 +225,7 @@ class ProofsOfRun:
     def __init__(self, services: Services, streaming_jobs: StreamingJobs, disk_limit: DiskLimit | None) -> None:
         plan, config = services.plan, services.config
         self.proofs = RememberedProofs(services.learned, plan.proofs.known)
-        self._programs = Programs()
+        self._programs = services.programs
         self.streams = LearnedStreams(
             plan.proofs.candidates,
             plan.proofs.contents,
@@ -254,35 +255,12 @@ class ProofsOfRun:
                 findings.Findings(self.proofs, inconclusive, config.declarations, services.record),
                 services.scheduler.hardware_locations,
                 disk_limit,
+                config.rehearse == "wait",
             )
         self._waits = config.rehearse == "wait"
         self._compares = plan.proofs.is_auto
         self._has_ended = False
         self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
-
-    def held(self) -> frozenset[str]:
-        """The names of the jobs that a trial runs once more. With `rehearse: wait`, every trial keeps its files."""
-        if self.rehearsals is None:
-            return frozenset()
-        return self.rehearsals.held() | (self.rehearsals.waiting().keys() if self._waits else frozenset())
-
-    def waiting(self) -> Mapping[str, str]:
-        """The jobs that run once more if their files may stay: their names, and the host."""
-        return {} if self.rehearsals is None or self._waits else self.rehearsals.waiting()
-
-    def fruitless(self) -> Collection[str]:
-        """The jobs that wait, and of whose inputs the last trials have shown nothing."""
-        return () if self.rehearsals is None else self.rehearsals.fruitless()
-
-    def keep(self, jobs: Collection[str]) -> None:
-        """Note whose files are kept for a trial."""
-        if self.rehearsals is not None:
-            self.rehearsals.keep(jobs)
-
-    def give_up(self, jobs: Collection[str]) -> None:
-        """Run these jobs only once."""
-        if self.rehearsals is not None:
-            self.rehearsals.give_up(jobs)
 
     async def end(self, is_well: bool) -> None:
         """End all trials. No job of the workflow runs any more. Only the first call has an effect.
@@ -310,10 +288,12 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     return SpaceLimits(services.plan, services.learned, used, scheduler.wake, placed, reach.runtime)
 
 
-def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence[SpaceWatcher]) -> Intermediates | None:
+def begin_removal(
+    services: Services, rehearsals: Rehearsals | None, watchers: Sequence[SpaceWatcher]
+) -> Intermediates | None:
     """Begin to remove intermediate files that are not needed any more. None: the run removes no files.
 
-    :param repeated: jobs that may run once more, and need their files longer
+    :param rehearsals: run jobs once more, which need their files longer; None: no job runs once more
     :param watchers: are told what lies on the disks
     """
     plan = services.plan
@@ -321,7 +301,9 @@ def begin_removal(services: Services, repeated: RepeatedJobs, watchers: Sequence
         return None
     # Other runs need none of these modules.
     from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs
 
+    repeated = rehearsals or RepeatedJobs()
     removal = plan.intermediates.removal
     removing = Intermediates(plan.workflow, services.context, removal, repeated, services.record, watchers)
     removing.begin(plan.file)

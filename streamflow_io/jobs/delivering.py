@@ -50,7 +50,6 @@ from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 from streamflow_io.runtime.wire import part_of
 
-from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivered import Fail, Item, Value, Warn
 from .delivery import (
     Answer,
@@ -68,7 +67,7 @@ from .delivery import (
     Succeeded,
 )
 from .delivery import Event as DeliveryEvent
-from .replacing import ReplacedError
+from .ending import OutgrownError, ReplacedError, RewrittenError, check_read, settled
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]

@@ -3,23 +3,196 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import posixpath
+import re
 import signal
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
-from streamflow.core.workflow import CommandOutput, Job, Status
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
 
-from streamflow_io.adapters.attempts import Attempt
-from streamflow_io.adapters.inputs import Producers
-from streamflow_io.adapters.tokens import parts_of
+from streamflow_io.adapters.attempts import Attempt, StreamingJobs
+from streamflow_io.adapters.inputs import Producers, held
+from streamflow_io.adapters.tokens import StreamToken, parts_of, stream_tokens, with_files
 from streamflow_io.messages import Code, coded, is_about
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
-from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.protocol import ExitEvent, StreamPart
 from streamflow_io.runtime.wire import has_opened_again, is_from_outside
 
-from .barrier import OutgrownError, RewrittenError
-from .replacing import check_replaced
+
+class ReplacedError(Exception):
+    """An output that the job reads is another file in the end than the one that it has read.
+
+    :ivar token: the token of the file that the job has read
+    :ivar how: what has happened to the output
+    """
+
+    def __init__(self, token: StreamToken, final: Token) -> None:
+        source = token.source
+        made = "nothing" if final.value is None else final.value["basename"]
+        super().__init__(
+            f"the output `{source.port}` of job {source.job} is {made}, not {source.path}, which was "
+            "read. Remove `streamable` and rules from that output, or give it a glob that temporary "
+            "names do not match"
+        )
+        self.token = token
+        self.how = f"was {source.path}, and is {made} at the end"
+
+
+def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
+    """Check that the outputs of the jobs that have ended are the files that a job has read of them.
+
+    :raises ReplacedError: if an output is another file
+    """
+    for token, attempt in producers:
+        source = token.source
+        if (final := attempt.replacement(source.port, source.path)) is not None:
+            raise ReplacedError(token, final)
+
+
+async def with_replacements(
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs
+) -> dict[str, Token]:
+    """Return the inputs of a job, in which final files replace those that are not outputs any more.
+
+    The files are transferred as if the producers had ended before.
+    """
+
+    async def replacement(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return jobs.get(source.job).latest.replacement(source.port, source.path)
+
+    return await _with_files(step, job, inputs, replacement)
+
+
+async def with_finals(
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs, names: Collection[str]
+) -> dict[str, Token]:
+    """Return the inputs of a job, some with final files in place of streams, transferred as after the producers' end.
+
+    Waits until these files are final.
+
+    :param names: the inputs that get files
+    :raises ProducerFailedError: if a file never will be final
+    """
+
+    async def final(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return await jobs.get(source.job).final(source.port, source.path) if port in names else None
+
+    return await _with_files(step, job, inputs, final)
+
+
+async def _with_files(
+    step: CWLExecuteStep,
+    job: Job,
+    inputs: Mapping[str, Token],
+    file_of: Callable[[str, StreamToken], Awaitable[Token | None]],
+) -> dict[str, Token]:
+    """Return the inputs of a job with transferred files in place of some streams.
+
+    :param file_of: returns the file for a stream of an input; None: the stream stays
+    """
+
+    placed: dict[int, Token] = {}
+    for port, stream in ((port, stream) for port, token in inputs.items() for stream in stream_tokens(token)):
+        if (file := await file_of(port, stream)) is not None:
+            transfer = cast(CWLTransferStep, step.workflow.steps[posixpath.join(step.name, "__transfer__", port)])
+            placed[id(stream)] = await transfer.transfer(job, file.retag(stream.tag))
+            placed[id(stream)].persistent_id = file.persistent_id
+    return {port: with_files(token, placed) for port, token in inputs.items()}
+
+
+class RewrittenError(Exception):
+    """A file was changed after the job has read it as a stream. The job has to read the final file.
+
+    :ivar job: the job that writes the file
+    :ivar how: what has happened to the file
+    """
+
+    def __init__(self, job: str | None, how: str | None) -> None:
+        super().__init__(
+            f"job {job} has not written its output front to back: {how}. Remove `streamable`, or `mode: "
+            "no_update`, from that output"
+        )
+        self.job = job
+        self.how = how
+
+
+class OutgrownError(Exception):
+    """A proof does not hold for a stream that the job has read. The job has to read the complete file.
+
+    :ivar job: the job that writes the file
+    :ivar asks: the job asks for more bytes than are proven; otherwise the file is larger than its proof allows
+    """
+
+    def __init__(self, job: str | None, *, asks: bool = False) -> None:
+        super().__init__(job)
+        self.job = job
+        self.asks = asks
+
+
+async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
+    """Check the sizes of the files that an attempt has read as streams. All of the files are final.
+
+    :raises OutgrownError: if a file is larger than its proof allows
+    """
+    for token, producer in producers:
+        largest = attempt.largest.get(id(token))
+        if largest is not None and producer.collect is not None:
+            final = await producer.collect(token.source.port, token.source.path)
+            size = final.value.get("size")
+            if size is None or size > largest:
+                raise OutgrownError(token.source.job)
+
+
+async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:
+    """Check that the parts that were read of streams are in the final files. Reads these parts of the files.
+
+    :param parts: of streams that were not read to their end
+    :raises RewrittenError: if a file has other bytes
+    :raises NodeRuntimeError: if a file cannot be compared
+    """
+    for part in parts:
+        for token, producer in producers:
+            node_job = producer.node_job
+            if node_job is None or str(producer.output_directory / token.source.path) != part.path:
+                continue
+            if not await node_job.runtime.begins_with(part):
+                when = "it was closed" if part.first.whole else f"{part.first.bytes} bytes of it had been streamed"
+                how = f"{part.path} was written again after {when}"
+                raise RewrittenError(token.source.job, how)
+            break
+
+
+async def check_read(attempt: Attempt, producers: Producers) -> None:
+    """Check that all that an attempt has read of other jobs is unchanged. All of the files are final.
+
+    Streams that were read to their end have been compared by the node runtime.
+
+    :raises ReplacedError: if an output is another file
+    :raises OutgrownError: if a file is larger than its proof allows
+    :raises RewrittenError: if a file has other bytes
+    """
+    check_replaced(producers)
+    await _check_sizes(attempt, producers)
+    parts = list(attempt.parts)
+    await check_parts(parts, producers)
+    attempt.parts = [part for part in attempt.parts if part not in parts]
+
+
+async def settled(producers: Producers) -> bool:
+    """Wait until all that a job reads of others is final: the barrier.
+
+    :return: whether it is; false: a producer has failed
+    """
+    # One after the other: all have to be waited for, and a task for each would cost more.
+    return all([await attempt.settled(token.source.port, token.source.path) for token, attempt in producers])
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
@@ -221,3 +394,61 @@ def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
         how = f"exit code {exit_event.code}"
     said = str(output.value or "").strip()
     return f"{said}\n\t({how})" if said else how
+
+
+# Seconds in which `exec` may end the job itself.
+_NOTICE_SECONDS = 2.0
+# Seconds for which a job of a queue manager may hold its node while a job that it reads from is still in the queue.
+_PATIENCE_SECONDS = 60.0
+
+
+async def end_with(node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
+    """End a job when a job that it reads from fails.
+
+    The job's `exec` ends it, too, unless the failure could not be written to the events, as on a full disk.
+    """
+    if not await attempt.settled(token.source.port, token.source.path):
+        if held(token, attempt) is None:
+            with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+        await node_job.cancel()
+
+
+async def end_when_lost(node_job: NodeJob, attempt: Attempt) -> None:
+    """End a job when a reader needs the file of its window once more."""
+    if attempt.windows:
+        await asyncio.wait((attempt.lost,))
+        await node_job.cancel()
+
+
+async def give_way(node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
+    """End a job if it has a node while a job that it reads from waits in the queue of a queue manager.
+
+    The other job may need this very node. The job starts again when the other one runs. This does not count as a
+    failed attempt.
+    """
+    waited_for = [producer for _, producer in producers if not producer.has_started]
+    if not waited_for:
+        return
+    await attempt.started()
+    try:
+        await asyncio.wait_for(asyncio.gather(*(p.started() for p in waited_for)), _PATIENCE_SECONDS)
+    except asyncio.TimeoutError:
+        attempt.gave_way = True
+        await node_job.cancel()
+
+
+# The words of the C library, and of the runtimes of languages.
+_WANT = re.compile(
+    r"cannot allocate memory|not enough memory|out ?of ?memory|memory (?:exhausted|error\b)|\bMemoryError\b|bad_alloc"
+    r"|no space left on device|disk quota exceeded|too many open files",
+    re.IGNORECASE,
+)
+
+
+def is_want(said: str) -> bool:
+    """Whether the message of a failed program tells of a lack of memory, space or open files.
+
+    Another run may have enough, so such a failure proves nothing about the program.
+    """
+    return _WANT.search(said) is not None

@@ -43,24 +43,31 @@ from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.values import readable
 from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 
-from .barrier import OutgrownError, RewrittenError, check_read, settled
 from .delivering import Deliverer
-from .early_end import end_when_lost, end_with, give_way
 from .ending import (
     GaveWayError,
     JobFailedError,
+    OutgrownError,
     ProducerRestartError,
+    ReplacedError,
+    RewrittenError,
     WindowLostError,
     as_failure,
     blaming,
     check_exit,
+    check_read,
+    check_replaced,
+    end_when_lost,
+    end_with,
     exit_of,
+    give_way,
     in_time,
+    settled,
+    with_replacements,
 )
 from .learned_streams import LearnedReads
 from .learned_writes import LearnedWrites
 from .read_windows import ReadWindows
-from .replacing import ReplacedError, check_replaced, with_replacements
 from .streaming_run import StreamingRun
 
 
@@ -160,7 +167,7 @@ class Execution:
                         # The next attempt writes to the disk: the files may have found no space in memory.
                         why = "they are larger than those of earlier jobs" if memory.has_outgrown else str(error)
                         logger.info(f"Job {self._job.name} starts again, with its files on the disk: {why}")
-                    elif self._learned.blamed(error, self._run.logs.found_full(self._job.name)):
+                    elif self._learned.blamed(error):
                         self._give_up(self._learned.given_up)
                     else:
                         await self._wait_for_retry(error)

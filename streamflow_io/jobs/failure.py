@@ -68,7 +68,7 @@ class Failure(logging.Filter):
     Only messages that tell something new pass.
 
     :param jobs: the scheduled jobs, by name
-    :param succeeds: whether a command of a job succeeds with an exit code
+    :param succeeds: whether a command of a step succeeds with an exit code
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Failure(logging.Filter):
             reason = said if words is None else said.strip().removeprefix(words.printed.strip())
         reason = _on_one_line(reason)
         reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)
-        if words is not None and words.code is not None and not self._succeeds(job, words.code):
+        if words is not None and words.code is not None and not self._succeeds(posixpath.dirname(job), words.code):
             named = "" if words.code else ", which the permanentFailCodes of the tool name"
             named = named or _KILLED.get(words.code, "")
             reason = reason or f"exit code {words.code}{named}"

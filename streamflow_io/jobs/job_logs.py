@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
-from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Step
 from streamflow.cwl.command import CWLCommand
 from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath
@@ -30,14 +29,13 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
 from streamflow_io.adapters.connector import CommandConnector, CommandOptions
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.paths import innermost
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
 from streamflow_io.records.runs import LOGS_DIRECTORY
 from streamflow_io.runtime.locations import node_name
-from streamflow_io.wording import last_lines
-
-from .full_disk import told_if_full
+from streamflow_io.wording import last_lines, size_text
 
 #: Bytes. Of a longer output than both together, only the beginning and the end are kept.
 HEAD, TAIL = 16384, 49152
@@ -58,7 +56,7 @@ test -z "$2" || rm -f "$1" """
 
 
 class LastWords(Struct, frozen=True):
-    """How the last command of a job has ended.
+    """How the last command of a job has ended. The job keeps it, from its first command on.
 
     :ivar code: its exit code; None: unknown
     :ivar lines: the last lines that it has written, safe for a terminal
@@ -97,37 +95,23 @@ class JobLogs:
         self._keep = keep
         self._attempts: Counter[str] = Counter()
         self._kept = 0
-        # The last words of running jobs, by name.
-        self._last: dict[str, LastWords] = {}
 
-    def connector(self, job_name: str, inner: Connector) -> Connector:
+    def connector(self, job: JobState, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
-        return _LoggedConnector(self, job_name, inner)
+        return _LoggedConnector(self, job, inner)
 
-    def ended(self, job_name: str) -> LastWords | None:
-        """Return the last words of a job that has ended; None: the job has run no command. To be asked once."""
-        return self._last.pop(job_name, None)
-
-    def found_full(self, job_name: str) -> bool:
-        """Whether the last command of a job has failed, and its file system was full."""
-        return (words := self._last.get(job_name)) is not None and bool(words.full)
-
-    def is_success(self, job_name: str, code: int | None) -> bool:
-        """Whether a command of a job succeeds with an exit code, as far as CWL says."""
-        step = self._steps.get(get_job_step_name(job_name))
+    def is_success(self, step_name: str, code: int | None) -> bool:
+        """Whether a command of a step succeeds with an exit code, as far as CWL says."""
+        step = self._steps.get(step_name)
         command = step.command if isinstance(step, ExecuteStep) else None
         if isinstance(command, CWLCommand) and code in (command.failure_codes or ()):
             return False
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
 
-    def failed(self, job_name: str, printed: str, full: str) -> None:
-        """Note more about the last command of a job, which has failed: see :class:`LastWords`."""
-        self._last[job_name] = replace(self._last[job_name], printed=printed, full=full)
-
     def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
         """Keep the output of the command of a job."""
         self._attempts[record.job] += 1
-        attempt, is_well = self._attempts[record.job], self.is_success(record.job, record.code)
+        attempt, is_well = self._attempts[record.job], self.is_success(record.step, record.code)
         file = None
         if output.kept and (not is_well or self._kept + len(output.kept) <= MOST_KEPT):
             self._kept += len(output.kept)
@@ -137,8 +121,7 @@ class JobLogs:
         self._record(replace(record, attempt=attempt, file=file, bytes=output.size, cut=cut))
         # Only the last lines are kept in memory.
         lines = last_lines(output.kept[-TAIL:].decode(errors="replace"))
-        self._last[record.job] = LastWords(record.code, lines, record.stream)
-        return self._last[record.job]
+        return LastWords(record.code, lines, record.stream)
 
     def on_node(self, location: ExecutionLocation, path: str) -> str:
         """Return a path at a location as the node has it: a container is gone after the run. Raises nothing."""
@@ -172,9 +155,10 @@ class JobLogs:
 class _LoggedConnector(CommandConnector):
     """Runs the command of one job through another connector, and keeps how the command ends."""
 
-    def __init__(self, logs: JobLogs, job_name: str, inner: Connector) -> None:
-        super().__init__(inner, job_name)
+    def __init__(self, logs: JobLogs, job: JobState, inner: Connector) -> None:
+        super().__init__(inner, job.name)
         self._logs = logs
+        self._state = job
 
     async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
         location, workdir = options["location"], options["workdir"]
@@ -183,8 +167,8 @@ class _LoggedConnector(CommandConnector):
         names = [name if isinstance(name, str) else None for name in (stdin, stdout, None if is_ours else stderr)]
         record = CommandRecord(
             time=0,
-            job=self._job_name,
-            step=get_job_step_name(self._job_name),
+            job=self._state.name,
+            step=self._state.step,
             attempt=1,
             command=command_text(list(options["command"]), names[0], names[1], names[2]),
             location=node_name(location),
@@ -209,10 +193,10 @@ class _LoggedConnector(CommandConnector):
         printed = "" if isinstance(stderr, str) and not isinstance(stdout, str) else said or ""
         output = bounded(printed.encode(errors="replace"))
         words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
-        if code is not None and not self._logs.is_success(self._job_name, code):
+        if code is not None and not self._logs.is_success(self._state.step, code):
             said = "\n\t".join(last_lines(said or "") or words.lines)
             full = "" if workdir is None else await told_if_full(self.connector, location, workdir)
-            self._logs.failed(self._job_name, said, full)
+            self._state.keep(replace(words, printed=said, full=full))
         return None if result is None else (said, cast(int, code))
 
     async def _ended(
@@ -235,7 +219,9 @@ class _LoggedConnector(CommandConnector):
             path = posixpath.join(workdir or "", stderr)
             written = await self._logs.read(self.connector, location, path, removes=is_ours)
             output = written if written.size else printed
-        return self._logs.command_ended(replace(record, time=time.time(), code=code), output)
+        words = self._logs.command_ended(replace(record, time=time.time(), code=code), output)
+        self._state.keep(words)
+        return words
 
 
 def _read_here(path: Path, removes: bool) -> KeptOutput:
@@ -320,3 +306,54 @@ def _file_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
     return f"{made[:30].replace('.', '_')}-{digest}"
+
+
+#: Bytes. With less free space, a tool may have failed because of that.
+LITTLE = 1_000_000
+_FREE_SECONDS = 30.0
+# The columns of `df -P` after the name of the file system: size, used, available, capacity.
+_COLUMNS = re.compile(r"\s(\d+)\s+\d+\s+(-?\d+)\s+(?:\d+%|-)\s")
+
+
+async def told_if_full(connector: Connector, location: ExecutionLocation, directory: str) -> str:
+    """Return what is full and what to do, if nearly no space is left in a directory at a location. Raises nothing.
+
+    :return: an empty text if there is space, or if nothing is known
+    """
+    try:
+        free, files = await _free(connector, location, directory)
+    except Exception as error:
+        # A connector may raise anything: the job has ended all the same.
+        logger.debug(f"The free space of {directory} is not known: {error}")
+        return ""
+    if free >= LITTLE and files:
+        return ""
+    where = f"{directory} on {node_name(location)}"
+    full = f"full: {size_text(max(free, 0))} are left for {where}" if free < LITTLE else f"out of inodes: {where}"
+    return f"Its file system is {full}. Remove files, as with `streamflow-io clean`, or set another `workdir`"
+
+
+async def _free(connector: Connector, location: ExecutionLocation, directory: str) -> tuple[int, int]:
+    """Return the bytes and the files that a file system can still hold, as :func:`free_of` does."""
+    if location.local and not location.wraps:
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1
+    command = ["sh", "-c", shlex.quote('df -Pk "$1"; df -Pi "$1" 2> /dev/null; true'), "sh", shlex.quote(directory)]
+    asked = connector.run(location=location, command=command, capture_output=True)
+    said, _ = await asyncio.wait_for(asked, _FREE_SECONDS) or ("", 0)
+    return free_of(said)
+
+
+def free_of(said: str) -> tuple[int, int]:
+    """Return the bytes and the files that are free, from what `df -Pk` and `df -Pi` have printed.
+
+    A file system that counts no files has space for one more.
+
+    :raises ValueError: if the text has another form
+    """
+    free = [(int(found[1]), int(found[2])) for line in said.splitlines() if (found := _COLUMNS.search(line))]
+    if not free:
+        raise ValueError(f"df has printed {said[:200]!r}")
+    (_, blocks), *rest = free
+    files = rest[0][1] if rest and rest[0][0] else 1
+    return blocks * 1024, files

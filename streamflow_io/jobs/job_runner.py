@@ -64,7 +64,6 @@ class JobRunner:
         if running.streams:
             return JobConnector(
                 inner,
-                job.name,
                 running.node_job,
                 running.told,
                 command=running.command,
@@ -76,7 +75,7 @@ class JobRunner:
             if told.limit or told.observation.writes or told.observation.cores or queued:
                 # The events tell the bursts of the job, its need of cores, and the end of its wait in a queue.
                 running.following = asyncio.create_task(self._follow(job, running.node_job))
-        return JobConnector(inner, job.name, running.node_job, told, is_optional=True)
+        return JobConnector(inner, running.node_job, told, is_optional=True)
 
     @contextlib.contextmanager
     def running(

@@ -30,13 +30,11 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, WarningEvent
 from streamflow_io.wording import size_text
 
-from .barrier import OutgrownError, RewrittenError
-from .ending import JobFailedError
+from .ending import JobFailedError, OutgrownError, ReplacedError, RewrittenError, is_want, with_finals
+from .job_logs import LastWords
 from .programs import Programs
 from .proof_key import proof_key
 from .reach import Reach
-from .replacing import ReplacedError, with_finals
-from .wants import is_want
 
 # The most characters that are kept of the message of a failed job.
 _REASON = 400
@@ -351,14 +349,14 @@ class LearnedReads:
         await self._learned.refuse(error.token, f"it {error.how}", was_closed=False)
         return True
 
-    def blamed(self, error: JobFailedError, found_full: bool) -> bool:
+    def blamed(self, error: JobFailedError) -> bool:
         """Whether a stream may be to blame for the failure of the job.
 
         Then the job is tried with files. If the stream was not to blame, the job fails as with plain StreamFlow. A
         failure from outside has nothing to do with streams that hints declare.
-
-        :param found_full: whether the file system of the job was full
         """
+        words = self._state.kept(LastWords)
+        found_full = words is not None and bool(words.full)
         is_own = not (error.is_from_outside or found_full or is_want(str(error)))
         suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))
         self._blamed = suspects if is_own else frozenset()

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import posixpath
+import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,9 +22,6 @@ from msgspec import Struct
 
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
-
-from .directory_digest import SMALL_FILE, directory_digest
-from .scripts import is_script, script_stamp
 
 # Part of every key. To be changed with what a rehearsal tries, or a key has, so that lesser proofs do not count.
 _HOW = "with a short file, too, and the same scripts"
@@ -50,10 +50,14 @@ def proof_key(
     :return: None: the job has a Directory whose contents are not known, or the input is a small script
     """
     is_declared = port in candidate.declared
-    paths = [] if is_declared else [path for name in sorted(inputs) for path in _directories(inputs[name])]
-    contents = [directory_digest(path) if path and sees_files else None for path in paths]
-    if None in contents or (not is_declared and _has_script(inputs.get(port), sees_files=sees_files)):
-        return None
+    contents: list[str | None] = []
+    if not is_declared:
+        directories = (each for name in sorted(inputs) for each in _files(inputs[name], "Directory"))
+        paths = (directory.get("path") if sees_files else None for directory in directories)
+        contents = [directory_digest(path) if path else None for path in paths]
+        complete = (file for file in _files(inputs.get(port), "File") if file.get("size") is not None)
+        if None in contents or any(is_script(file, is_seen=sees_files) for file in complete):
+            return None
     data = {*candidate.inputs, *candidate.declared}
 
     def rule(name: str) -> _Rule:
@@ -87,26 +91,16 @@ class _Rule(Struct, frozen=True):
         return is_script(file, is_seen=self.sees_files)
 
 
-def _has_script(value: Any, *, sees_files: bool) -> bool:
-    """Whether a value has a complete file that is a script."""
-    if isinstance(value, Mapping) and value.get("class") == "File":
-        return value.get("size") is not None and is_script(value, is_seen=sees_files)
+def _files(value: Any, kind: Literal["File", "Directory"]) -> Iterator[Mapping[str, Any]]:
+    """All values of a class in a value of CWL, without those inside them."""
     if isinstance(value, Mapping):
-        return any(_has_script(inner, sees_files=sees_files) for inner in value.values())
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return is_list and any(_has_script(inner, sees_files=sees_files) for inner in value)
-
-
-def _directories(value: Any) -> Iterator[str | None]:
-    """The paths of all Directories in a value; None: a Directory has no path."""
-    if isinstance(value, Mapping) and value.get("class") == "Directory":
-        yield value.get("path")
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _directories(inner)
+        if value.get("class") == kind:
+            yield value
+        else:
+            yield from _files(list(value.values()), kind)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for inner in value:
-            yield from _directories(inner)
+            yield from _files(inner, kind)
 
 
 def _option(value: Any, rule: _Rule) -> Any:
@@ -137,3 +131,115 @@ def _content(file: Mapping[str, Any]) -> str:
     if (contents := file.get("contents")) is not None:
         return hashlib.sha256(str(contents).encode()).hexdigest()
     return "not known"
+
+
+# Tables and texts are not among them: a proof is to hold for other data.
+_SCRIPT = re.compile(
+    r".*\.(?:"
+    r"awk|bash|bat|bc|cfg|cjs|conf|config|cwl|do|gnuplot|gp|groovy|ini|ipynb|jl|jq|js|json|ksh|lua|m|mak"
+    r"|mjs|mk|nf|php|pl|plt|pm|properties|py|pyc|pyz|r|rb|rmd|sed|sh|smk|sql|tcl|toml|ts|wdl|xml|xsl|yaml"
+    r"|yml|zsh"
+    r")",
+    re.IGNORECASE | re.DOTALL,
+)
+# The extensions of programs, which may be large.
+_PROGRAMS = ("", ".bin", ".exe", ".out")
+# A script that names its interpreter, and a program of Linux. Some data begin with `#!` and a word.
+_BEGINNING = re.compile(rb"#![ \t]*/|\x7fELF")
+
+
+def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
+    """Whether a complete File of CWL is a script, a configuration or a program.
+
+    :param is_seen: whether its path is one on the driver's node
+    """
+    name, is_large = str(file.get("basename", "")), (file.get("size") or 0) > SMALL_FILE
+    if not is_large and _SCRIPT.fullmatch(name):
+        return True
+    if is_large and posixpath.splitext(name)[1] not in _PROGRAMS:
+        return False
+    return is_seen and _begins_as_script(file.get("path"))
+
+
+def script_stamp(path: str) -> tuple[int, int] | None:
+    """Return the size and the time of modification of a script on this node; None: the path has no script."""
+    if not os.path.isabs(path) or (found := _regular_file(path)) is None:
+        return None
+    file = {"basename": posixpath.basename(path), "path": path, "size": found.st_size}
+    return (found.st_size, found.st_mtime_ns) if is_script(file, is_seen=True) else None
+
+
+def _begins_as_script(path: str | None) -> bool:
+    # A FIFO is not opened.
+    if path is None or _regular_file(path) is None:
+        return False
+    try:
+        with open(path, "rb") as file:
+            return _BEGINNING.match(file.read(16)) is not None
+    except OSError:
+        return False
+
+
+def _regular_file(path: str) -> os.stat_result | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+# The largest size, in bytes, of a file that may be a script or a configuration.
+SMALL_FILE = 2**18
+# A Directory with more is too large to be looked at for each job.
+_MOST_NAMES, _MOST_BYTES = 1000, 2**22
+# Python writes into these directories when a job runs, and compares what it finds there with the modules.
+_CACHE = "__pycache__"
+
+
+def directory_digest(path: str) -> str | None:
+    """Return a digest of all names below a directory, and of the contents of its small files.
+
+    :return: None: the directory cannot be read, or has too much below it
+    """
+    digest, names, left = hashlib.sha256(), 0, _MOST_BYTES
+    try:
+        for name, found in _below(path):
+            names += 1
+            content = None if found is None else _small_content(os.path.join(path, name), found)
+            left -= len(content or b"")
+            if names > _MOST_NAMES or left < 0:
+                return None
+            of = None if content is None else hashlib.sha256(content).hexdigest()
+            digest.update(json.dumps([name, found is None, of]).encode() + b"\n")
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _below(path: str, inside: str = "") -> Iterator[tuple[str, os.stat_result | None]]:
+    """The names below a directory in order; each file has its status.
+
+    :param inside: a directory below `path`
+    :raises OSError: if something cannot be read, or a link leads nowhere or back to its own directory
+    """
+    for name in sorted(os.listdir(os.path.join(path, inside))):
+        relative = os.path.join(inside, name)
+        found = os.stat(os.path.join(path, relative))
+        if not stat.S_ISDIR(found.st_mode):
+            yield relative, found
+        elif name != _CACHE:
+            yield relative, None
+            yield from _below(path, relative)
+
+
+def _small_content(path: str, found: os.stat_result) -> bytes | None:
+    """The content of a small file; None: the file is larger.
+
+    :raises OSError: if the content cannot be read
+    """
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"{path} is no file")
+    if found.st_size > SMALL_FILE:
+        return None
+    with open(path, "rb") as file:
+        return file.read(SMALL_FILE)

@@ -19,7 +19,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 
 from .awaited_streams import AwaitedStreams
-from .job_logs import JobLogs
 from .job_runner import JobRunner
 from .learned_streams import LearnedStreams
 from .reach import Reach
@@ -67,7 +66,6 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
-    logs: JobLogs
 
     @property
     def bandwidth(self) -> StreamBandwidth: ...

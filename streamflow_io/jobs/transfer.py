@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import MutableMapping
 from pathlib import PurePosixPath
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
@@ -16,34 +16,15 @@ from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ObjectToken
 
-from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
+from streamflow_io.adapters.attempts import ProducerFailedError
 from streamflow_io.adapters.early_inputs import EarlyInputToken
-from streamflow_io.adapters.jobs import Jobs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
 
-from .awaited_streams import AwaitedStreams
-from .reach import Reach
+from .streaming_run import StreamingRun
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
 _OURS = (StreamToken, PartToken, EarlyInputToken)
-
-
-class Proofs(Protocol):
-    """The knowledge of a run about streams without a hint."""
-
-    awaited: AwaitedStreams
-
-
-class TransferringRun(Protocol):
-    """The run, as a transfer uses it."""
-
-    jobs: Jobs
-    streaming_jobs: StreamingJobs
-    reach: Reach
-
-    @property
-    def proofs(self) -> Proofs: ...
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
@@ -113,8 +94,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return any((each.deployment, each.name) == (location.deployment, location.name) for each in found)
 
     @property
-    def _streams(self) -> TransferringRun:
-        return cast(TransferringRun, self.workflow.context.scheduler.run)
+    def _streams(self) -> StreamingRun:
+        return cast(StreamingRun, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
         state = self._streams.jobs.find(job.name)

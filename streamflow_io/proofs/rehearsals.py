@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -23,6 +23,8 @@ from streamflow_io.runtime.locations import stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.wire import cpu_of
+from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs
 from streamflow_io.wording import counted
 
 from .findings import Findings
@@ -31,7 +33,6 @@ from .rehearsable_jobs import RehearsableJob, RehearsableJobs
 from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, FreeRoom, may_start, unknown
 from .repeated_job import NotApartError
-from .waiting_rehearsals import WaitingRehearsals
 
 # Seconds. Jobs that become ready because a job has ended do so meanwhile.
 _SETTLING = 0.2
@@ -65,21 +66,14 @@ class _RunningRehearsal(Struct):
                 self.task.cancel()
 
 
-class LentSpace(Protocol):
-    """Lends the disk space that jobs leave."""
-
-    async def lend(self, name: str, location: AvailableLocation, size: int) -> bool: ...
-
-    def give_back(self, name: str) -> None: ...
-
-
-class Rehearsals(Listener):
+class Rehearsals(Listener, RepeatedJobs):
     """The rehearsals of a run: one at a time at each host, and only while StreamFlow's accounts have a core free.
 
     :param rehearsable: the jobs with inputs that can be rehearsed
     :param findings: of the rehearsals
     :param used: the hardware in use, by the name of a location
     :param space: lends the space that a run leaves to its files; None: the run has no limit
+    :param waits: whether every rehearsal keeps its files, because the run waits for it at its end
     """
 
     def __init__(
@@ -87,9 +81,11 @@ class Rehearsals(Listener):
         rehearsable: RehearsableJobs,
         findings: Findings,
         used: Mapping[str, Hardware],
-        space: LentSpace | None = None,
+        space: DiskLimit | None = None,
+        waits: bool = False,
     ) -> None:
         self._space = space
+        self._waits = waits
         self._rehearsable = rehearsable
         self._findings = findings
         self._used = used
@@ -123,26 +119,23 @@ class Rehearsals(Listener):
             await self._findings.close()
 
     def held(self) -> frozenset[str]:
-        """The names of the jobs whose files a rehearsal reads, or is about to read."""
         rehearsals = [*(each.rehearsal for each in self._running.values()), *self._confirming.values()]
         names = {rehearsal.original.job.name for rehearsal in rehearsals}
-        return frozenset(names | {adding.get_name() for adding in self._adding})
+        names |= {adding.get_name() for adding in self._adding}
+        return frozenset(names | {rehearsal.original.job.name for rehearsal in self._waiting if self._waits})
 
     def waiting(self) -> dict[str, str]:
-        """The jobs with a rehearsal that waits for a free core: their names, and the host."""
-        return {rehearsal.original.job.name: rehearsal.host for rehearsal in self._waiting}
+        return {} if self._waits else {each.original.job.name: each.host for each in self._waiting}
 
     def fruitless(self) -> frozenset[str]:
-        """The names of the jobs that wait, and of whose inputs the last rehearsals have shown nothing."""
         may_show = {each.original.job.name for each in self._waiting if not self._findings.is_fruitless(each)}
         return frozenset(self.waiting().keys() - may_show)
 
     def keep(self, jobs: Collection[str]) -> None:
-        """Note the jobs whose files are kept for a rehearsal: no later job takes the place of theirs."""
         self._waiting.keep(jobs)
 
     def give_up(self, jobs: Collection[str]) -> None:
-        """Give up what waits of these jobs. Later jobs with the same inputs may be rehearsed."""
+        """Run these jobs only once. Later jobs with the same inputs may be rehearsed."""
         for rehearsal in self._waiting.remove(lambda each: each.original.job.name in jobs):
             self._findings.give_up(rehearsal)
 
@@ -390,3 +383,85 @@ class _NoMessages(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not rehearsing.get()
+
+
+# The most rehearsals that wait at a host. Where each job has a value of its own, there may be thousands.
+_MOST_WAITING = 64
+
+
+class WaitingRehearsals:
+    """The rehearsals that wait for a free core, by the host on which they run."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Rehearsal]] = {}
+        # How many rehearsals were begun, by input.
+        self._begun: Counter[str] = Counter()
+        # The names of the jobs whose files are kept for a rehearsal.
+        self._kept: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[Rehearsal]:
+        """Yield all of them."""
+        return (each for waiting in self._waiting.values() for each in waiting)
+
+    def hosts(self) -> Iterator[str]:
+        """Yield the hosts on which rehearsals have waited."""
+        return iter(self._waiting)
+
+    def at(self, host: str) -> Sequence[Rehearsal]:
+        """The rehearsals that wait at a host."""
+        return self._waiting.get(host, ())
+
+    def add(self, rehearsals: Sequence[Rehearsal]) -> Sequence[Rehearsal]:
+        """Add the rehearsals of one job, as far as there is a place for them.
+
+        :return: those that were added
+        """
+        if not rehearsals:
+            return ()
+        waiting = self._waiting.setdefault(rehearsals[0].host, [])
+        added = list[Rehearsal]()
+        for rehearsal in rehearsals:
+            # A larger file proves more than a smaller one that waits. But files that are kept already take less.
+            left = [each for each in waiting if each.key != rehearsal.key or each.spent or self._is_kept(each)]
+            if len(left) < _MOST_WAITING:
+                waiting[:] = [*left, rehearsal]
+                added.append(rehearsal)
+        return added
+
+    def keep(self, jobs: Collection[str]) -> None:
+        """Note the jobs whose files are kept: no later job takes the place of their rehearsals."""
+        self._kept = frozenset(jobs)
+
+    def _is_kept(self, rehearsal: Rehearsal) -> bool:
+        return rehearsal.original.job.name in self._kept
+
+    def put_back(self, rehearsal: Rehearsal) -> None:
+        """Let a rehearsal wait again, which :meth:`take` has returned."""
+        self._waiting.setdefault(rehearsal.host, []).append(rehearsal)
+
+    def take(self, host: str, may_start: Callable[[Rehearsal], bool]) -> Rehearsal | None:
+        """Remove the rehearsal that begins next at a host, and return it; None: no rehearsal may start.
+
+        The input with the fewest rehearsals comes first, then the shortest rehearsal. A core may be idle for a short
+        time only, and a rehearsal that has to end too early is lost. Among equals the largest file comes first, because
+        it gains most.
+        """
+
+        def rank(rehearsal: Rehearsal) -> tuple[int, float, float, int]:
+            return self._begun[rehearsal.name], rehearsal.seconds, rehearsal.share, -rehearsal.size
+
+        if (following := min(filter(may_start, self.at(host)), key=rank, default=None)) is not None:
+            self._waiting[host].remove(following)
+            self._begun[following.name] += 1
+        return following
+
+    def remove(self, is_void: Callable[[Rehearsal], bool]) -> list[Rehearsal]:
+        """Remove the rehearsals for which `is_void` holds, and return them."""
+        removed = [each for each in self if is_void(each)]
+        for host, waiting in self._waiting.items():
+            self._waiting[host] = [each for each in waiting if each not in removed]
+        return removed
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        self._waiting.clear()

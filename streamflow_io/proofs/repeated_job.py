@@ -29,7 +29,7 @@ from streamflow_io.adapters.output_globs import expression_context
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
-from streamflow_io.jobs.wants import is_want
+from streamflow_io.jobs.ending import is_want
 from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
@@ -246,7 +246,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
         original = self.original
         node_job = await original.runtime.create_job(f"{job.name} rehearsal")
         tells_paths = original.step.tells_paths
-        connector = JobConnector(original.connector, job.name, node_job, spec, tells_paths=tells_paths)
+        connector = JobConnector(original.connector, node_job, spec, tells_paths=tells_paths)
         step = shadow_of(original.step, job, connector, original.hardware)
         seen = SeenEvents(size if len(spec.streams) == 1 else None, len(spec.streams))
         following = asyncio.create_task(seen.follow(node_job))

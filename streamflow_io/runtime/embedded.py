@@ -19,8 +19,7 @@ import aiofiles.os
 from streamflow_io.files import stranger
 from streamflow_io.processes import kill_process, start_process
 
-from .binary import DIRECTORY
-from .build import other_build
+from .binary import DIRECTORY, other_build
 from .conversation import ProcessConversation, follow, ready
 from .node_commands import NodeRuntimeError, unsafe_workdir
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime

@@ -12,11 +12,10 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 
 from .binary import Binary
-from .certificate import Certificate
 from .container import ContainerRuntime
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
-from .links import Links
+from .links import Certificate, Links
 from .locations import location_node
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime

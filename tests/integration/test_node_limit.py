@@ -18,7 +18,7 @@ import pytest
 
 from lab.node import Job, Node, built, ended, node, output, wait_for
 from lab.processes import is_dead
-from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.links import Certificate
 
 MB = 10**6
 STRANGER = 65534

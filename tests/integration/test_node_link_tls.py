@@ -27,7 +27,7 @@ from lab.node_links import (
     parsed,
     request,
 )
-from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.links import Certificate
 
 
 @pytest.fixture

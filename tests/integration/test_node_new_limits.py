@@ -15,7 +15,7 @@ import pytest
 from lab.node import Event, Job, Node, node, output, wait_for
 from lab.node_conversation import conversation
 from lab.node_remote import RemoteNode, shell
-from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.links import Certificate
 from tests.integration.test_node_limit import BURST, MB, is_paused, limit
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.build import PROTOCOL, other_build
+from streamflow_io.runtime.binary import PROTOCOL, other_build
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 

@@ -17,7 +17,7 @@ from streamflow.deployment.manager import DefaultDeploymentManager
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
-from streamflow_io.jobs.deploying import GangDeployment
+from streamflow_io.jobs.gang_placement import GangDeployment
 from streamflow_io.runtime.deployments import Deployments
 
 

@@ -75,16 +75,12 @@ async def test_a_file_that_cannot_be_read_is_no_error() -> None:
 def test_each_attempt_is_kept(tmp_path: Path) -> None:
     made, records, files = logs()
     assert made.command_ended(ended(1), bounded(b"first\n")).lines == ["first"]
-    made.command_ended(ended(0), bounded(LARGE))
+    assert made.command_ended(ended(0), bounded(LARGE)).code == 0
     assert [(each.attempt, each.file, each.bytes, each.cut) for each in records] == [
         (1, "jobs/a/0/stderr", 6, None),
         (2, "jobs/a/0/stderr-2", len(LARGE), HEAD),
     ]
     assert files == {"jobs/a/0/stderr": b"first\n", "jobs/a/0/stderr-2": LARGE[:HEAD] + LARGE[-TAIL:]}
-    words = made.ended("/a/0")
-    assert words is not None
-    assert words.code == 0
-    assert made.ended("/a/0") is None
 
 
 def test_of_many_jobs_that_say_much_those_that_fail_are_kept() -> None:
@@ -92,7 +88,6 @@ def test_of_many_jobs_that_say_much_those_that_fail_are_kept() -> None:
     jobs = MOST_KEPT // (HEAD + TAIL) + 3
     for number in range(jobs):
         made.command_ended(ended(0, f"/a/{number}"), bounded(LARGE))
-        made.ended(f"/a/{number}")
     made.command_ended(ended(1, "/a/failed"), bounded(LARGE))
     assert sum(map(len, files.values())) <= MOST_KEPT + HEAD + TAIL
     assert records[jobs - 1].file is None

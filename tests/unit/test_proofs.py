@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from streamflow_io.graph.candidates import Candidate
+from streamflow_io.jobs.ending import is_want
 from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
-from streamflow_io.jobs.wants import is_want
 from streamflow_io.records.learned.database import VERSION, LearnedDatabase, LearnedStoreError
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs

@@ -103,7 +103,7 @@ async def test_the_command_of_a_job(
     try:
         async with serving(access, tmp_path / "work") as runtime:
             job = await runtime.create_job("j")
-            wrapped = JobConnector(connector, "j", job, JobSpec(name="j"))
+            wrapped = JobConnector(connector, job, JobSpec(name="j"))
             said = await wrapped.run(
                 location, ["echo", "done"], workdir=str(tmp_path), capture_output=True, job_name="j"
             )

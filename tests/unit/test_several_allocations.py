@@ -12,8 +12,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow_io._streamflow import HostJobs
 from streamflow_io.runtime.allocation import several_allocations
 from streamflow_io.runtime.allocation.allocation import Allocation, Loss, Node
-from streamflow_io.runtime.allocation.asking_policy import AskingLimits
-from streamflow_io.runtime.allocation.several_allocations import SeveralAllocations
+from streamflow_io.runtime.allocation.several_allocations import AskingLimits, SeveralAllocations
 
 
 class Made(Allocation):

@@ -20,8 +20,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.data.remotepath import RemoteStreamFlowPath, _size
 
 from streamflow_io.runtime.allocation import shared_files
-from streamflow_io.runtime.allocation.file_commands import FileTest, MakeDirectory, MakeLink, file_command
-from streamflow_io.runtime.allocation.shared_files import SharedFiles
+from streamflow_io.runtime.allocation.shared_files import FileCommand, SharedFiles, file_command
 
 Said = tuple[str, int]
 
@@ -211,9 +210,9 @@ def test_a_command_is_what_a_shell_would_make_of_it(text: str, form: str) -> Non
     found = file_command(form.format(text))
     path = f"/a{text}"
     expected = {
-        "t": FileTest(path, "e"),
-        "m": MakeDirectory(path, 0o777),
-        "l": MakeLink(path, "/b"),
+        "t": FileCommand("test", (path,), "e"),
+        "m": FileCommand("make directory", (path,), "777"),
+        "l": FileCommand("make link", (path,), "/b"),
     }[form[0]]
     if plain:
         assert found == expected

@@ -37,9 +37,8 @@ from streamflow_io.adapters.inputs import gated_input, input_stream
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.jobs import early_end, execution
-from streamflow_io.jobs.barrier import RewrittenError, check_parts
-from streamflow_io.jobs.ending import JobFailedError, in_time
+from streamflow_io.jobs import ending, execution
+from streamflow_io.jobs.ending import JobFailedError, RewrittenError, check_parts, in_time
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -447,7 +446,7 @@ async def test_a_measured_job_on_a_queue_manager_has_succeeded_only_if_the_runti
             runtime.exit(job, success=success, reason="exited" if success else "cancelled")
         return 0
 
-    tested = JobConnector(FakeConnector(run), "/a/0", job, JobSpec(name="/a/0"), is_optional=True)
+    tested = JobConnector(FakeConnector(run), job, JobSpec(name="/a/0"), is_optional=True)
     result = await tested.run(HERE, ["tool"], workdir="/out", job_name="/a/0")
     assert result is not None
     assert result[1] == code
@@ -457,7 +456,7 @@ async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> 
     runtime, _ = queue()
     job = await runtime.create_job("/a/0")
     inner = FakeConnector(at_once)
-    tested = JobConnector(inner, "/a/0", job, JobSpec(name="/a/0"))
+    tested = JobConnector(inner, job, JobSpec(name="/a/0"))
     await tested.run(HERE, ["tool"], workdir="/out", stdout="x", stderr="x", job_name="/a/0")
     await tested.run(HERE, ["tool"], workdir="/out", job_name="/a/0")
     assert inner.commands[0]["stdout"] == inner.commands[0]["stderr"] == f"{job.directory}/printed"
@@ -467,7 +466,7 @@ async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> 
 
 async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job starts again when the other one runs, and that is no attempt: there is none to spare here."""
-    monkeypatch.setattr(early_end, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(ending, "_PATIENCE_SECONDS", 0.01)
     runtime, run = queue()
     producer = run.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
     patient = asyncio.Event()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.proofs.rehearsal import Rehearsal
-from streamflow_io.proofs.waiting_rehearsals import WaitingRehearsals
+from streamflow_io.proofs.rehearsals import WaitingRehearsals
 
 
 def rehearsal(name: str, host: str = "h", **fields: Any) -> Rehearsal:

@@ -23,6 +23,7 @@ from streamflow_io.graph.partitions import NOT_VERIFIED, Routes, obstacle, route
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.jobs.programs import Programs
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.records.learned.database import LearnedStoreError, date_of, known_entries
@@ -104,8 +105,8 @@ class DeclaredCuts(PlannedCuts):
                     found[output.name] = why
         return found
 
-    def of_run(self, ways: PartWays, learned: Path, record: Callable[[Record], None]) -> CutsOfRun:
-        return CutsOfRun(ways, record, self.declared, RememberedVerdicts(learned, self.verdicts))
+    def of_run(self, ways: PartWays, learned: Path, programs: Programs, record: Callable[[Record], None]) -> CutsOfRun:
+        return CutsOfRun(ways, record, self.declared, RememberedVerdicts(learned, self.verdicts), programs)
 
 
 def _name_of_first_part(rule: SessionRule) -> str:

@@ -98,6 +98,7 @@ class CutsOfRun(Cuts):
     """The splits of a run. Some have declared cuts.
 
     :param verdicts: which declared cuts are trusted
+    :param programs: of tools, by location
     """
 
     def __init__(
@@ -106,11 +107,12 @@ class CutsOfRun(Cuts):
         record: Callable[[Record], None],
         declared: Mapping[tuple[str, str], Declaration],
         verdicts: RememberedVerdicts,
+        programs: Programs,
     ) -> None:
         super().__init__(ways, record)
         self._declared = declared
         self._verdicts = verdicts
-        self._programs = Programs()
+        self._programs = programs
 
     def splitting(self, step: StreamingExecuteStep, job: Job) -> Splitting:
         for output in step.early_outputs:
@@ -123,5 +125,4 @@ class CutsOfRun(Cuts):
         await look_for_splits(job, runtime, self.record)
 
     async def close(self) -> None:
-        await self._programs.close()
         await self._verdicts.close()

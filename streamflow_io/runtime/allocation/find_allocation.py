@@ -11,10 +11,9 @@ from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from .allocation import Allocation
-from .asking_policy import AskingLimits
 from .launched_allocation import LaunchedAllocation, current_manager
 from .managers import MANAGERS, SSH, Wanted
-from .several_allocations import Owner, SeveralAllocations
+from .several_allocations import AskingLimits, Owner, SeveralAllocations
 from .slurm_allocation import SlurmAllocation
 
 _SLURM = "SLURM_JOB_ID"

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import posixpath
+import re
 import shlex
 import stat
 import uuid
@@ -19,20 +20,55 @@ from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import said
-from .file_commands import (
-    Checksum,
-    FileCommand,
-    FileTest,
-    Find,
-    MakeDirectory,
-    MakeLink,
-    Resolve,
-    Size,
-    concerns_files,
-    file_command,
-    paths_of,
-)
 from .file_thread import FileThread
+
+_PATH = r"/[A-Za-z0-9_./:@%+=,-]*"
+_OF = rf"(?P<paths>{_PATH})"
+# The commands by which StreamFlow looks at files of a location, and makes directories and links there.
+_FORMS = {
+    "make directory": rf"mkdir -m (?P<option>[0-7]{{1,4}}) (?:-p )?{_OF}",
+    "make link": rf"ln -snf (?P<option>{_PATH}) {_OF}",
+    "test": rf"test -(?P<option>[efdL]) {_OF}",
+    "resolve": rf"test -e {_OF} && readlink -f (?P=paths)",
+    "find": rf"""set -- {_OF} ; test -e "\$1" && printf '%s\\n' "\$@" ; :""",
+    "size": rf"""find -L (?P<paths>"{_PATH}"(?: "{_PATH}")*) -type f -exec ls -ln {{}} \\\+ """
+    r"""\| awk 'BEGIN \{sum=0\} \{sum\+=\$5\} END \{print sum\}'; """,
+    "checksum": rf"test -f {_OF} && sha1sum (?P=paths) \| awk '{{print \$1}}'",
+}
+
+
+class FileCommand(Struct, frozen=True):
+    """A command for files, of which the driver knows what it does.
+
+    :ivar action: makes a directory, or a link; tests the kind of a file; prints the real path of a file that exists;
+        prints its path, with the exit code 0 in any case; prints the bytes in files, and in all files below
+        directories; prints the SHA-1 checksum of a file
+    :ivar option: the mode of a directory in octal digits, the text of a link, or the option of `test`
+    """
+
+    action: str
+    paths: tuple[str, ...]
+    option: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.paths[0]
+
+
+def file_command(text: str) -> FileCommand | None:
+    """Read a command; None: another command, or one with a path that a shell may change, or that is not plain."""
+    for action, form in _FORMS.items():
+        if (found := re.fullmatch(form, text)) is not None:
+            paths = tuple(re.findall(_PATH, found["paths"]))
+            is_plain = all(posixpath.normpath(path) == path for path in paths)
+            return FileCommand(action, paths, found.groupdict().get("option") or "") if is_plain else None
+    return None
+
+
+def concerns_files(text: str) -> bool:
+    """Whether a command may be one of these, with a path that is not plain."""
+    return text.startswith(("mkdir -m ", "ln -snf ", "test -", "find -L "))
+
 
 Said = tuple[str, int]
 Ask = Callable[[str], Awaitable[Said]]
@@ -97,22 +133,21 @@ class SharedFiles:
                 self._apart.add(node)
             return None
         try:
-            if isinstance(command, MakeDirectory) and self._root(command.path) is None:
+            if command.action == "make directory" and self._root(command.path) is None:
                 return await self._make(node, command, ask)
             return await self._aside(partial(self._carry_out_there, node, command))
         except (OSError, _ElsewhereError):
-            if isinstance(command, MakeDirectory) and not await self.sees(node, command.path, is_lost=True):
+            if command.action == "make directory" and not await self.sees(node, command.path, is_lost=True):
                 self._apart.add(node)
             return None
 
     async def answer_for_lost(self, node: str, text: str) -> Said | None:
         """Carry out a command that looks at a file of a node that has ended; see :meth:`answer`."""
-        if (command := file_command(text)) is None or not isinstance(
-            command, FileTest | Resolve | Find | Size | Checksum
-        ):
+        command = file_command(text)
+        if command is None or command.action in ("make directory", "make link"):
             return None
         try:
-            for path in paths_of(command):
+            for path in command.paths:
                 await self._aside(partial(self._check, node, path, True))
             return await asyncio.to_thread(_carry_out, command, True)
         except (OSError, _ElsewhereError):
@@ -133,7 +168,7 @@ class SharedFiles:
             return False
         return True
 
-    async def _make(self, node: str, command: MakeDirectory, ask: Ask) -> Said:
+    async def _make(self, node: str, command: FileCommand, ask: Ask) -> Said:
         """Make a directory where the driver has made none above."""
         above = posixpath.dirname(command.path)
         known = self._shared.get((node, above))
@@ -181,8 +216,8 @@ class SharedFiles:
         return await self._thread.run(call, _LOOK_SECONDS)
 
     def _carry_out_there(self, node: str, command: FileCommand) -> Said:
-        for path in paths_of(command):
-            self._check(node, path, isinstance(command, MakeDirectory) and _is_random(path))
+        for path in command.paths:
+            self._check(node, path, command.action == "make directory" and _is_random(path))
         return _carry_out(command)
 
     def _root(self, path: str) -> str | None:
@@ -236,31 +271,31 @@ def _carry_out(command: FileCommand, takes_long: bool = False) -> Said:
     :raises OSError: if the command fails; the node tells why
     :raises _ElsewhereError: if the command takes long
     """
-    if isinstance(command, MakeDirectory):
+    if command.action == "make directory":
         os.mkdir(command.path)  # With a parent that is missing or a directory that exists, the node decides.
-        os.chmod(command.path, command.mode)
+        os.chmod(command.path, int(command.option, 8))
         return _OK
-    if isinstance(command, MakeLink):
-        os.symlink(command.target, command.path)
+    if command.action == "make link":
+        os.symlink(command.option, command.path)
         return _OK
-    if isinstance(command, FileTest):
+    if command.action == "test":
         return "", 0 if _has_kind(command) else 1
-    if isinstance(command, Size):
+    if command.action == "size":
         return str(sum(_bytes_below(path, takes_long) for path in command.paths)), 0
     exists = os.path.exists(command.path)
-    if isinstance(command, Find):
+    if command.action == "find":
         return command.path if exists else "", 0
-    if isinstance(command, Resolve):
+    if command.action == "resolve":
         return (os.path.realpath(command.path), 0) if exists else ("", 1)
     return _checksum(Path(command.path), takes_long)
 
 
-def _has_kind(command: FileTest) -> bool:
+def _has_kind(command: FileCommand) -> bool:
     try:
-        status = os.lstat(command.path) if command.kind == "L" else os.stat(command.path)
+        status = os.lstat(command.path) if command.option == "L" else os.stat(command.path)
     except FileNotFoundError:
         return False
-    return command.kind == "e" or _KINDS[command.kind](status.st_mode)
+    return command.option == "e" or _KINDS[command.option](status.st_mode)
 
 
 def _bytes_below(path: str, takes_long: bool) -> int:

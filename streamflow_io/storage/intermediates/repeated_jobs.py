@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 
-class RepeatedJobs(Protocol):
-    """The jobs that run once more, for a comparison."""
+class RepeatedJobs:
+    """The jobs that run once more, for a comparison. A run without comparisons has none."""
 
     def held(self) -> Collection[str]:
         """The names of the jobs that run once more now, or are about to."""
+        return ()
 
     def waiting(self) -> Mapping[str, str]:
-        """The jobs that wait for a core: their names, and the host."""
+        """The jobs that run once more if their files may stay: their names, and the host."""
+        return {}
 
     def fruitless(self) -> Collection[str]:
         """The names of the jobs that wait, and of whose inputs the last trials have shown nothing."""
+        return ()
 
     def keep(self, jobs: Collection[str]) -> None:
         """Note that the files of these jobs are kept, and of no others that wait."""
