@@ -40,7 +40,6 @@ _MORE = frozenset({"contents", "secondaryFiles", "listing"})
 class Complete(Struct, frozen=True):
     """The port where the token of the same file, with its checksum, will be.
 
-    :ivar port: the name of the port
     :ivar port_id: the identifier of the port in the database
     :ivar path: of the file, before a job was given it
     """

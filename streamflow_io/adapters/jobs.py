@@ -30,8 +30,6 @@ class JobState:
     A listener keeps what it knows of a job here, as an object of a class of its own: see :meth:`keep`.
 
     :ivar job: StreamFlow's job
-    :ivar name: of the job
-    :ivar step: the path of its step
     :ivar hints: of its step; None: the step belongs to StreamFlow, or to a workflow that asks for nothing
     :ivar targets: where its binding lets the job run
     :ivar sources: the names of the jobs whose streams the job reads

@@ -99,10 +99,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     async def collect(
         self, job: Job, output: CommandOutput, connectors: Connectors, collected: Mapping[str, Token]
     ) -> dict[str, Token]:
-        """Return the outputs of a successful job, by output, as StreamFlow makes them.
-
-        :param collected: outputs that are collected already
-        """
+        """Return the outputs of a successful job, by output, as StreamFlow makes them."""
         names = [name for name in self._regular_ports() if name not in collected]
         tokens = await asyncio.gather(*(self.collect_port(job, name, output, connectors) for name in names))
         made = {name: token for name, token in zip(names, tokens, strict=True) if token is not None}

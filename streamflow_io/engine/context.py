@@ -45,7 +45,6 @@ from .run_telemetry import RunTelemetry
 class Run:
     """Everything that lives as long as one run of one workflow.
 
-    :ivar config: of the scheduler
     :ivar jobs: the jobs that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
     :ivar reach: where there are node runtimes, and which jobs can read each other's streams

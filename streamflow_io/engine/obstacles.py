@@ -265,7 +265,6 @@ def taken_field(reader: Step, port: str) -> str | None:
 def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
     """Whether expressions may look at more of an input than its path.
 
-    :param texts: the expressions of a tool
     :param own: the expressions in the input's own binding, where the input is `self`
     """
     path = re.compile(rf"\$\(\s*(?:inputs\s*\.\s*{re.escape(name)}|self)\s*\.\s*path\s*\)")

@@ -92,7 +92,6 @@ class PartsPlan(Struct, frozen=True):
     :ivar partitions: the rules of read sessions, each with its outcome
     :ivar early_inputs: the routes of workflow inputs that jobs get before they are read for a checksum
     :ivar read_first: other files of read sessions that are known before the run, each with a step that reads it
-    :ivar cuts: the declared cuts
     """
 
     partitions: tuple[Partition, ...] = ()
@@ -184,7 +183,6 @@ class Plan(Struct, frozen=True, dict=True):
     :ivar parts: the plan for splits, and for files that many jobs read
     :ivar proofs: the streams that no hint asks for
     :ivar jobs: the jobs that are known before the run
-    :ivar bandwidth: the plan for the bandwidth of storages
     :ivar intermediates: the plan for the files that are not needed after the run
     """
 

@@ -79,10 +79,7 @@ def known_files(tokens: KnownTokens, workflow: Workflow, partitions: Iterable[Pa
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
-    """Hints have mistakes; the message names each.
-
-    :ivar mistakes: the mistakes
-    """
+    """Hints have mistakes; the message names each."""
 
     def __init__(self, mistakes: HintErrors) -> None:
         super().__init__(str(mistakes))

@@ -160,9 +160,7 @@ def with_declared(
 class Proving(Struct, frozen=True, dict=True):
     """A graph, and the proofs about its steps.
 
-    :ivar graph: with all obstacles
     :ivar candidates: the steps that may read streams without a hint, by path
-    :ivar proofs: all known proofs
     """
 
     graph: IOGraph

@@ -69,9 +69,7 @@ class Services(Struct, frozen=True):
     """The services with which all parts of a run are made.
 
     :ivar scheduler: StreamFlow's
-    :ivar plan: of the workflow
     :ivar learned: the file with all that was learned
-    :ivar runtimes: the node runtimes of the run
     :ivar storages: of the StreamFlow file
     :ivar jobs: that have their input and have not ended
     :ivar programs: of tools, by location
@@ -216,7 +214,6 @@ class ProofsOfRun:
 
     :ivar proofs: the proofs of this run and earlier ones
     :ivar streams: which inputs of jobs stream because of proofs
-    :ivar short_jobs: which jobs are too short for streams
     :ivar awaited: which outputs stream as soon as a proof allows it
     :ivar rehearsals: tries streams on idle cores; None: no trials are wanted
     :ivar listeners: in the order in which they are told of jobs
@@ -263,10 +260,7 @@ class ProofsOfRun:
         self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
 
     async def end(self, is_well: bool) -> None:
-        """End all trials. No job of the workflow runs any more. Only the first call has an effect.
-
-        :param is_well: whether the run has succeeded
-        """
+        """End all trials. No job of the workflow runs any more. Only the first call has an effect."""
         if self._has_ended:
             return
         self._has_ended = True

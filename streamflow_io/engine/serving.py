@@ -50,9 +50,6 @@ def _wire_early_inputs(plan: Plan) -> None:
 
 
 def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:
-    """Let the scheduler record the run of a workflow without hints; nothing else is to be done.
-
-    :param file: the CWL file
-    """
+    """Let the scheduler record the run of a workflow without hints; nothing else is to be done."""
     tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
     scheduler.begin(Plan(workflow, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))

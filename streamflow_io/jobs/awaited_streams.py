@@ -33,7 +33,6 @@ class _LateStreams(Struct):
 class AwaitedStreams:
     """Lets jobs wait for streams that may yet be proven.
 
-    :param learned: the proofs
     :param jobs: the jobs that may be read while they run
     :param here: the steps whose jobs all run on the driver's node
     """

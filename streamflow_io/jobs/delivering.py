@@ -237,10 +237,7 @@ class Deliverer:
         await self._handle("published")
 
     def _output_of(self, port: str, tokens: Mapping[str, Token]) -> Token | None:
-        """The token of an output, or of a field of a record output; None: the job has made no such token.
-
-        :param tokens: the outputs of the job
-        """
+        """The token of an output, or of a field of a record output; None: the job has made no such token."""
         if (record := self._outputs[port].record) is None:
             return tokens.get(port)
         fields = tokens[record].value if isinstance(tokens.get(record), ObjectToken) else {}

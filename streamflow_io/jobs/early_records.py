@@ -62,7 +62,6 @@ class _Early(Struct):
 
     :ivar streams: by the names that the node runtime has for them
     :ivar read: the files that the job may read from CAPIO, by path
-    :ivar commits: by port
     :ivar ended: the streams that were read to their end, or as far as the command wanted
     :ivar as_files: the sources of inputs that the command has got as files after all, each with the output, if known
     """

@@ -28,7 +28,6 @@ from streamflow_io.runtime.wire import has_opened_again, is_from_outside
 class ReplacedError(Exception):
     """An output that the job reads is another file in the end than the one that it has read.
 
-    :ivar token: the token of the file that the job has read
     :ivar how: what has happened to the output
     """
 
@@ -77,7 +76,6 @@ async def with_finals(
 
     Waits until these files are final.
 
-    :param names: the inputs that get files
     :raises ProducerFailedError: if a file never will be final
     """
 
@@ -343,7 +341,6 @@ async def check_exit(
 async def _check_blamed(job: Job, exit_event: ExitEvent, producers: Producers) -> None:
     """Check that the job has failed that the exit event of its reader blames.
 
-    :param job: the reader
     :raises JobFailedError: if the other job has succeeded with all files that this one reads
     :raises ReplacedError: if an output is another file
     :raises UnrecoverableWorkflowException: if the other job has succeeded without one of the files

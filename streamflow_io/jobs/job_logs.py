@@ -78,7 +78,6 @@ class JobLogs:
     No job waits for that, or fails because of it.
 
     :param steps: by name
-    :param record: keeps a record for telemetry
     :param keep: keeps a file in the directory of the run, by its relative path
     """
 
@@ -133,10 +132,7 @@ class JobLogs:
             return path
 
     async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
-        """Return the content of a file at a location: all of it, or its beginning and its end. Raises nothing.
-
-        :param removes: whether to remove the file afterwards
-        """
+        """Return the content of a file at a location: all of it, or its beginning and its end. Raises nothing."""
         try:
             found = innermost(StreamFlowPath(path, context=self._context, location=location))
             if isinstance(found, RemoteStreamFlowPath):

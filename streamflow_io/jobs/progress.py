@@ -69,7 +69,6 @@ class Progress:
     def reads(self, job: JobState, name: str, source: str, output: str, input_port: str | None) -> None:
         """Note that a job is about to read a byte stream.
 
-        :param name: of the stream, in the job
         :param output: as /step/port, as is `input_port`
         """
         self._streams[job][name] = _ShownStream(input_port, output, source, time.time())

@@ -9,10 +9,7 @@ from streamflow_io.adapters.attempts import Attempt
 
 
 class ReadWindows:
-    """The attempts of other jobs that discard what one job has read of them.
-
-    :param reader: the name of the job that reads
-    """
+    """The attempts of other jobs that discard what one job has read of them."""
 
     def __init__(self, reader: str) -> None:
         self._reader = reader

@@ -84,7 +84,6 @@ class JobRecorder(Listener):
     :param observes: whether the use of files by jobs is recorded, too
     :param record: keeps a record for telemetry
     :param show: called with the part of the state of the run that is in no record
-    :param has_queue: whether a location is that of a queue manager
     """
 
     def __init__(

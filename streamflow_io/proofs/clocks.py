@@ -72,7 +72,6 @@ def differ_only_in_times(streamed: Unlike | None, again: Unlike | None) -> bool:
     """Whether a run with a stream, and one more with the file, differ from the job only in moments of their own.
 
     :param streamed: the differences of the run with the stream; None: more than lines differ
-    :param again: the same of the run with the file
     """
     if streamed is None or again is None or streamed.job != again.job:
         return False

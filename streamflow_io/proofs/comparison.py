@@ -99,10 +99,7 @@ class Comparison(Rehearsal):
         return await self._with_output(following)
 
     async def _run(self, manner: Manner, ran: Sequence[Ran]) -> Ran:
-        """Run the job once more.
-
-        :param ran: the runs before
-        """
+        """Run the job once more."""
         if manner == "file":
             return await self.job.run(manner, None)
         before = None if len(ran) == 1 else ran[2] if manner == "again" else ran[1]

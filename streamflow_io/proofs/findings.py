@@ -25,7 +25,6 @@ from .rehearsal_rules import Finding, unknown
 class RememberedInconclusive(Remembered[InconclusiveRehearsal]):
     """Rehearsals of earlier runs, and of this one, that have shown nothing.
 
-    :param path: the file
     :param known: the entries of the file. None: the file cannot be read, and is not used
     """
 

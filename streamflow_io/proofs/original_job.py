@@ -47,8 +47,6 @@ class OriginalJob(Struct, frozen=True, eq=False):
     """The original job, which runs, or has succeeded.
 
     :ivar inputs: before an InitialWorkDirRequirement has changed them
-    :ivar hardware: of the job
-    :ivar connector: runs the command of the job
     :ivar place: where the job runs, as StreamFlow's scheduler sees the location
     :ivar result: set when the job has succeeded; to be awaited only through :meth:`ended`
     """

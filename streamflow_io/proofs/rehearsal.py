@@ -62,7 +62,6 @@ def next_with_excerpt(
     :param so_far: the runs in order: with the excerpt as a file, and as a stream. The second is compared with the
         first, and the first with the whole file afterwards
     :param bytes_: of all excerpts together
-    :param sizes: of the whole files
     """
     if not so_far:
         return "file"

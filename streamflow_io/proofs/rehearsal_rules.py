@@ -193,7 +193,6 @@ def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
 def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
     """Decide how a job is to be run next, or what is found.
 
-    :param so_far: the runs in order
     :param size: bytes of the file
     :param cpu: seconds of CPU time that the job itself took
     """

@@ -46,7 +46,6 @@ class _RunningRehearsal(Struct):
     """A rehearsal that runs.
 
     :ivar is_beside: the rehearsal has begun before its job has ended
-    :ivar has_begun: its task runs
     :ivar is_void: its job has failed
     """
 
@@ -70,7 +69,6 @@ class Rehearsals(Listener, RepeatedJobs):
     """The rehearsals of a run: one at a time at each host, and only while StreamFlow's accounts have a core free.
 
     :param rehearsable: the jobs with inputs that can be rehearsed
-    :param findings: of the rehearsals
     :param used: the hardware in use, by the name of a location
     :param space: lends the space that a run leaves to its files; None: the run has no limit
     :param waits: whether every rehearsal keeps its files, because the run waits for it at its end
@@ -208,7 +206,6 @@ class Rehearsals(Listener, RepeatedJobs):
         """Note that the attempt has succeeded; it still holds its cores. Never waits, and never fails.
 
         :param outputs: as StreamFlow has made them
-        :param exit_event: of the command of the attempt
         """
         if (found := job.drop(RehearsableJob)) is not None:
             span = span_of(exit_event)

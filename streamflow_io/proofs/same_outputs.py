@@ -43,7 +43,6 @@ def first_difference(
     differ.
 
     :param plain: the outputs of one run by name, as CWL objects
-    :param again: the outputs of the other run
     """
     for name in dict.fromkeys((*plain, *again)):
         if name not in plain or name not in again:

@@ -28,8 +28,6 @@ def shadow_of(step: StreamingExecuteStep, job: Job, connector: Connector, hardwa
     """A step that runs one job, and collects its outputs, without a trace.
 
     :param job: with directories of its own
-    :param connector: runs the command of the job
-    :param hardware: of the job
     :raises NoShadowError: if the data manager is not StreamFlow's own
     """
     context = copy(step.workflow.context)

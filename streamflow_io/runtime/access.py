@@ -36,7 +36,6 @@ _FINISH = (
 class Access:
     """A location, as far as its connector gives access.
 
-    :ivar name: of the location in messages
 
     :param name: None: the name of the location is used
     :param verbatim: whether the connector passes the words of a command on unchanged; others let a shell read them

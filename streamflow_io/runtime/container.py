@@ -47,7 +47,6 @@ class ContainerRuntime(ConversingRuntime):
     ) -> ContainerRuntime:
         """Deliver `sfio-node` and start `serve`.
 
-        :param workdir: of the deployment
         :param links: None: the runtime has no links
         :param user: may own directories above the runtime's own, as root may
         :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
@@ -89,10 +88,7 @@ class ContainerRuntime(ConversingRuntime):
 
 
 def _remove(directory: Path, fifos: Iterable[Path]) -> None:
-    """Remove the files that a killed container has left, because no process in it can; as far as permitted.
-
-    :param directory: the run directory
-    """
+    """Remove the files that a killed container has left, because no process in it can; as far as permitted."""
     try:
         alive = os.open(directory / "alive", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:  # `serve` has removed all itself

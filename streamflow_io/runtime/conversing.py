@@ -33,7 +33,6 @@ class _StartedCommand:
     """A command that `serve` has started.
 
     :ivar printed: what it has printed so far
-    :ivar code: its exit code
     """
 
     def __init__(self) -> None:

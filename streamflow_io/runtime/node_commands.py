@@ -61,7 +61,6 @@ class NodeCommands(ABC):
     """`sfio-node` at one location, for commands that end at once.
 
     :ivar location: its name in messages
-    :ivar binary: `sfio-node` at the location
     :ivar directory: the run directory, at the location
     """
 

@@ -48,7 +48,6 @@ class SharedFile(Struct, frozen=True):
 class NodeJob:
     """A job under `sfio-node`, as the driver sees it.
 
-    :ivar runtime: the runtime of the job
     :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
     :ivar waiting: returns when every input of the job is there; None: every input is there from the start
     :ivar exit: its last event, when it has come
@@ -320,10 +319,7 @@ class NodeRuntime(NodeCommands):
         return self._add(name, partial(NodeJob, self, waiting=waiting))
 
     def _add(self, name: str, make: Callable[[str], Made]) -> Made:
-        """Register a new job.
-
-        :param make: makes the job, from its identifier
-        """
+        """Register a new job."""
         self.check()
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
@@ -363,7 +359,6 @@ class NodeRuntime(NodeCommands):
     def link(self, identifier: str, consumer: NodeRuntime) -> Link:
         """The link by which a job under another runtime reads of a job of this one.
 
-        :param identifier: of the job of this runtime
         :raises NodeRuntimeError: if this runtime has no address
         """
         if self.address is None:

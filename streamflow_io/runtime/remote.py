@@ -59,7 +59,6 @@ class RemoteRuntime(ConversingRuntime):
     ) -> RemoteRuntime:
         """Deliver `sfio-node` and start `serve`.
 
-        :param workdir: of the deployment
         :param shared: whether jobs run on other nodes than `serve`, which share the work directory with it
         :param links: None: the runtime has no links
         :param place: its host, if jobs in containers of that host and jobs beside them read of each other. None: no

@@ -47,7 +47,6 @@ def is_address(text: str) -> bool:
 class Loss(Struct, frozen=True):
     """The loss of a node.
 
-    :ivar reason: for people
     :ivar answers: whether the node itself is well, so that commands can remove what was left there
     """
 
@@ -59,7 +58,6 @@ class Allocation(ABC):
     """An allocation that runs.
 
     :ivar over: why none of its nodes can be used any more; None: jobs may start
-    :ivar nodes: by name
     """
 
     over: str | None = None

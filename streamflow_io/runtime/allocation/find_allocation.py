@@ -23,7 +23,6 @@ class AllocationChoice(Struct, frozen=True):
     """The fields of a deployment that say which allocation it has.
 
     :ivar wanted: the allocation to ask for; None: the one that this process runs in is used
-    :ivar limits: of the allocations that are asked for
     :ivar launcher: None: the one of the queue manager
     :ivar nodes: those of no known queue manager; None: the queue manager tells
     """

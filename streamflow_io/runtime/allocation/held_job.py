@@ -66,8 +66,6 @@ class HeldJob:
     """A job that holds an allocation as long as the driver runs.
 
     A guard on a node gives the allocation back when the driver's node has said nothing for a minute.
-
-    :ivar number: of the job
     """
 
     def __init__(self, manager: Manager, number: str, holding: Process) -> None:

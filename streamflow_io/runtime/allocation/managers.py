@@ -28,7 +28,6 @@ class ManagerError(ValueError):
 class FoundNode(Struct, frozen=True):
     """A node of an allocation.
 
-    :ivar rank: its number in the allocation
     :ivar cores: None: unknown
     :ivar memory: in MiB; None: unknown
     """

@@ -267,7 +267,6 @@ def _identity(path: str) -> tuple[int, int]:
 def _carry_out(command: FileCommand, takes_long: bool = False) -> Said:
     """Carry out a command, and return its output and its exit code.
 
-    :param takes_long: whether it may
     :raises OSError: if the command fails; the node tells why
     :raises _ElsewhereError: if the command takes long
     """

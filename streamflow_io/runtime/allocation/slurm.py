@@ -33,7 +33,6 @@ class NodeGroup(Struct, frozen=True):
     """Nodes on which an allocation has the same.
 
     :ivar nodes: in the notation of Slurm, as `n[1-4]`
-    :ivar cores: of each node
     :ivar memory: of each node, in MiB; 0: all that the node has
     """
 
@@ -73,7 +72,6 @@ class Held(Struct, frozen=True):
 class SlurmNode(Struct, frozen=True):
     """A node as its queue manager knows it.
 
-    :ivar address: a name or an address
     :ivar memory: in MiB
     :ivar gone: the state that Slurm gives as the reason why nothing runs there; None: the node can be used
     """
