@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from streamflow_io.engine.intermediates import outcomes
 from streamflow_io.engine.plan import Plan, Service
-from streamflow_io.engine.removal import outcomes
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition

@@ -2,23 +2,91 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
-from streamflow.core.workflow import Workflow
-from streamflow.workflow.step import ExecuteStep
+from streamflow.core.workflow import Step, Workflow
+from streamflow.cwl.transformer import ValueFromTransformer
+from streamflow.workflow.step import ExecuteStep, ScheduleStep, TransferStep
 
 from streamflow_io.graph.gangs import Gang
-from streamflow_io.graph.io_graph import IOGraph, StreamEdge
-from streamflow_io.graph.last_readers import Removal
+from streamflow_io.graph.io_graph import HopKind, IOGraph, OutputKind, StreamEdge
+from streamflow_io.graph.last_readers import Passage, Removal, RemovalOutcome, last_readers, outcome
 from streamflow_io.graph.memory_steps import plan_memory
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.stream_windows import StreamWindow, WindowFacts, plan_windows
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
 
-from .plan import IntermediatesPlan
-from .removal import plan_removal
+from .inspect import COLLECTOR, hop_of
+from .plan import IntermediatesPlan, Plan
+from .ports import Readers, readers_of
+
+# `inputs` as a whole, where a field of it is not taken.
+_ALL_INPUTS = re.compile(r"\binputs\b(?!\s*[.\[])")
+
+
+def plan_removal(
+    workflow: Workflow, annotations: Mapping[str, StepAnnotations], partitions: Iterable[Partition]
+) -> Removal:
+    """Plan which outputs go when, from a translated workflow that is not rewired."""
+    readers = readers_of(workflow)
+    passages = {port: tuple(_passages(port, readers)) for port in list(readers)}
+    tools = [step for step in workflow.steps.values() if isinstance(step, ExecuteStep)]
+    found = {
+        (tool.name, port): last_readers(passages, name) for tool in tools for port, name in tool.output_ports.items()
+    }
+    kept = {}
+    for step, port in found:
+        schedule = workflow.steps[posixpath.join(step, "__schedule__")]
+        hints = annotations.get(step)
+        if hints is not None and any(rule.value.permanent for rule in hints.streaming.get(port, ())):
+            kept[step, port] = "its rule has `permanent: true`"
+        elif isinstance(schedule, ScheduleStep) and schedule.output_directory is not None:
+            kept[step, port] = f"{step} has a dockerOutputDirectory, which its jobs share"
+    held = {
+        partition.step: f"{port_path(partition.step, partition.of)} is read in parts, also when the job has ended"
+        for partition in partitions
+    }
+    return Removal(found, kept, held)
+
+
+def outcomes(plan: Plan) -> list[RemovalOutcome]:
+    """Say what happens to the files of each output of a command, if intermediate files are removed."""
+    if plan.intermediates.removal is None:
+        return []
+    files = [output for output in plan.graph.outputs if output.kind is not OutputKind.OTHER and output.record is None]
+    return [outcome(plan.intermediates.removal, output.step, output.port) for output in files]
+
+
+def _passages(port: str, readers: Readers) -> Iterator[Passage]:
+    for reader, name in readers[port]:
+        if isinstance(reader, ScheduleStep):
+            yield Passage(reader.name, name, "job")
+        elif isinstance(reader, TransferStep | ExecuteStep):
+            # They read while a job lasts that another reader of the port schedules.
+            if not any(isinstance(other, ScheduleStep) for other, _ in readers[port]) and name != "__job__":
+                yield Passage(reader.name, name, "many", tuple(reader.output_ports.values()))
+        elif reader.name.endswith(COLLECTOR):
+            yield Passage(reader.name, name, "on", tuple(reader.output_ports.values()))
+        else:
+            yield from _passage(reader, name, readers)
+
+
+def _passage(reader: Step, name: str, readers: Readers) -> Iterator[Passage]:
+    if (found := hop_of(reader, name, readers)) is None:
+        if isinstance(reader, ValueFromTransformer) and _ALL_INPUTS.search(str(reader.value_from)):
+            yield Passage(reader.name, name, "many", tuple(reader.output_ports.values()))
+        return
+    hop, port = found
+    if port is None or (hop.obstacle is not None and hop.kind is HopKind.SCATTER):
+        further = tuple(reader.output_ports.values()) if port is None else (port.name,)
+        yield Passage(reader.name, name, "many", further)
+        return
+    depth = {HopKind.SCATTER: 1, HopKind.GATHER: -hop.widths}.get(hop.kind, 0)
+    yield Passage(reader.name, name, "on", (port.name,), depth, hop.kind is HopKind.VALUE_FROM)
 
 
 def plan_intermediates(

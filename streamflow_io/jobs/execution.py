@@ -18,7 +18,7 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import RetryPolicy, prepare_work_dir, retry_policy
-from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ReadWindows, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
     byte_streams,
@@ -67,7 +67,6 @@ from .ending import (
 )
 from .learned_streams import LearnedReads
 from .learned_writes import LearnedWrites
-from .read_windows import ReadWindows
 from .streaming_run import StreamingRun
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import PurePosixPath
 
-from streamflow_io.adapters.attempts import Attempt
-from streamflow_io.jobs.read_windows import ReadWindows
+from streamflow_io.adapters.attempts import Attempt, ReadWindows
 
 
 def attempt(*windows: str) -> Attempt:

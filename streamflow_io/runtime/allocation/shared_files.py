@@ -38,7 +38,7 @@ _FORMS = {
 
 
 class FileCommand(Struct, frozen=True):
-    """A command for files, of which the driver knows what it does.
+    """A command for files whose effect the driver knows.
 
     :ivar action: makes a directory, or a link; tests the kind of a file; prints the real path of a file that exists;
         prints its path, with the exit code 0 in any case; prints the bytes in files, and in all files below
