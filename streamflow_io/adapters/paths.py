@@ -8,7 +8,6 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -22,15 +21,10 @@ _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
 # The kernel reads as many bytes at once as are asked for. Larger blocks are not read faster.
 _BLOCK = 1 << 20
 _ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
-# Where a location has `sha1sum`, the checksums are those of StreamFlow. `sha1sum` is quick with many files, and its
-# output does not begin with a zero byte. POSIX has `cksum` only, which is enough to see that a file has changed.
-_SUMS = """command -v sha1sum > /dev/null && exec sha1sum "$@"
-for tool in md5sum cksum; do command -v $tool > /dev/null && break; done
-for file; do printf '\\0%s\\0' "$file"; $tool < "$file"; done"""
 
 
 class NoChecksumsError(Exception):
-    """A location has no program for checksums."""
+    """A location has no sha1sum, by which StreamFlow makes its checksums, too."""
 
 
 def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
@@ -41,16 +35,11 @@ def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
 async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
     """Return the checksums of the files below a directory, by path relative to it. Reads all files, at their location.
 
-    The kind of checksum differs between locations: compare only checksums of one location.
-
-    :raises NoChecksumsError: if the location has no program for checksums
+    :raises NoChecksumsError: if the location has no sha1sum
     """
     root = innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
-        said = await _find(root, f"-exec sh -c {shlex.quote(_SUMS)} sh {{}} +")
-        sums = dict(_pairs(said) if said.startswith(b"\0") else map(_named, filter(None, said.split(b"\n"))))
-        if not all(sums.values()):
-            raise NoChecksumsError(f"{root.location} has no sha1sum, md5sum or cksum")
+        sums = dict(map(_named, filter(None, (await _sums(root)).split(b"\n"))))
         return {posixpath.relpath(path, root): checksum for path, checksum in sums.items()}
     return await asyncio.to_thread(_checksums_below, Path(root))
 
@@ -63,23 +52,23 @@ def innermost(path: StreamFlowPath) -> StreamFlowPath:
     return get_inner_path(path, recursive=True) or path
 
 
-async def _find(root: RemoteStreamFlowPath, action: str) -> bytes:
+async def _sums(root: RemoteStreamFlowPath) -> bytes:
+    """Return what sha1sum prints of all files below a directory.
+
+    :raises NoChecksumsError: if the location has no sha1sum
+    """
     # In hexadecimal digits: connectors decode printed text as UTF-8, and strip it.
-    script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null | od -An -v -tx1"
+    sums = f"find {shlex.quote(str(root))}/ {_FILES} -exec sha1sum {{}} + 2>/dev/null | od -An -v -tx1"
+    script = f"if command -v sha1sum > /dev/null; then {sums}; else echo none; fi"
     # Connectors append the redirection of the standard error to a command.
     command = ["sh", "-c", shlex.quote(script)]
     result, _ = await root.connector.run(location=root.location, command=command, capture_output=True)
+    if str(result).strip() == "none":
+        raise NoChecksumsError(f"{root.location} has no sha1sum")
     try:
         return bytes.fromhex(str(result))
     except ValueError:
         raise WorkflowExecutionException(f"The files in {root} cannot be listed: {str(result)[:200]}") from None
-
-
-def _pairs(said: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the paths and the checksums; each field begins with a zero byte."""
-    _, *fields = said.split(b"\0")
-    for path, checksum in zip(fields[::2], fields[1::2], strict=True):
-        yield os.fsdecode(path), checksum.decode(errors="replace").strip()
 
 
 def _named(line: bytes) -> tuple[str, str]:

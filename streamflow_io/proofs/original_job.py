@@ -104,7 +104,7 @@ class OriginalJob(Struct, frozen=True, eq=False):
 async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
     """Return the outputs of a job as CWL objects, each Directory with the checksums of its files. Reads these files.
 
-    :raises NoChecksumsError: if the job's location has no program for checksums
+    :raises NoChecksumsError: if the job's location has no sha1sum
     """
 
     async def describe(value: Any) -> Any:
