@@ -15,7 +15,7 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput, StreamLimit
 
 from .attempts import Attempt
-from .tokens import PartToken, StreamToken, inner_tokens, parts_of, stream_tokens, with_inner_tokens
+from .tokens import PartToken, StreamToken, parts_of, stream_tokens, with_files
 
 _MB = 10**6
 
@@ -139,7 +139,7 @@ async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader
 
     :return: None: such a producer has failed
     """
-    paths: dict[int, PurePosixPath] = {}
+    placed: dict[int, Token] = {}
     for token, attempt in producers:
         if (place := held(token, attempt)) is None:
             continue
@@ -147,20 +147,10 @@ async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader
             if not await asyncio.shield(attempt.succeeded):
                 return None
             place = written_to(token, attempt)
-        paths[id(token)] = place
-    return {name: _placed(token, paths) for name, token in inputs.items()}
-
-
-def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
-    if (path := paths.get(id(token))) is not None:
-        value = {**token.value, "path": str(path), "location": f"file://{path}", "dirname": str(path.parent)}
-        placed = token.update(value)
-    elif inner_tokens(token):
-        placed = with_inner_tokens(token, lambda inner: _placed(inner, paths))
-    else:
-        return token
-    placed.persistent_id = token.persistent_id
-    return placed
+        paths = {"path": str(place), "location": f"file://{place}", "dirname": str(place.parent)}
+        placed[id(token)] = token.update({**token.value, **paths})
+        placed[id(token)].persistent_id = token.persistent_id
+    return {name: with_files(token, placed) for name, token in inputs.items()}
 
 
 def growing_file(token: Token | None, producers: Producers, reader: NodeRuntime) -> PurePosixPath | None:

@@ -214,9 +214,11 @@ def with_files(token: Token, files: Mapping[int, Token]) -> Token:
     """
     if isinstance(token, StreamToken):
         return files.get(id(token), token)
-    if next(stream_tokens(token), None) is not None:
-        return with_inner_tokens(token, lambda inner: with_files(inner, files))
-    return token
+    if next(stream_tokens(token), None) is None:
+        return token
+    changed = with_inner_tokens(token, lambda inner: with_files(inner, files))
+    changed.persistent_id = token.persistent_id
+    return changed
 
 
 def part_tokens(token: Token | None) -> Iterator[PartToken]:
