@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
@@ -26,7 +27,7 @@ from streamflow.data.manager import DefaultDataManager
 from streamflow_io._streamflow import copies_in, forget_data
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
 from streamflow_io.records.records import Record, RemovedRecord
-from streamflow_io.storage.intermediates import directories
+from streamflow_io.storage.intermediates import directories, intermediates
 from streamflow_io.storage.intermediates.directories import (
     _LOOK,
     DirectoryContents,
@@ -34,6 +35,7 @@ from streamflow_io.storage.intermediates.directories import (
     _partly,
     _read,
     _remove_but,
+    look,
     remove,
 )
 from streamflow_io.storage.intermediates.intermediates import Intermediates
@@ -742,3 +744,37 @@ async def test_only_what_is_gone_counts_as_removed(tmp_path: Path, monkeypatch: 
     assert isinstance(record, RemovedRecord)
     assert (record.bytes, record.held) == (7, 100)
     assert [made._holders(node) for node in made._held_by_node()] == [[(left, 100)]]
+
+
+async def test_what_cannot_be_removed_is_looked_at_once_in_each_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system is mounted in the first directory when its contents are known."""
+    first, second, third = (str(tmp_path / str(uuid.uuid4())) for _ in range(3))
+    looks, mounted = Counter[str](), set[str]()
+
+    async def counted(
+        context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]
+    ) -> dict[str, DirectoryContents]:
+        looks.update(paths)
+        found = await look(context, location, paths)
+        mounted.add(first)
+        return found
+
+    monkeypatch.setattr(intermediates, "look", counted)
+    monkeypatch.setattr(directories, "is_mounted_in", mounted.__contains__)
+    context = SimpleNamespace(checkpoint_manager=SimpleNamespace(register=print))
+    context.data_manager = DefaultDataManager(context)
+    repeated = cast(RepeatedJobs, SimpleNamespace(held=tuple, waiting=dict))
+    made = Intermediates(SimpleNamespace(steps={}), context, Removal(), repeated, list[Record]().append)
+    for path in (first, second, third):
+        Path(path).mkdir()
+        (Path(path) / "out").write_text("bytes")
+        made._ledger.submitted(f"{path}/0", "/a/__schedule__", 1, {})
+        made._ledger.placed(f"{path}/0", [path])
+        made._ledger.ended(f"{path}/0", [])
+        made._places[posixpath.basename(path)] = (ExecutionLocation("host", "hosts", local=True),)
+        await made._turn()
+    assert [*tmp_path.iterdir()] == [Path(first)]
+    # Of the first one, what it holds, what is left of it, and this again in each turn.
+    assert looks == {first: 4, second: 1, third: 1}

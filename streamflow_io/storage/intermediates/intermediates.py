@@ -263,7 +263,7 @@ class Intermediates(Listener):
 
     async def _look_and_remove(self, is_over: bool) -> None:
         ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
-        await self._see_stays()
+        await self._see_stays(self._stays)
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         failed = [job for job in ended if job.status is not Status.COMPLETED]
         await self._see([name for job in failed for name in self._ledger.directories_of(job.name)], measures_only=True)
@@ -348,14 +348,17 @@ class Intermediates(Listener):
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
 
-    async def _see_stays(self) -> None:
+    async def _see_stays(self, paths: Collection[str]) -> None:
         """Look what is left by now of directories that could not be removed: NFS keeps files that are still open."""
-        places = {str(at): at for at, _ in self._stays.values() if str(at) not in self._silent}
-        for place, location in places.items():
-            with self._asking(location):
-                paths = [path for path, (at, _) in self._stays.items() if str(at) == place]
-                told = await asyncio.wait_for(look(self._context, location, paths), _PATIENCE)
-                self._stays.update({path: (location, seen.bytes) for path, seen in told.items()})
+        by_location: dict[str, list[str]] = defaultdict(list)
+        for path in paths:
+            by_location[str(self._stays[path][0])].append(path)
+        for place, there in by_location.items():
+            location = self._stays[there[0]][0]
+            if place not in self._silent:
+                with self._asking(location):
+                    told = await asyncio.wait_for(look(self._context, location, there), _PATIENCE)
+                    self._stays.update({path: (location, seen.bytes) for path, seen in told.items()})
         self._stays = {path: (at, size) for path, (at, size) in self._stays.items() if size}
 
     async def _remove(self, decision: Decision) -> None:
@@ -379,14 +382,16 @@ class Intermediates(Listener):
                 stay.update(await asyncio.wait_for(removal, _PATIENCE))
 
         await asyncio.gather(*(ask(location, paths) for location, paths in by_location))
+        new = list[str]()
         for path, name in whole.items():
             size, at = self._bytes.pop(name, 0), self._places.pop(name)
             if path in stay or any(str(each) in self._silent for each in at):
                 self._stays[path] = at[0], size
+                new.append(path)
                 stay.add(path)
         for watcher in self._watchers:
             watcher.removed(whole.keys() - stay)
-        await self._see_stays()
+        await self._see_stays(new)
         await self._see(decision.parts)
         after = self._held_by_node()
         self._removed.update({node: size - after.get(node, 0) for node, size in before.items()})
