@@ -93,7 +93,9 @@ class Demands:
         if self._required is None:
             return None
         spaced = [
-            self._required.spacing(job, one.storage.bandwidth(hints.direction), self._admission.executors(one))
+            self._required.spacing(
+                job, self._admission.bandwidth(one.storage, hints.direction), self._admission.executors(one)
+            )
             for one in placements
             if one.storage is not None
         ]

@@ -881,6 +881,41 @@ async def test_what_is_required_is_of_what_other_runs_leave(
         await admission.run_closed()
 
 
+class Spaced(Required):
+    """All jobs are small."""
+
+    def __init__(self) -> None:
+        self.bandwidths: list[float] = []
+
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> None:
+        self.bandwidths.append(bandwidth)
+
+
+async def test_small_jobs_are_spaced_by_the_bandwidth_that_the_runs_share(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    storage = StorageConfig(name="disk", path="/", write=0.0001)
+    other = runs(shared=shared_directories([storage], {})["disk"], bandwidth={"read": 100, "write": 40})
+    other.request(lacks=10)
+    other.wait_for(lambda run: run.given)
+    other.request(kept=10)
+    required = Spaced()
+    admission = cluster.io_task_admission(
+        cluster.Cluster(1), required=required, storage=storage, meeting=Meeting("required", [storage], {})
+    )
+    place, deadline = StoragePlace("disk", "cluster/node00000"), time.monotonic() + SECONDS
+    await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), SECONDS)
+    try:
+        while (found := admission.capacity(place, "write")) is None or found.bandwidth != 30:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        await asyncio.wait_for(admission.admit(cluster.job(1, storage_bw="required"), [cluster.target()]), SECONDS)
+        assert required.bandwidths == [0.0001, 0.00004]
+    finally:
+        await admission.run_closed()
+
+
 async def test_what_no_job_uses_goes_back_when_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

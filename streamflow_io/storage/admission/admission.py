@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Way
+from streamflow_io.hints.models import Direction, Way
 
 from .demand import AdmissionRequest, Capacity, Demand, Grant, J, Placement, Queued
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
@@ -236,6 +236,10 @@ class Admission(Generic[J]):
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """Return the unallocated bandwidth of a storage that a job may use, and the free executors of a location."""
         return self._resources.capacity(storage, way, location)
+
+    def bandwidth(self, storage: StorageConfig, direction: Direction) -> float:
+        """Return the bandwidth of a storage for all runs, in MB/s."""
+        return self._resources.bandwidth(storage, direction)
 
     def executors(self, placement: Placement) -> int:
         """Return the most I/O tasks at once on a placement's storage: on one location, or on all that share it."""

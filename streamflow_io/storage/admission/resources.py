@@ -14,7 +14,7 @@ from streamflow_io.hints.models import WAYS, Direction, Way
 from .demand import Capacity, Demand, Placement
 from .leases import Leases
 from .ledger import Account, Ledger
-from .storages import ONE_WAY, bandwidth_account, bytes_per_second
+from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bandwidth_account, bytes_per_second
 
 EXECUTORS_PER_CORE = 4
 
@@ -100,6 +100,14 @@ class Resources:
     def cores(self, pool: str, location: str) -> int:
         """Return the cores of a location, at least one."""
         return max(1, int(self._pools[pool][location]))
+
+    def bandwidth(self, storage: StorageConfig, direction: Direction) -> float:
+        """Return the bandwidth of a storage for all runs, in MB/s. Runs that share a storage may have agreed on another
+        bandwidth than that of the StreamFlow file.
+        """
+        if not self.leases.has(storage):
+            return storage.bandwidth(direction)
+        return min(self.leases.bandwidth(storage, way) for way in ONE_WAY[direction]) / BYTES_PER_MEGABYTE
 
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """Return the free bandwidth of a storage, and the free I/O executors of a location."""
