@@ -8,11 +8,13 @@ import pytest
 
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement, Queued
+from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.leases import Need
 from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)
 MB = 1_000_000
@@ -159,17 +161,46 @@ def test_what_is_free_for_required_is_what_no_run_holds() -> None:
     assert driver.admission.capacity(NFS, "read", "n1").bandwidth == 60 * MB
 
 
-@pytest.mark.parametrize(("shared", "needed"), [(250, 250), (50, 100)])
-def test_an_epoch_has_all_that_other_runs_could_have(shared: int, needed: int) -> None:
-    """The runs share less, or more, than the StreamFlow file says. The jobs of the epoch may use all that the file
-    says.
-    """
+@pytest.mark.parametrize(("shared", "at_once"), [(250, 8), (50, 2)])
+@pytest.mark.parametrize("is_known_before", [True, False])
+def test_an_epoch_has_all_that_the_runs_share(shared: int, at_once: int, is_known_before: bool) -> None:
+    """The runs may share less or more than the StreamFlow file says, and this may become known while jobs wait."""
     driver = Driver()
-    driver.leases.share(NFS, {"write": shared * MB, "read": 60 * MB})
+    bandwidth: dict[Way, int] = {"write": shared * MB, "read": 60 * MB}
+    if is_known_before:
+        driver.leases.share(NFS, bandwidth)
     driver.submit(step("learn", AutoConstraint(Bounds(25, 100, 2))), jobs=12)
     driver.give(0)
-    assert driver.needs == [Need("/learn", {"write": needed * MB, "read": 60 * MB}, 0)]
-    assert len(driver.give(needed, 60)) == 4
+    if not is_known_before:
+        driver.leases.share(NFS, bandwidth)
+        driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": shared * MB, "read": 60 * MB}, 0)]
+    assert driver.give(shared - 1, 60) == []
+    assert len(driver.give(shared, 60)) == at_once
+
+
+def test_a_remembered_limit_above_what_the_runs_share_is_learned_anew() -> None:
+    learner = Learner(100, 4, remembered=ConstraintRegistry((RegisteredConstraint(80.0, 1.0, 1, 4),)))
+    learner.submitted(0.0)
+    learner.started("job", 0.0)
+    learner.resized(4, bandwidth=90)
+    assert (learner.is_learning, learner.constraint) == (False, 80)
+    learner.resized(4, bandwidth=50)
+    learner.submitted(1.0)
+    assert (learner.is_learning, learner.constraint) == (True, 12.5)
+    learner.ended("job", Observation(1.0), 2.0)
+    assert learner.constraint == 12.5
+
+
+def test_jobs_that_are_enough_for_a_lower_bandwidth_begin_an_epoch() -> None:
+    driver = Driver()
+    driver.submit(step("learn", AutoConstraint(Bounds(25, 100, 2))), jobs=3)
+    driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": 25 * MB}, 25 * MB)]
+    driver.leases.share(NFS, {"write": 50 * MB, "read": 60 * MB})
+    driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": 50 * MB, "read": 60 * MB}, 0)]
+    assert len(driver.give(50, 60)) == 2
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])

@@ -150,21 +150,31 @@ class Learner:
         """Set how many further jobs will be submitted when the waiting job has started."""
         self._jobs.ready = ready
 
-    def resized(self, executors: int, spread: int = 1, places: int = 0, first: int = 0) -> None:
-        """Take over a change of the jobs' locations.
+    def resized(
+        self, executors: int, spread: int = 1, places: int = 0, first: int = 0, bandwidth: float | None = None
+    ) -> None:
+        """Take over a change of the jobs' locations, or of their storage.
 
         :param executors: the most jobs that may run at once
         :param spread: over how many locations the jobs are spread, each with a bandwidth of its own
         :param places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a
             ground
         :param first: how many jobs run at once in the first epoch of `auto`. 0: as many as there are executors
+        :param bandwidth: bandwidth of the storage, in MB/s. None: the bandwidth stays
         """
-        self._jobs.grid = replace(self._jobs.grid, executors=executors, first=first)
+        before = self._jobs.grid
+        bandwidth = before.bandwidth if bandwidth is None else bandwidth
+        self._jobs.grid = replace(before, executors=executors, first=first, bandwidth=bandwidth)
         self._jobs.spread, self._jobs.places = spread, places
+        if is_known := self.registry.is_complete:
+            self._jobs.registry = self._usable(self.registry)
         if not self._has_jobs:
             self._begin()
-        if self.registry.is_complete:
-            self._jobs.registry = self._usable(self.registry)
+        elif bandwidth != before.bandwidth and not self.registry and (is_known or not self._jobs.running):
+            # The constraints of epochs follow from the bandwidth.
+            self._begin()
+            if self._learning is not None:
+                self._learning.fill(self._jobs.arrived)
 
     def withdrawn(self, job: Hashable, now: float) -> None:
         """Remove a waiting job that will not start."""

@@ -137,6 +137,7 @@ class Learners:
         self._exclusive: dict[_SubjectState, None] = {}
         self._events: list[LearningEvent] = []
         self._by_step: dict[str, tuple[Demand, Sequence[_SubjectState]]] = {}
+        resources.leases.changed = self.relocated
 
     def turns(self, demand: Demand, placement: Placement) -> Iterator[NextStart]:
         """Yield how the next job may start, best first. Nothing: the job must wait.
@@ -221,9 +222,11 @@ class Learners:
         self._update(demand)
 
     def relocated(self) -> None:
-        """Look at the locations again, which have changed."""
+        """Look at the locations and storages again, which have changed."""
         for learning in self._learning.values():
             self._look_at_locations(learning)
+            if learning.has_place and learning.executors and learning.learner.is_exclusive:
+                self._exclusive[learning] = None
         self._keep_locks(tuple(self._learning.values()))
 
     def drain(self) -> list[LearningEvent]:
@@ -277,7 +280,8 @@ class Learners:
             new = tuple(where for where in learning.locations if not self._resources.is_any_locked((where,)))
             lock.awaits |= self._resources.lock(new)
             lock.locations += new
-        learning.learner.resized(most, learning.spread, learning.places, first)
+        bandwidth = resources.bandwidth(learning.subject.storage, learning.subject.direction)
+        learning.learner.resized(most, learning.spread, learning.places, first, bandwidth)
 
     def _forget(self, job: Hashable) -> None:
         """Let no epoch wait for a job that has ended."""

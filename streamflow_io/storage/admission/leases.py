@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -47,9 +47,12 @@ class Leases:
     """The storages that a run shares with others. The capacity of their accounts is the bandwidth that the run holds.
 
     Guarantee: a lease that shrinks leaves the bandwidth that jobs have.
+
+    :ivar changed: called when the bandwidth of a storage has changed for all runs
     """
 
     def __init__(self, ledger: Ledger) -> None:
+        self.changed: Callable[[], None] = lambda: None
         self._ledger = ledger
         self._leased: dict[str, _Leased] = {}
 
@@ -63,6 +66,7 @@ class Leases:
         if self._leased.pop(storage.name, None) is not None:
             for way, account in _accounts(storage).items():
                 self._ledger.limit(account, _bandwidth(storage, way))
+            self.changed()
 
     def has(self, storage: StorageConfig) -> bool:
         """Whether a storage is leased."""
@@ -76,7 +80,10 @@ class Leases:
 
     def share(self, storage: StorageConfig, bandwidth: Amounts) -> None:
         """Set the bandwidth of a leased storage for all runs, which may differ from that in the StreamFlow file."""
-        self._leased[storage.name].bandwidth = bandwidth
+        leased = self._leased[storage.name]
+        if leased.bandwidth != bandwidth:
+            leased.bandwidth = bandwidth
+            self.changed()
 
     def bandwidth(self, storage: StorageConfig, way: Way) -> int:
         """Return the bandwidth of a leased storage for all runs."""
@@ -112,12 +119,9 @@ class Leases:
     # Needs
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
-        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have.
-
-        The jobs of the epoch may need all of the bandwidth in the StreamFlow file.
-        """
-        whole = {way: max(_bandwidth(storage, way), self.bandwidth(storage, way)) for way in WAYS}
-        return Need(step, {way: whole[way] - much for way, much in self.allocated(storage).items()}, 0)
+        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have."""
+        allocated = self.allocated(storage)
+        return Need(step, {way: max(0, self.bandwidth(storage, way) - allocated[way]) for way in WAYS}, 0)
 
     def is_held(self, storage: StorageConfig, need: Need) -> bool:
         """Whether the run holds what is needed."""
