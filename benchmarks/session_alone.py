@@ -1,6 +1,6 @@
 """A read session and its consumers without StreamFlow, which would be measured otherwise where consumers are many.
 
-Director, admission and `sfio-node read` are those of a run. Consumers are no processes, but what a few
+Director and `sfio-node read` are those of a run. Consumers are no processes, but what a few
 processes do one after the other, as the cores of a machine do: each opens the file, reads its range in pieces of
 64 KiB, and may wait instead of computing.
 """
@@ -12,27 +12,20 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import LocalTarget
-from streamflow.core.scheduling import AvailableLocation, Hardware
 
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.parts.read_session import ReadAheadSession
-from streamflow_io.parts.reader_tasks import ReaderTaskMaker
 from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.files import SessionEndRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.storage.learned_limits import RememberedLimits
-from streamflow_io.storage.storage_admission import StorageAdmission
 from streamflow_io.storage.storages import Storages
 
 from .model import Sample
@@ -44,7 +37,6 @@ from .workload import Outcome
 
 _BLOCK = 65536
 _AT_ONCE = 2
-_EXECUTORS = 16
 _GIB = 1 << 30
 _EXIT_SECONDS = 10.0
 RATE, MEMORY, CPU = "MB/s", "memory_mib", "cpu_s_per_gib"
@@ -100,24 +92,17 @@ def read_ahead(file: Path, consumers: Consumers, session: Session, directory: Pa
     """
 
     async def action(runtime: EmbeddedRuntime) -> Outcome:
-        return await _read_once(file, consumers, session, directory, runtime)
+        return await _read_once(file, consumers, session, runtime)
 
     return with_runtime(directory, action)
 
 
-async def _read_once(
-    file: Path, consumers: Consumers, session: Session, directory: Path, runtime: EmbeddedRuntime
-) -> Outcome:
+async def _read_once(file: Path, consumers: Consumers, session: Session, runtime: EmbeddedRuntime) -> Outcome:
     records: list[Record] = []
     storage = StorageConfig(name="disk", path="/", read=session.bandwidth, readers=session.readers)
-    config = SchedulerConfig(storages=(storage,), ioExecutors=_EXECUTORS, sessionWindow=session.window)
+    config = SchedulerConfig(storages=(storage,), sessionWindow=session.window)
     storages = Storages(config.storages, Sites({}))
-    remembered = RememberedLimits(directory / "learned.db", {})
-    admission = StorageAdmission(
-        _context(), config, storages, remembered, lambda _: True, lambda _: 0, lambda: None, records.append
-    )
-    maker = ReaderTaskMaker(admission)
-    starter = SessionStarter(config, storages, maker, records.append)
+    starter = SessionStarter(config, storages, records.append)
     async with _Slots(file, consumers) as slots:
         if (worth := starter.look(str(file), LocalTarget())) is None:
             raise CommandError(f"{file} is not worth a read session")
@@ -131,7 +116,6 @@ async def _read_once(
         seconds = time.monotonic() - begun
     usage = await _usage(runtime.directory, worth.identity.size)
     await reading.close()
-    await remembered.close()
     ends = [record for record in records if isinstance(record, SessionEndRecord)]
     if [end.reason for end in ends] != ["done"]:
         raise CommandError(f"the read session has ended: {', '.join(end.reason for end in ends) or 'not at all'}")
@@ -206,19 +190,6 @@ async def _usage(directory: Path, size: int) -> dict[str, float]:
 
 def _last_events(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in max(directory.glob("jobs/*/events.jsonl")).read_bytes().splitlines()]
-
-
-def _context() -> StreamFlowContext:
-    """StreamFlow's, as far as the admission asks: this node and its cores."""
-    cores = len(os.sched_getaffinity(0))
-    location = AvailableLocation("here", "local", "localhost", local=True, hardware=Hardware(cores))
-
-    async def available(service: str | None = None) -> dict[str, AvailableLocation]:
-        return {location.name: location}
-
-    connector = SimpleNamespace(get_available_locations=available)
-    manager = SimpleNamespace(get_connector=lambda _: connector)
-    return cast(StreamFlowContext, SimpleNamespace(deployment_manager=manager))
 
 
 def _outcome(file: Path, count: int, seconds: float, digest: str, further: dict[str, float]) -> Outcome:

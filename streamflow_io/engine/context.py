@@ -82,7 +82,7 @@ class Run:
         self._space = make_space_limits(services, self.reach)
         self.disk_limit = None if self._space is None else self._space.disk
         self.proofs = ProofsOfRun(services, self.streaming_jobs, self.disk_limit)
-        parts = PartsOfRun(services, self.bandwidth.admission)
+        parts = PartsOfRun(services)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
         self._watchers = [] if self._space is None else self._space.watchers

@@ -18,7 +18,7 @@ from streamflow.workflow.token import ListToken, ObjectToken, TerminationToken
 from streamflow.workflow.transformer import ManyToOneTransformer
 
 from streamflow_io.adapters.tokens import ScatterSize
-from streamflow_io.parts.reader_tasks import end, to_the_end
+from streamflow_io.tasks import end, to_the_end
 
 
 class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]

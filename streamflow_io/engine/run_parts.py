@@ -30,7 +30,6 @@ from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.short_jobs import ShortJobs
 from streamflow_io.parts.part_ways import PartSites, PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
-from streamflow_io.parts.reader_tasks import ReaderTaskMaker
 from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.learned.proofs import RememberedProofs
@@ -189,13 +188,12 @@ class BandwidthOfRun:
 class PartsOfRun:
     """Makes the parts of a run that split files without writing, and read files ahead.
 
-    :param admission: lets read sessions use storages
     :ivar ways: how the jobs that read parts of a file find it
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
     """
 
-    def __init__(self, services: Services, admission: StorageAdmission) -> None:
+    def __init__(self, services: Services) -> None:
         plan, config = services.plan, services.config
         sites = PartSites(
             plan.workflow, plan.graph.part_readers, services.context, services.runtimes, services.storages
@@ -204,7 +202,7 @@ class PartsOfRun:
         self.cuts = plan.parts.cuts.of_run(self.ways, services.learned, services.programs, services.record)
         # A node runtime that also serves containers is started when their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
-        starter = SessionStarter(config, services.storages, ReaderTaskMaker(admission), services.record)
+        starter = SessionStarter(config, services.storages, services.record)
         read_first = plan.parts.read_first if is_here else {}
         self.sessions = ReadSessions(plan.parts.partitions, read_first, plan.annotations, sites, self.ways, starter)
 

@@ -46,9 +46,9 @@ from streamflow_io.hints.bandwidth import as_written
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_lists import list_with_parts
-from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 from streamflow_io.runtime.wire import part_of
+from streamflow_io.tasks import to_the_end
 
 from .delivered import Fail, Item, Value, Warn
 from .delivery import (

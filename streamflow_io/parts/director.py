@@ -3,17 +3,15 @@
 **Events** come from jobs and the split (:class:`Announced`, :data:`Moment`, :class:`Consumed`), and from the reader
 (:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,
 :class:`Drop`, :class:`Watch`, :class:`End`), and for jobs that wait (:class:`Arrived`). The number of chunks that are
-read at the same time is decided elsewhere. Each chunk is submitted (:class:`Submit`), and is read when it is granted
-(:class:`Granted`).
+read at the same time is decided elsewhere.
 
 Guarantees, in whatever order events come:
 
 - Each byte is in one chunk at most. The bytes of a part are read before bytes of a later part, but for guesses.
-- Bytes that have arrived and were not consumed, or have been submitted, are never more than the window and one chunk.
+- Bytes that have arrived and were not consumed, or are being read, are never more than the window and one chunk.
 - Each part arrives once, in order. No part waits for ever as long as jobs consume arrived parts, and ``stalled`` comes
   where nothing happens.
-- After ``stalled`` all parts count as arrived, and their jobs read for themselves. A session that waits for a grant
-  goes on all the same. Bytes that those jobs have read meanwhile are not read again.
+- After ``stalled`` all parts count as arrived, and their jobs read for themselves.
 - After :class:`End` nothing is read, and every part arrives at once.
 """
 
@@ -123,12 +121,6 @@ class Elsewhere(Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-class Granted(Struct, frozen=True):
-    """A chunk that was submitted may be read now."""
-
-    chunk: int
-
-
 class ChunkRead(Struct, frozen=True):
     """A chunk is in the page cache.
 
@@ -157,18 +149,6 @@ class Evicted(Struct, frozen=True):
 #: `all announced`: no more parts come. `stalled`: nothing has come for long, and a job waits. `lost`: the reader is
 #: gone.
 Moment = Literal["all announced", "stalled", "lost"]
-
-
-class Submit(Struct, frozen=True):
-    """Let a chunk be read as soon as it may; chunks are submitted in the order in which they are needed."""
-
-    chunk: int
-
-
-class Withdraw(Struct, frozen=True):
-    """Take back a chunk that was submitted and not granted: no job needs it any more."""
-
-    chunk: int
 
 
 class Read(Struct, frozen=True):
@@ -202,8 +182,8 @@ class End(Struct, frozen=True):
     reason: SessionReason
 
 
-Event = Began | Announced | Elsewhere | Granted | ChunkRead | Consumed | Evicted | Moment
-Instruction = Submit | Withdraw | Read | Arrived | Drop | Watch | End
+Event = Began | Announced | Elsewhere | ChunkRead | Consumed | Evicted | Moment
+Instruction = Read | Arrived | Drop | Watch | End
 
 
 class Director:
@@ -239,7 +219,6 @@ class Director:
         self._chunks = Chunks(size, chunk, readers * chunk, readers)
         self._began = False
         self._all_announced = False
-        self._submitted: dict[int, tuple[Span, ...]] = {}
         self._reading: dict[int, tuple[Span, ...]] = {}
         self._count = 0
         self._parts: list[tuple[Span, ...]] = []
@@ -288,10 +267,6 @@ class Director:
                 self._began = True
                 if cached is not None and cached >= ENOUGH_CACHED * self.size:
                     yield from self._end("cached")
-            case Granted(chunk):
-                if (granted := self._submitted.pop(chunk, None)) is not None:
-                    self._reading[chunk] = granted
-                    yield Read(chunk, granted)
             case ChunkRead():
                 yield from self._read(event)
             case Evicted(gone):
@@ -300,13 +275,11 @@ class Director:
             case "all announced":
                 self._all_announced = True
                 yield from self._drop(self.window.consume(list(self._chunks.guessed)))
-                yield from self._withdraw()
             case "stalled":
                 if self._reading or not self._began:
                     yield from self._end("stalled")
                 else:
-                    # The window is full, and jobs take long: the others may wait in the queue for cores. Or the
-                    # storage is for others now.
+                    # The window is full, and jobs take long: the others may wait in the queue for cores.
                     yield from self._arrive(len(self._parts))
             case "lost":
                 yield from self._end("lost")
@@ -334,13 +307,6 @@ class Director:
         gone = self.window.consume(alone)
         if self.ended is None:
             yield from self._drop(gone)
-            yield from self._withdraw()
-
-    def _withdraw(self) -> Iterator[Withdraw]:
-        for chunk, spans in list(self._submitted.items()):
-            if all(map(self.window.consumed.has, spans)):
-                del self._submitted[chunk]
-                yield Withdraw(chunk)
 
     def _read(self, event: ChunkRead) -> Iterator[Instruction]:
         if (spans := self._reading.pop(event.chunk, None)) is None:
@@ -361,7 +327,7 @@ class Director:
         if self.ended is None and self._began:
             yield from self._read_more()
         yield from self._arrive(self._next)
-        if self.ended is not None or not self._began or self._reading or self._submitted:
+        if self.ended is not None or not self._began or self._reading:
             return
         # Nothing will be read: jobs wait for the window. The window moves if an arrived part is consumed.
         while self._next < len(self._parts) and not self._moves():
@@ -375,22 +341,18 @@ class Director:
         elif not self._moves():
             yield from self._end("window")
 
-    def _read_more(self) -> Iterator[Submit]:
-        while self._on_the_way < self._readers and not self.window.is_full(self._bytes_on_the_way):
+    def _read_more(self) -> Iterator[Read]:
+        while len(self._reading) < self._readers and not self.window.is_full(self._bytes_on_the_way):
             guess = self._guess and not self._all_announced
             if not (spans := self._chunks.next(guess)):
                 return
-            self._submitted[self._count] = spans
-            yield Submit(self._count)
+            self._reading[self._count] = spans
+            yield Read(self._count, spans)
             self._count += 1
 
     @property
-    def _on_the_way(self) -> int:
-        return len(self._submitted) + len(self._reading)
-
-    @property
     def _bytes_on_the_way(self) -> int:
-        return sum(map(length, (*self._submitted.values(), *self._reading.values())))
+        return sum(map(length, self._reading.values()))
 
     def _moves(self) -> bool:
         """Whether a part is yet to be consumed that has arrived, and holds bytes in the window for itself."""

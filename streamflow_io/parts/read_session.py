@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import asdict
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.reasons import SessionReason
@@ -35,14 +34,10 @@ from .director import (
     End,
     Event,
     Evicted,
-    Granted,
     Instruction,
     Read,
-    Submit,
     Watch,
-    Withdraw,
 )
-from .reader_tasks import ReaderTasks
 
 PATIENCE_SECONDS = 10.0
 
@@ -52,7 +47,6 @@ class ReadAheadSession:
 
     :param facts: of the session, for telemetry
     :param director: decides
-    :param readers: tell when a chunk may be read
     :param job: reads; it has begun
     :param record: keeps a record for telemetry
     """
@@ -61,13 +55,11 @@ class ReadAheadSession:
         self,
         facts: SessionRecord,
         director: Director,
-        readers: ReaderTasks,
         job: SessionJob,
         record: Callable[[Record], None],
     ) -> None:
         self._facts = facts
         self._director = director
-        self._readers = readers
         self._job = job
         self._record = record
         self._storage_bytes = self._cached_bytes = 0
@@ -155,7 +147,6 @@ class ReadAheadSession:
                         self._has_looked.set()
                     case ChunkEvent():
                         self._count(event)
-                        self._readers.end(event.chunk)
                         self._handle(ChunkRead(event.chunk, event.resident))
                     case EvictedEvent():
                         self._handle(Evicted(event.bytes))
@@ -164,11 +155,6 @@ class ReadAheadSession:
         except NodeRuntimeError as error:
             why = str(error)
         self._lose(why)
-
-    def _granted(self, chunk: int) -> None:
-        # While nothing was granted, the reader had nothing to say.
-        self._last_sign = asyncio.get_running_loop().time()
-        self._handle(Granted(chunk))
 
     def _lose(self, why: str) -> None:
         if self.ended is None and not self._is_closing:
@@ -193,10 +179,6 @@ class ReadAheadSession:
                 self._record(ArrivedRecord(time=time.time(), session=self._facts.session, part=part))
                 if (waiting := self._waiting.pop(part, None)) is not None:
                     waiting.set()
-            case Submit(chunk):
-                self._readers.submit(chunk, self._granted)
-            case Withdraw(chunk):
-                self._readers.end(chunk)
             case Read(chunk, spans):
                 self._job.read(chunk, spans)
             case Drop(spans):
@@ -207,7 +189,6 @@ class ReadAheadSession:
                 self._end(reason)
 
     def _end(self, reason: SessionReason) -> None:
-        self._readers.close()
         self._record(
             SessionEndRecord(
                 time=time.time(),
@@ -231,7 +212,6 @@ class ReadAheadSession:
         self._cached_bytes += cached
         self._storage_bytes += max(0, event.bytes - cached)
         self._last_chunk = time.time()
-        admitted = self._readers.admitted(event.chunk)
         self._record(
             ChunkRecord(
                 time=self._last_chunk,
@@ -241,6 +221,5 @@ class ReadAheadSession:
                 seconds=event.seconds,
                 requests=event.requests,
                 held=self._director.window.held.bytes,
-                **({} if admitted is None else asdict(admitted)),
             )
         )

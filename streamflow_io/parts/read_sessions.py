@@ -21,7 +21,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.extents import Span
-from streamflow_io.runtime.locations import location_name, node_name
+from streamflow_io.runtime.locations import location_name
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
@@ -111,10 +111,9 @@ class ReadSessions(Listener):
         if first.ended is not None:
             return []
         # Elsewhere its device has another number.
-        identity = replace(file.identity, device=None)
+        there = replace(file, identity=replace(file.identity, device=None))
 
         async def begin(seen: SeenAt) -> Home | None:
-            there = replace(file, identity=identity, target=seen.target, node=node_name(seen.location))
             session = await self._starter.begin(job.step, there, seen.runtime, consumers, "said")
             return None if session is None else Home(session, seen.location.name)
 
@@ -125,7 +124,7 @@ class ReadSessions(Listener):
         if not runtime.has_sessions or split.cut is None or split.cut.found is None or not split.cut.from_home:
             return None
         found = split.cut.found
-        return self._starter.look_at(found, posixpath.dirname(found.path), job.target, node_name(job.location))
+        return self._starter.look_at(found, posixpath.dirname(found.path), job.target)
 
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
@@ -204,9 +203,7 @@ class ReadSessions(Listener):
             if len(locations) > 1 and consumers == 0:
                 return {}
             homes = [each for each in locations if each.local or self._has(each.location, path)]
-            begun = await asyncio.gather(
-                *(self._begin_on(each, len(locations) > 1, step, target, path, consumers) for each in homes)
-            )
+            begun = await asyncio.gather(*(self._begin_on(each, step, target, path, consumers) for each in homes))
             return {
                 location_name(home): session for home, session in zip(homes, begun, strict=True) if session is not None
             }
@@ -214,15 +211,15 @@ class ReadSessions(Listener):
         return begin
 
     async def _begin_on(
-        self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
+        self, home: AvailableLocation, step: str, target: Target, path: str, consumers: int
     ) -> ReadAheadSession | None:
         try:
             runtime = await self._sites.runtimes.at(home.location, target.workdir)
             if isinstance(runtime, EmbeddedRuntime):
                 file = self._starter.look(path, target)
             elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
-                found, node = await runtime.find(path), node_name(home) if is_one_of_several else None
-                file = self._starter.look_at(found, posixpath.dirname(found.path), target, node)
+                found = await runtime.find(path)
+                file = self._starter.look_at(found, posixpath.dirname(found.path), target)
             else:
                 return None
         except NodeRuntimeError as error:

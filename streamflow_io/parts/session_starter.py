@@ -12,7 +12,7 @@ from msgspec import Struct
 from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
-from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
@@ -27,9 +27,10 @@ from streamflow_io.storage.storages import Storages
 from .chunks import chunk_size
 from .director import Director
 from .read_session import ReadAheadSession
-from .reader_tasks import ReaderTaskMaker
 
 _MOST = 2_048_000_000
+# How many chunks are read at the same time, where the user has given no number.
+_READERS = 4
 
 
 def default_window(memory: Memory) -> int:
@@ -44,18 +45,14 @@ _MB = 1_000_000
 class WorthReading(Struct, frozen=True):
     """A file that a session may read ahead.
 
-    :ivar storage: that holds it
     :ivar chunk: bytes of a chunk
-    :ivar target: of the jobs that read it
-    :ivar node: where the file is read, of the nodes of this target. None: the target has one node
+    :ivar readers: how many chunks are read at the same time
     """
 
     path: PurePosixPath
     identity: FileIdentity
-    storage: StorageConfig | None
     chunk: int
-    target: Target
-    node: str | None = None
+    readers: int
 
 
 class SessionStarter:
@@ -65,15 +62,11 @@ class SessionStarter:
 
     :ivar sessions: all of the run
 
-    :param readers: let chunks be read
     :param record: keeps a record for telemetry
     """
 
-    def __init__(
-        self, config: SchedulerConfig, storages: Storages, readers: ReaderTaskMaker, record: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, config: SchedulerConfig, storages: Storages, record: Callable[[Record], None]) -> None:
         self.sessions: list[ReadAheadSession] = []
-        self._readers = readers
         self._count = 0
         self._record = record
         self._megabytes = config.session_window
@@ -101,17 +94,17 @@ class SessionStarter:
         file = FoundFile(path=os.path.realpath(path), identity=identity_of(found))
         return self.look_at(file, os.path.dirname(path), target)
 
-    def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:
+    def look_at(self, file: FoundFile, directory: str, target: Target) -> WorthReading | None:
         """The same of a file that was found where it is.
 
         :param directory: in which jobs find it
-        :param node: where the file is read, of the nodes of the target. None: the target has one node
         """
         storage = self._storages.of(None, target, directory)
         chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
         if file.identity.size <= chunk:
             return None
-        return WorthReading(PurePosixPath(file.path), file.identity, storage, chunk, target, node)
+        readers = _READERS if storage is None else storage.readers or _READERS
+        return WorthReading(PurePosixPath(file.path), file.identity, chunk, readers)
 
     async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
         """Read all of a file that has room in the window: no job says how much of the file it has consumed."""
@@ -141,11 +134,9 @@ class SessionStarter:
                 return None
             self._count += 1
             number = self._count
-            tasks = await self._readers.make(file.target, file.node, file.storage)
-            readers = tasks.readers
-            director = Director(size, file.chunk, window, readers.most, consumers, guess)
+            director = Director(size, file.chunk, window, file.readers, consumers, guess)
             job = runtime.create_session(f"read-{step}")
-            await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
+            await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=file.readers))
         except (NodeRuntimeError, OSError) as error:
             logger.warning(coded(f"{readable(str(file.path))} is not read ahead: {error}", Code.NOT_READ_AHEAD))
             return None
@@ -156,11 +147,10 @@ class SessionStarter:
             file=readable(str(file.path)),
             size=size,
             form=form,
-            readers=readers.most,
-            constraint=None if readers.constraint is None else str(readers.constraint),
+            readers=file.readers,
             chunk=file.chunk,
             window=window,
         )
-        session = ReadAheadSession(facts, director, tasks, job, self._record)
+        session = ReadAheadSession(facts, director, job, self._record)
         self.sessions.append(session)
         return session

@@ -30,11 +30,11 @@ from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
 from streamflow_io.jobs.ending import is_want
-from streamflow_io.parts.reader_tasks import to_the_end
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
 from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
+from streamflow_io.tasks import to_the_end
 
 from .clocks import Line, Span, Unlike
 from .excerpts import Excerpts, make_excerpts

@@ -160,7 +160,6 @@ class SessionRecord(BaseRecord, frozen=True, tag="session", kw_only=True):
         Meta(description="parts are said by a program, or selected by each job; `whole`: all is read ahead"),
     ]
     readers: Annotated[int, Meta(description="the most chunks at a time")]
-    constraint: Annotated[str | None, Meta(description="storageBW of a chunk: a number, or auto(min,max,2)")] = None
     chunk: Annotated[int, Meta(description="bytes of a chunk, at most")]
     window: Annotated[int, Meta(description="the most bytes that may wait for their jobs")]
 
@@ -174,9 +173,6 @@ class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
     seconds: Annotated[float, Meta(description="time of the read")]
     requests: Annotated[int, Meta(description="requests to the storage")]
     held: Annotated[int, Meta(description="bytes that wait for their jobs")]
-    waited: Annotated[float | None, Meta(description="seconds until the chunk was admitted")] = None
-    readers: Annotated[int | None, Meta(description="chunks at the time")] = None
-    constraint: Annotated[float | None, Meta(description="storageBW of the chunk")] = None
 
 
 class ArrivedRecord(BaseRecord, frozen=True, tag="arrived"):

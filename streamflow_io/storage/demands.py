@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -21,7 +21,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import innermost, node_name
 
 from .admission.admission import Admission
-from .admission.demand import Demand, Grant, Placement
+from .admission.demand import Demand, Placement
 from .storages import Storages
 
 
@@ -30,13 +30,6 @@ class RequiredJobs(Protocol):
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
     def due(self, job: JobState) -> float | None: ...
-
-
-class StorageUser(Hashable, Protocol):
-    """A job, or a chunk of a read session, that waits for a storage or uses one."""
-
-    def granted(self, grant: Grant[StorageUser]) -> None:
-        """Note that the user may start. Only an I/O task is told so."""
 
 
 class Demands:
@@ -51,7 +44,7 @@ class Demands:
         self,
         context: StreamFlowContext,
         storages: Storages,
-        admission: Admission[StorageUser],
+        admission: Admission[Any],
         required: RequiredJobs | None,
     ) -> None:
         self._context = context
@@ -117,21 +110,14 @@ class Demands:
             logger.warning(coded(f"The storageBW of {job.step} is not {not_done} on {where}: {what}", Code.NO_STORAGE))
         return storage
 
-    async def locate(self, target: Target, node: str | None = None) -> str:
-        """Tell admission the locations of a target.
-
-        :param node: take only the locations on this node. None: all
-        :return: the name of the pool of these locations
-        """
+    async def locate(self, target: Target) -> None:
+        """Tell admission the locations of a target."""
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
         pool = pool_of(target)
-        if node is not None:
-            pool = f"{pool}@{node}"
-            available = {name: each for name, each in available.items() if node_name(each) == node}
         # Called for each job: with thousands of locations only the names are compared, unless they have changed.
         if self._names.get(pool) == (names := tuple(available)):
-            return pool
+            return
         self._names[pool] = names
         # For admission, the containers of a node are one location with the cores and storages of the node.
         nodes = {node_name(location): innermost(location) for location in available.values()}
@@ -139,7 +125,6 @@ class Demands:
         slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
         self._admission.set_locations(pool, cores, slots)
         self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
-        return pool
 
     def end(self, target: Target) -> None:
         """Tell admission that a target has no locations any more, and will have none."""

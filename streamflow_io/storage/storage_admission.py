@@ -27,11 +27,11 @@ from streamflow_io.records.records import ChoiceRecord, EpochRecord, Record
 from streamflow_io.runtime.locations import DRIVERS_NODE, node_name
 
 from .admission.admission import Admission
-from .admission.demand import READ_SESSIONS, AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
+from .admission.demand import AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
 from .admission.epochs import EpochEnded
 from .admission.learners import LearningEvent
 from .admission.observations import Observation
-from .demands import Demands, RequiredJobs, StorageUser, pool_of
+from .demands import Demands, RequiredJobs, pool_of
 from .learned_limits import RememberedLimits
 from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
@@ -48,10 +48,10 @@ class _StorageRequest(Struct, eq=False):
 
     pools: Set[str]
     wakes: asyncio.Future[None] | None = None
-    grant: Grant[StorageUser] | None = None
+    grant: Grant[_StorageRequest] | None = None
     is_lacking: bool = False
 
-    def granted(self, grant: Grant[StorageUser]) -> None:
+    def granted(self, grant: Grant[_StorageRequest]) -> None:
         self.grant = grant
         # The future is missing if the job was cancelled just now. The job will be released.
         if self.wakes is not None and not self.wakes.done():
@@ -92,10 +92,8 @@ class StorageAdmission(Listener):
         self._wake = wake
         self._submitted: dict[str, int] = {}
         self._log = AdmissionLog(remembered, record)
-        self._admission: Admission[StorageUser] = Admission(config.io_executors, remembered.make_learner)
+        self._admission: Admission[_StorageRequest] = Admission(config.io_executors, remembered.make_learner)
         self._demands = Demands(context, storages, self._admission, required)
-        #: Finds the locations of a target; see :meth:`.demands.Demands.locate`.
-        self.locate = self._demands.locate
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
         # The requests of the jobs that wait for the storages or use them.
         self._open: set[_StorageRequest] = set()
@@ -107,8 +105,7 @@ class StorageAdmission(Listener):
         return *self._shared.listeners, self
 
     async def run_closed(self) -> None:
-        """Learn from the chunks that were read last, and return what this run holds of storages."""
-        self.decide()
+        """Return what this run holds of storages."""
         await self._shared.close()
 
     async def admit(self, job: JobState, targets: Sequence[Target]) -> Sequence[Target]:
@@ -126,7 +123,8 @@ class StorageAdmission(Listener):
         self._open.add(submission)
         job.keep(submission)
         for placement in demand.placements if demand.constraint is not None else ():
-            self.share(placement.storage)
+            if placement.storage is not None:
+                self._shared.use(placement.storage)
         self._watch(job, demand)
         due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
@@ -151,7 +149,7 @@ class StorageAdmission(Listener):
         ended: dict[str, NoHostsError] = {}
         for pool, target in {pool_of(target): target for target in targets}.items():
             try:
-                await self.locate(target)
+                await self._demands.locate(target)
             except NoHostsError as error:
                 ended[pool] = error
                 self._end(target, error)
@@ -232,23 +230,6 @@ class StorageAdmission(Listener):
             self._release(submission, _observation(job), no_more, self.behind(job.step))
             self.decide()
 
-    def submit_reader(self, request: AdmissionRequest[StorageUser]) -> None:
-        """Submit a chunk of a read session: an I/O task that needs no place of StreamFlow.
-
-        Call :meth:`end_reader` for it at some time. Its placement must have been located (:attr:`locate`). The chunk is
-        not told of its grant before this method returns.
-        """
-        self._admission.submit(request, time.time())
-        self._decide_soon()
-
-    def end_reader(self, chunk: StorageUser) -> None:
-        """Free what a chunk holds, which has arrived or is not to be read. May be called again."""
-        self._release(chunk, None)
-        self._decide_soon()
-        if self._is_any_lacking:
-            # No job of StreamFlow has ended, so that nothing else wakes these jobs.
-            self._wake()
-
     def decide(self) -> None:
         """Wake the jobs that may start."""
         now = time.time()
@@ -270,13 +251,10 @@ class StorageAdmission(Listener):
     def _is_any_lacking(self) -> bool:
         return any(submission.is_lacking for submission in self._open)
 
-    def _release(
-        self, user: StorageUser, observation: Observation | None, no_more: bool = False, ready: int | None = None
-    ) -> None:
-        now = time.time()
-        if self._shared.ended(user) and observation is not None:
+    def _release(self, submission: _StorageRequest, observation: Observation | None, no_more: bool, ready: int) -> None:
+        if self._shared.ended(submission) and observation is not None:
             observation = replace(observation, is_disturbed=True)
-        self._admission.release(user, now, observation, no_more, ready)
+        self._admission.release(submission, time.time(), observation, no_more, ready)
 
     def _decide_soon(self) -> None:
         """Decide once all jobs are there that are submitted at this moment, so that a learner sees their number."""
@@ -289,12 +267,14 @@ class StorageAdmission(Listener):
         self.decide()
 
     def _is_granted(
-        self, job: JobState, grant: Grant[StorageUser], target: Target, location: AvailableLocation
+        self, job: JobState, grant: Grant[_StorageRequest], target: Target, location: AvailableLocation
     ) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
-    def _is_lost(self, job: JobState, grant: Grant[StorageUser], target: Target, available: Collection[str]) -> bool:
+    def _is_lost(
+        self, job: JobState, grant: Grant[_StorageRequest], target: Target, available: Collection[str]
+    ) -> bool:
         """Whether a host where an I/O task was granted to start has been lost since."""
         places = {*available, DRIVERS_NODE}
         return grant.placement == self._demands.placement(job.step, target) and places.isdisjoint(grant.locations)
@@ -316,11 +296,6 @@ class StorageAdmission(Listener):
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
 
-    def share(self, storage: StorageConfig | None) -> None:
-        """Begin to share a storage, because jobs or chunks of a read session are about to ask for its bandwidth."""
-        if storage is not None:
-            self._shared.use(storage)
-
     def _watch(self, job: JobState, demand: Demand) -> None:
         """Watch the storages of a job whose bandwidth is required. Such jobs use the bandwidth that others leave."""
         if job.hints is not None and job.hints.required is not None:
@@ -331,7 +306,7 @@ class StorageAdmission(Listener):
     def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
         """Yield the jobs that wait for a storage, with those that StreamFlow will submit when these have started."""
         for queued in self._admission.queued(storage):
-            yield replace(queued, jobs=queued.jobs + (self.behind(queued.step) if queued.step != READ_SESSIONS else 0))
+            yield replace(queued, jobs=queued.jobs + self.behind(queued.step))
 
 
 def _observation(job: JobState) -> Observation | None:
@@ -359,7 +334,7 @@ class AdmissionLog:
         self._record = record
         self._uneven: set[str] = set()
 
-    def admitted(self, job: JobState, grant: Grant[StorageUser], now: float) -> None:
+    def admitted(self, job: JobState, grant: Grant[_StorageRequest], now: float) -> None:
         """Record that a job may start."""
         storage = grant.placement.storage.name if grant.placement.storage is not None else None
         self._record(

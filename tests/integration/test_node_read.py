@@ -25,9 +25,7 @@ from streamflow_io.parts.director import (
     Drop,
     End,
     Evicted,
-    Granted,
     Read,
-    Submit,
     Watch,
 )
 from streamflow_io.parts.director import Event as SessionEvent
@@ -311,8 +309,6 @@ def test_a_window_above_the_memory_gets_smaller(runtime: Node, small: Path) -> N
     def handle(event: SessionEvent) -> None:
         for instruction in director.handle(event):
             match instruction:
-                case Submit(chunk):
-                    handle(Granted(chunk))
                 case Read(chunk, spans):
                     session.order(read=[chunk, extents(spans)])
                 case Drop(spans):

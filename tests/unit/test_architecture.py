@@ -30,6 +30,7 @@ GROUND = {
     "messages": "the codes of messages, and what they mean",
     "features": "what the core asks of features, each of which is a package in it",
     "loop_connection": "an SQLite file, in the thread of the event loop",
+    "tasks": "tasks of asyncio that are cancelled",
     "processes": "processes of this machine, whose pipes others may hold",
     "_streamflow": "what StreamFlow does not promise to keep",
 }

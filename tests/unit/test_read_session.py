@@ -14,16 +14,13 @@ from msgspec import convert
 from streamflow_io.parts import read_session
 from streamflow_io.parts.director import Director
 from streamflow_io.parts.read_session import ReadAheadSession
-from streamflow_io.parts.reader_tasks import ReaderLimit, ReaderTasks
 from streamflow_io.parts.selected import selected
-from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.files import ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
-from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
-from streamflow_io.storage.demands import StorageUser
 
 CHUNK = 100
 
@@ -71,48 +68,11 @@ class Reader:
         self.told.append("cancel")
 
 
-class Storage:
-    """A storage with room for this many chunks at once."""
-
-    def __init__(self, room: int = 1) -> None:
-        self.ended = 0
-        self._room = room
-        self._waiting: list[StorageUser] = []
-        self._granted: set[StorageUser] = set()
-
-    def submit_reader(self, request: AdmissionRequest[StorageUser]) -> None:
-        self._waiting.append(request.job)
-        asyncio.get_running_loop().call_soon(self.grant)
-
-    def end_reader(self, chunk: StorageUser) -> None:
-        if chunk in self._waiting:
-            self._waiting.remove(chunk)
-        self._granted.discard(chunk)
-        self.ended += 1
-        asyncio.get_running_loop().call_soon(self.grant)
-
-    def grant(self, more: int = 0) -> None:
-        self._room += more
-        while self._waiting and len(self._granted) < self._room:
-            chunk = self._waiting.pop(0)
-            self._granted.add(chunk)
-            chunk.granted(Grant(chunk, READ_SESSIONS, PLACEMENT, ("here",), 10.0, None, 1))
-
-
-PLACEMENT = Placement("local", None)
-
-
-def session(
-    reader: Reader, records: list[Record], window: int = 1000, storage: Storage | None = None, readers: int = 1
-) -> ReadAheadSession:
+def session(reader: Reader, records: list[Record], window: int = 1000, readers: int = 1) -> ReadAheadSession:
     facts = SessionRecord(
         time=time.time(), session=1, step="/s", file="/f", size=400, form="said", readers=1, chunk=CHUNK, window=window
     )
-    demand = Demand(READ_SESSIONS, True, None, "read", (PLACEMENT,))
-    tasks = ReaderTasks(ReaderLimit(readers, None), demand, storage or Storage(readers))
-    return ReadAheadSession(
-        facts, Director(400, CHUNK, window, readers), tasks, cast(SessionJob, reader), records.append
-    )
+    return ReadAheadSession(facts, Director(400, CHUNK, window, readers), cast(SessionJob, reader), records.append)
 
 
 def ends(records: list[Record]) -> list[str]:
@@ -149,48 +109,6 @@ async def test_a_reader_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch
     assert ends(records) == ["stalled"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     await asyncio.wait_for(found.arrived(found.announce([(0, 10)])), 1)
-    await found.close()
-
-
-@pytest.mark.asyncio
-async def test_a_storage_that_has_no_room(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs read for themselves; the session goes on with what they have not read, when it may."""
-    monkeypatch.setattr(read_session, "PATIENCE_SECONDS", 0.1)
-    reader, records, storage = Reader(), list[Record](), Storage(room=0)
-    found = session(reader, records, storage=storage, readers=2)
-    parts = [found.announce([(start, start + CHUNK)]) for start in range(0, 400, CHUNK)]
-    found.all_announced()
-    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
-    assert (reader.told, ends(records), found.ended) == ([], [], None)
-    for part in (0, 2, 3):
-        found.consume(parts[part])
-    storage.grant(more=2)
-    await asyncio.sleep(0.05)
-    assert reader.told == ["read", "end"]
-    assert ends(records) == ["done"]
-    (chunk,) = (record for record in records if isinstance(record, ChunkRecord))
-    assert (chunk.readers, chunk.constraint) == (1, 10)
-    assert chunk.waited is not None
-    # Others may have been late to ask.
-    assert 0.01 < chunk.waited < 5
-    # Three that no job needs any more, and one that was read.
-    assert storage.ended == 4
-    assert not caplog.records
-    await found.close()
-
-
-@pytest.mark.asyncio
-async def test_a_reader_that_was_granted_nothing_for_long_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_session, "PATIENCE_SECONDS", 0.2)
-    reader, records, storage = Reader(hangs=True), list[Record](), Storage(room=0)
-    found = session(reader, records, storage=storage)
-    waiting = asyncio.create_task(found.arrived(found.announce([(0, CHUNK)])))
-    await asyncio.sleep(0.15)
-    storage.grant(more=1)
-    await asyncio.sleep(0.1)
-    assert not waiting.done()
-    await asyncio.wait_for(waiting, 5)
-    assert ends(records) == ["stalled"]
     await found.close()
 
 

@@ -23,12 +23,9 @@ from streamflow_io.parts.director import (
     End,
     Event,
     Evicted,
-    Granted,
     Instruction,
     Read,
-    Submit,
     Watch,
-    Withdraw,
 )
 from streamflow_io.runtime.extents import Extents, Span, length
 
@@ -94,13 +91,11 @@ def test_each_byte_is_in_one_chunk_in_the_order_of_parts(
 def test_the_first_chunk_arrives_as_early_as_one_that_is_read_alone(readers: int, sizes: list[int]) -> None:
     director = Director(1 << 30, 8 * MIB, 1 << 30, readers)
     director.handle(Announced(((0, 1 << 30),)))
-    found = []
-    waiting = [step.chunk for step in director.handle(Began(0)) if isinstance(step, Submit)]
+    found, reading = [], [step for step in director.handle(Began(0)) if isinstance(step, Read)]
     for _ in range(len(sizes) + 2):
-        (read,) = director.handle(Granted(waiting.pop(0)))
-        assert isinstance(read, Read)
+        read = reading.pop(0)
         found.append(length(read.spans) / MIB)
-        waiting += [step.chunk for step in director.handle(ChunkRead(read.chunk)) if isinstance(step, Submit)]
+        reading += [step for step in director.handle(ChunkRead(read.chunk)) if isinstance(step, Read)]
     assert found == [*sizes, 8, 8]
 
 
@@ -124,8 +119,6 @@ class World:
     readers: int
     parts: list[list[Span]]
     cores: int = 2
-    grants: bool = True
-    submitted: set[int] = field(default_factory=set)
     reading: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     read: Counter[int] = field(default_factory=Counter)
     held: set[int] = field(default_factory=set)
@@ -139,24 +132,17 @@ class World:
         return [part for part in self.arrived if part not in self.consumed][: self.cores]
 
     def handle(self, event: Event) -> None:
-        if isinstance(event, Granted):
-            self.submitted.remove(event.chunk)
         if isinstance(event, ChunkRead):
             self.held |= bytes_of(self.reading.pop(event.chunk))
         for instruction in self.director.handle(event):
             self.follow(instruction)
         on_the_way = sum(map(length, self.reading.values()))
         assert self.director.window.held.bytes + on_the_way < self.director.window.bytes + self.chunk
-        assert len(self.submitted) + len(self.reading) <= self.readers
+        assert len(self.reading) <= self.readers
         assert self.arrived == list(range(len(self.arrived)))
 
     def follow(self, instruction: Instruction) -> None:
         match instruction:
-            case Submit(chunk):
-                assert self.ended is None
-                self.submitted.add(chunk)
-            case Withdraw(chunk):
-                self.submitted.remove(chunk)
             case Read(chunk, spans):
                 assert self.ended is None
                 assert 0 < length(spans) <= self.chunk
@@ -177,11 +163,9 @@ class World:
             case End(reason):
                 assert self.ended is None
                 self.ended = reason
-                self.submitted.clear()
 
     def choices(self) -> list[Event]:
         more: list[Event] = [ChunkRead(chunk) for chunk in self.reading] if self.ended is None else []
-        more += [Granted(chunk) for chunk in sorted(self.submitted) if self.grants]
         if self.announced < len(self.parts):
             more.append(Announced(tuple(self.parts[self.announced])))
         return more + [Consumed(part) for part in self.running]
@@ -240,23 +224,6 @@ def test_a_session_that_is_lost_holds_nobody_back(world: World, choices: list[in
     assert len(world.consumed) == len(world.parts)
 
 
-@given(worlds(), orders, st.integers(0, 30))
-def test_a_session_that_is_granted_nothing_holds_nobody_back(world: World, choices: list[int], when: int) -> None:
-    world.handle(Began(None))
-    run(world, choices, until=when)
-    world.grants = False
-    for _ in range(100):
-        run(world, choices)
-        if len(world.consumed) == len(world.parts):
-            break
-        world.handle("stalled")
-    assert len(world.consumed) == len(world.parts)
-    assert world.ended in (None, "done", "window")
-    # A chunk that no part needs is not read any more; a chunk of several parts stays.
-    if max(Counter(byte for part in world.parts for byte in bytes_of(part)).values(), default=1) == 1:
-        assert not world.submitted
-
-
 @given(worlds(), orders, st.integers(0, 20), st.integers(0, 200))
 def test_a_window_from_which_the_kernel_takes(world: World, choices: list[int], when: int, gone: int) -> None:
     world.handle(Began(None))
@@ -269,18 +236,8 @@ def test_a_window_from_which_the_kernel_takes(world: World, choices: list[int], 
     assert world.director.window.bytes <= before
 
 
-class AtOnce(Director):
-    """A session whose submissions are granted."""
-
-    def handle(self, event: Event) -> list[Instruction]:
-        told = super().handle(event)
-        granted = [super(AtOnce, self).handle(Granted(each.chunk)) for each in told if isinstance(each, Submit)]
-        reads = iter(granted)
-        return [one for each in told for one in (next(reads) if isinstance(each, Submit) else [each])]
-
-
 def started(parts: Sequence[Sequence[Span]], window: int = 1000, **options: bool) -> tuple[Director, list[Instruction]]:
-    director = AtOnce(SIZE, 50, window, 2, **options)
+    director = Director(SIZE, 50, window, 2, **options)
     told = [each for part in parts for each in director.handle(Announced(tuple(part)))]
     return director, [*told, *director.handle("all announced"), *director.handle(Began(0))]
 
@@ -296,7 +253,7 @@ def test_parts_arrive_in_order() -> None:
 
 
 def test_a_file_that_is_cached_is_left_alone() -> None:
-    director = AtOnce(SIZE, 50, 1000, 2)
+    director = Director(SIZE, 50, 1000, 2)
     director.handle(Announced(((0, 100),)))
     assert director.handle(Began(195)) == [End("cached"), Arrived(0)]
     assert director.handle(Announced(((100, 200),))) == [Arrived(1)]
@@ -311,7 +268,7 @@ def test_a_file_system_that_keeps_no_pages() -> None:
 def test_a_reader_that_hangs() -> None:
     director, _ = started([[(0, 50)], [(50, 200)]])
     assert director.handle("stalled") == [End("stalled"), Arrived(0), Arrived(1)]
-    hangs_from_the_beginning = AtOnce(SIZE, 50, 1000, 2)
+    hangs_from_the_beginning = Director(SIZE, 50, 1000, 2)
     hangs_from_the_beginning.handle(Announced(((0, 50),)))
     assert hangs_from_the_beginning.handle("stalled") == [End("stalled"), Arrived(0)]
 
@@ -345,7 +302,7 @@ def test_a_header_stays_as_long_as_the_session() -> None:
 
 
 def test_a_part_that_two_jobs_need() -> None:
-    director = AtOnce(SIZE, 50, 60, 1, consumers=2)
+    director = Director(SIZE, 50, 60, 1, consumers=2)
     director.handle(Announced(((0, 50),)))
     director.handle(Began(0))
     director.handle(ChunkRead(0))
@@ -354,7 +311,7 @@ def test_a_part_that_two_jobs_need() -> None:
 
 
 def test_what_follows_is_guessed_before_it_is_announced() -> None:
-    director = AtOnce(SIZE, 50, 1000, 1, guess=True)
+    director = Director(SIZE, 50, 1000, 1, guess=True)
     assert director.handle(Began(0)) == [Read(0, ((0, 50),))]
     # No more than one chunk for each reader.
     assert director.handle(ChunkRead(0)) == [Watch(((0, 50),))]
@@ -364,24 +321,10 @@ def test_what_follows_is_guessed_before_it_is_announced() -> None:
 
 
 def test_a_wrong_guess_is_given_back() -> None:
-    director = AtOnce(SIZE, 50, 60, 1, guess=True)
+    director = Director(SIZE, 50, 60, 1, guess=True)
     director.handle(Began(0))
     director.handle(ChunkRead(0))
     assert director.handle("all announced") == [Drop(((0, 50),)), End("done")]
-
-
-def test_a_session_that_waits_for_its_turn() -> None:
-    director = Director(SIZE, 50, 1000, 2)
-    told = [*director.handle(Announced(((0, 50),))), *director.handle(Announced(((50, 200),)))]
-    assert [*told, *director.handle(Began(0))] == [Submit(0), Submit(1)]
-    assert director.handle("stalled") == [Arrived(0), Arrived(1)]
-    assert director.ended is None
-    # Its job has read it for itself.
-    assert director.handle(Consumed(0)) == [Withdraw(0), Submit(2)]
-    assert director.handle(Granted(0)) == []
-    assert director.handle(Granted(1)) == [Read(1, ((50, 100),))]
-    assert director.handle("stalled") == [End("stalled")]
-    assert director.handle(Granted(2)) == []
 
 
 def test_single_pages_that_go() -> None:
@@ -398,8 +341,6 @@ def test_what_a_later_part_needs_again() -> None:
     director = Director(SIZE, 50, 60, 2)
     director.handle(Announced(((0, 50),)))
     director.handle(Began(0))
-    director.handle("stalled")
-    director.handle(Granted(0))
     director.handle(Consumed(0))
     director.handle(Announced(((0, 50),)))
     assert director.handle(ChunkRead(0)) == [Watch(((0, 50),)), Arrived(1)]

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from streamflow.core.deployment import LocalTarget
 
-from streamflow_io.parts.session_starter import default_window
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.parts.session_starter import SessionStarter, default_window
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, Memory, SessionSpec
 from streamflow_io.runtime.session_job import RemoteSessionJob
+from streamflow_io.storage.storages import Storages
 
 
 class Access:
@@ -93,3 +98,16 @@ async def test_an_order_that_cannot_be_told_is_the_end_of_the_session() -> None:
 )
 def test_the_window_is_within_the_memory(memory: Memory, window: int) -> None:
     assert default_window(memory) == window
+
+
+@pytest.mark.parametrize(("storages", "readers"), [((), 4), (({},), 4), (({"readers": 7},), 7)])
+def test_as_many_chunks_are_read_at_once_as_the_storage_says(
+    storages: tuple[dict[str, int], ...], readers: int, tmp_path: Path
+) -> None:
+    (file := tmp_path / "file").write_bytes(bytes(2**24))
+    found = [StorageConfig.model_validate({"name": "disk", "path": "/", "read": 10, **more}) for more in storages]
+    config = SchedulerConfig(storages=found)
+    starter = SessionStarter(config, Storages(found, Sites({})), list[Record]().append)
+    worth = starter.look(str(file), LocalTarget())
+    assert worth is not None
+    assert (worth.readers, worth.chunk) == (readers, 2**23)

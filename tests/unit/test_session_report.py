@@ -32,7 +32,6 @@ RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 def began(form: SessionForm = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
     return SessionRecord(
         time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=4,
-        constraint="auto(10,40,2)",
         chunk=10 * MB, window=30 * MB,
     )  # fmt: skip
 
@@ -42,7 +41,6 @@ def chunk(
 ) -> ChunkRecord:
     return ChunkRecord(
         time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, requests=requests, held=held,
-        waited=seconds / 5.5, readers=1, constraint=10,
     )  # fmt: skip
 
 
@@ -91,8 +89,6 @@ def test_a_row_of_a_session() -> None:
         "end": "all was read",
         "size (MB)": "40",
         "readers": "2 of 4",
-        "storageBW": "auto(10,40,2)",
-        "mean wait (s)": "0.25",
         "chunk (MB)": "10",
         "window (MB)": "30",
         "from storage (MB)": "40",

@@ -10,7 +10,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.parts.director import Announced, Began, ChunkRead, Director, Elsewhere, Event, Granted, Read, Submit
+from streamflow_io.parts.director import Announced, Began, ChunkRead, Director, Elsewhere, Event, Read
 from streamflow_io.parts.read_session import ReadAheadSession
 from streamflow_io.parts.spread import Home, SpreadSessions
 from streamflow_io.runtime.extents import Extents, Span
@@ -19,7 +19,7 @@ CHUNK, SIZE = 10, 800
 
 
 class Session:
-    """A session whose chunks are granted at once, and are read when the test says so.
+    """A session whose chunks are read when the test says so.
 
     :ivar read: the bytes that it has asked for
     """
@@ -62,9 +62,7 @@ class Session:
 
     def _handle(self, event: Event) -> None:
         for instruction in self.director.handle(event):
-            if isinstance(instruction, Submit):
-                self._handle(Granted(instruction.chunk))
-            elif isinstance(instruction, Read):
+            if isinstance(instruction, Read):
                 self._reading.append(instruction.chunk)
                 for span in instruction.spans:
                     assert not self.read.within(span)

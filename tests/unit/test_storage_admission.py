@@ -18,15 +18,9 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import (
-    READ_SESSIONS,
-    AdmissionRequest,
     Capacity,
-    Demand,
-    Grant,
-    Placement,
     StoragePlace,
 )
-from streamflow_io.storage.demands import StorageUser
 from streamflow_io.storage.storage_admission import StorageAdmission
 
 
@@ -209,67 +203,6 @@ async def test_a_task_that_waits_fails_when_its_last_target_has_ended(is_told_by
     with pytest.raises(NoHostsError, match="allocation of a has ended"):
         await asyncio.wait_for(only, 1)
     await asyncio.wait_for(both, 1)
-
-
-class Chunk:
-    """A chunk of a read session.
-
-    :param told: gets the grants of several chunks
-    """
-
-    def __init__(self, told: list[Grant[StorageUser]]) -> None:
-        self._told = told
-
-    def granted(self, grant: Grant[StorageUser]) -> None:
-        self._told.append(grant)
-
-
-async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
-    admission = io_task_admission(Containers())
-    demand = Demand(READ_SESSIONS, True, None, "read", (Placement(await admission.locate(BESIDE), None),))
-    granted: list[Grant[StorageUser]] = []
-    chunks = [Chunk(granted) for _ in range(EXECUTORS + 2)]
-    for chunk in chunks:
-        admission.submit_reader(AdmissionRequest(chunk, demand))
-    # When all are there: a learner sees how many there are.
-    assert granted == []
-    await asyncio.sleep(0)
-    assert [grant.job for grant in granted] == chunks[:EXECUTORS]
-    waiting = asyncio.create_task(admission.admit(job(0), [BESIDE]))
-    await asyncio.sleep(0.01)
-    admission.end_reader(chunks[0])
-    admission.end_reader(chunks[EXECUTORS + 1])
-    await asyncio.sleep(0.01)
-    assert [grant.job for grant in granted[EXECUTORS:]] == [chunks[EXECUTORS]]
-    assert not waiting.done()
-    admission.end_reader(chunks[1])
-    await asyncio.wait_for(waiting, 1)
-    # It may have ended before: no error.
-    admission.end_reader(chunks[1])
-
-
-async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
-    """No job of StreamFlow has ended, so that nothing else would."""
-    woken: list[bool] = []
-    cluster = Cluster(1)
-    admission = io_task_admission(cluster, wake=lambda: woken.append(True))
-    pool = await admission.locate(target())
-    storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
-    demand = Demand(READ_SESSIONS, True, StaticConstraint(1000), "write", (Placement(pool, storage),))
-    granted: list[Grant[StorageUser]] = []
-    chunks = [Chunk(granted) for _ in range(2)]
-    for chunk in chunks:
-        admission.submit_reader(AdmissionRequest(chunk, demand))
-    await asyncio.sleep(0)
-    admission.end_reader(chunks[1])
-    assert (len(granted), woken) == (1, [])
-    waiting = job(0, is_io_task=False)
-    await admission.admit(waiting, [target()])
-    (location,) = (await cluster.get_available_locations()).values()
-    assert not admission.may_start(waiting, target(), location)
-    admission.end_reader(granted[0].job)
-    assert woken == [True]
-    assert admission.may_start(waiting, target(), location)
 
 
 class Required:

@@ -6,7 +6,6 @@ Times are seconds since the start of the run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from msgspec.structs import asdict
 
@@ -34,8 +33,6 @@ class SessionResult(AnalysisModel):
 
     :ivar readers: how many chunks may be read at the same time
     :ivar most_readers: how many chunks were read at the same time
-    :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned. None: the chunks have none
-    :ivar mean_wait: seconds until a chunk was admitted. None: unknown
     :ivar chunk: the most bytes of a chunk
     :ivar window: the most bytes that may have arrived and not be consumed
     :ivar storage_bytes: bytes that were not in the page cache when their chunk was read, as far as is known
@@ -61,8 +58,6 @@ class SessionResult(AnalysisModel):
     form: SessionForm
     readers: int
     most_readers: int
-    constraint: str | None
-    mean_wait: float | None
     chunk: int
     window: int
     storage_bytes: int
@@ -93,13 +88,11 @@ def _result(history: History, session: Session) -> SessionResult:
     cached = sum(chunk.cached or 0 for chunk in chunks)
     storage = sum(max(0, chunk.bytes - (chunk.cached or 0)) for chunk in chunks)
     reading = [_reading(history, chunk) for chunk in chunks]
-    waits = [chunk.waited for chunk in chunks if chunk.waited is not None]
     readers = levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS)
     seen = (chunk.held + chunk.bytes for chunk in chunks)
     return SessionResult(
         **{name: value for name, value in asdict(facts).items() if name in SessionResult.model_fields},
         most_readers=int(max((count for _, count in readers), default=0)),
-        mean_wait=fmean(waits) if waits else None,
         storage_bytes=storage,
         cached_bytes=cached,
         read_ratio=storage / facts.size if facts.size else 0.0,

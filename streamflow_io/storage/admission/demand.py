@@ -13,9 +13,6 @@ from streamflow_io.hints.models import Direction
 
 J = TypeVar("J", bound=Hashable)
 
-#: Step name of the chunks of all read sessions. The path of a real step begins with a slash.
-READ_SESSIONS = "read sessions"
-
 
 class StoragePlace(NamedTuple):
     """A storage as the jobs of one location use it.
