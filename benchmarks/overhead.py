@@ -6,12 +6,10 @@ All variants run the same two scatters, `echo` and then `cat` on each element; t
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .driver_events import milliseconds_per_event
-from .model import Comparison, Sample
+from .model import Comparison
 from .node import measure_phases, measure_wrapper
 from .workflows import JSON, streamflow, tool, write_workflow
 from .workload import Outcome, Variant, Workload
@@ -80,15 +78,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         Variant("node wrapper", lambda run: Outcome(measure_wrapper(run))),
         Variant("phases told", lambda run: Outcome(measure_phases(run, are_told=True))),
         Variant("phases not told", lambda run: Outcome(measure_phases(run, are_told=False))),
-        Variant("events of streams", _measure_events),
     )
-
-
-def _measure_events(_: Path) -> Outcome:
-    start = time.monotonic()
-    milliseconds = milliseconds_per_event()
-    wall = time.monotonic() - start
-    return Outcome(Sample(wall=wall, window=wall, further={"event_ms": milliseconds}))
 
 
 def _streaming(port: str, **rule: str) -> JSON:
@@ -115,11 +105,5 @@ OVERHEAD = Workload(
         Comparison(name="node wrapper, ms of CPU per job", measure="cpu_ms", variant="node wrapper", at_most=3.0),
         Comparison(name="node wrapper, MiB of memory", measure="memory_mib", variant="node wrapper", at_most=5.0),
         Comparison(name="phases told / not told", variant="phases told", baseline="phases not told", at_most=1.02),
-        Comparison(
-            name="driver, ms of CPU per event of a stream",
-            measure="event_ms",
-            variant="events of streams",
-            at_most=0.1,
-        ),
     ),
 )

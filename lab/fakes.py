@@ -164,7 +164,6 @@ class FakeRun:
         self.jobs = Jobs(annotations or {}, (self.recorder, *listeners, JobWarnings(), self.reach))
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self.sessions = NoSessions()
-        self.bandwidth = SimpleNamespace(streams=SimpleNamespace(opened=lambda *_: None))
         streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
         awaited = AwaitedStreams(streams, self.streaming_jobs, ())
         self.proofs = SimpleNamespace(streams=streams, short_jobs=ShortJobs(()), awaited=awaited, rehearsals=None)

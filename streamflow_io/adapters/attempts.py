@@ -115,11 +115,6 @@ class Attempt(Struct, eq=False):
             await self._waiting.setdefault((port, path), asyncio.Event()).wait()
         return self._has_committed(port, path) or self.succeeded.result()
 
-    def has_written(self, port: str, path: str) -> bool:
-        """Whether a file is known to be complete."""
-        has_exited = self.node_job is not None and self.node_job.exit.done()
-        return has_exited or self.succeeded.done() or self._has_committed(port, path)
-
     @property
     def discarded(self) -> Mapping[str, CommittedEvent]:
         """By output: the commit of a file that is not there as a whole any more."""

@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 from msgspec.structs import asdict
 from streamflow.core.workflow import Token
 
-from streamflow_io.hints.bandwidth import StaticConstraint, StreamBW, parse_stream_bw
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput, StreamLimit
@@ -57,8 +56,6 @@ def input_stream(
 ) -> InputStream:
     """The spec of an input whose bytes are fed to the job while one attempt of its producer writes them.
 
-    Limits that follow from required bandwidth come later, while the job runs: see :mod:`.stream_rates`.
-
     :param reader: the node runtime of the job that reads; it reaches the producer's runtime
     :param config: whether the rate is limited
     :param stream: the name of the stream in the reading job
@@ -69,10 +66,9 @@ def input_stream(
     :param window: whether the producer may discard what the job has read
     """
     config = config or SchedulerConfig()
-    bandwidth = stream_bw(token) if config.limits else None
     limit = None
-    if isinstance(bandwidth, StaticConstraint):
-        limit = StreamLimit(rate=max(1, round(bandwidth.value * _MB)))
+    if config.limits and token.source.bandwidth is not None:
+        limit = StreamLimit(rate=max(1, round(token.source.bandwidth * _MB)))
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
     path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
@@ -92,11 +88,6 @@ def input_stream(
         most=most,
         window=window,
     )
-
-
-def stream_bw(token: StreamToken) -> StreamBW | None:
-    """The most bandwidth with which an output is streamed to each reader; None: no limit."""
-    return None if token.source.bandwidth is None else parse_stream_bw(token.source.bandwidth)
 
 
 def part_inputs(

@@ -138,14 +138,13 @@ class JobState:
         self.attempts += 1
         self.node_job = node_job
 
-    def limit(self, rate: float | None, stream: str | None = None) -> None:
+    def limit(self, rate: float | None) -> None:
         """Limit the bytes per second that the job moves from now on. Does nothing if no node runtime runs the job.
 
         :param rate: bytes per second; None: no limit
-        :param stream: the name of a byte stream; None: the limit is for the job as a whole
         """
         if self.node_job is not None:
-            self.node_job.limit(rate, stream)
+            self.node_job.limit(rate)
 
     def keep(self, state: object) -> None:
         """Keep what a listener knows of the job; replaces an object of the same class."""

@@ -128,7 +128,6 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
-            phases=Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven,
             window=None if self.window is None else WindowSpec(size=self.window[0], readers=self.window[1]),
         )
 

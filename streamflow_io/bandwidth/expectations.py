@@ -26,18 +26,16 @@ _COMMANDS = 8
 
 
 class Learned(Struct, frozen=True):
-    """Properties of the phases of a step, or of the bursts of an output.
+    """Properties of the phases of a step.
 
     :ivar window: seconds: the median of the first phases of its channels
     :ivar ratio: bytes that a job moves for each byte of its input. None: no input had a known size
     :ivar phases: how many phases the window covers
-    :ivar bytes: the median size of the first bursts. None: for phases of a step
     """
 
     window: float
     ratio: float | None
     phases: int
-    bytes: float | None = None
 
 
 class Expected(Struct, frozen=True):

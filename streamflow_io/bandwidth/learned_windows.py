@@ -1,4 +1,4 @@
-"""Learned windows: seconds until the data of an I/O task are needed, and until the next burst of a streamed output."""
+"""Learned windows: seconds until the data of an I/O task are needed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from .expectations import Learned
 
 
 class LearnedWindow(LearnedEntry, frozen=True):
-    """The window of a step, or of an output.
+    """The window of a step.
 
-    :ivar key: its `storage` names the storages that the jobs may use, or the output of the window
-    :ivar step: the path of the step, or of its output, for people
+    :ivar key: its `storage` names the storages that the jobs may use
     """
 
     kind: ClassVar[str] = "window"
@@ -36,8 +35,8 @@ class RememberedWindows:
     A file that cannot be read or written never makes a run fail: one warning says so.
 
     :param path: the file
-    :param tools: the digest of the tool of each step, or output
-    :param storages: the `storage` of the key, by step, or output
+    :param tools: the digest of the tool of each step
+    :param storages: the `storage` of the key, by step
     """
 
     def __init__(self, path: Path, tools: Mapping[str, str], storages: Mapping[str, str]) -> None:
@@ -49,11 +48,11 @@ class RememberedWindows:
 
     @property
     def names(self) -> Collection[str]:
-        """The steps, or outputs, with a tool. Only their windows can be known."""
+        """The steps with a tool. Only their windows can be known."""
         return self._tools.keys()
 
     def of(self, step: str, input_bytes: float) -> Learned | None:
-        """Return what is known of a step, or output. None: nothing is known, or it has no tool.
+        """Return what is known of a step. None: nothing is known, or the step has no tool.
 
         :param input_bytes: bytes that its job reads. What this run learns is kept for the size of the first call
         """

@@ -66,7 +66,7 @@ def _why_none(history: History) -> tuple[str, str]:
     jobs = [job for job in history.jobs if history.is_io_task(job.step)]
     if not any(hints.io_task for hints in history.steps.values()):
         message = "this run has no I/O tasks, and nothing else was seen to move data in bursts"
-        return message, "a run of a workflow with `sfio:IOTask`, or byte streams"
+        return message, "a run of a workflow with `sfio:IOTask`"
     if not any(job.status == "completed" for job in jobs):
         return "no job of an I/O task has succeeded in this run", "a run in which I/O tasks have moved something"
     if not any(job.usage is not None for job in jobs):

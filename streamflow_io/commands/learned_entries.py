@@ -158,17 +158,17 @@ def _window_facts(window: LearnedWindow) -> Mapping[str, str]:
     return {
         "step": window.step,
         "tool": window.key.tool,
-        "of" if of.bytes else "storage": window.key.storage,
+        "storage": window.key.storage,
         "input files": f"{_sizes(window.key)}, all of a job together",
-        "window": f"{_seconds(window)}: the median of {of.phases:,} first {'phases' if of.bytes is None else 'bursts'}",
-        "moved": moved if of.bytes is None else f"{of.bytes / 1e6:.3g} MB in a burst",
+        "window": f"{_seconds(window)}: the median of {of.phases:,} first phases",
+        "moved": moved,
         "learned": date_of(window.learned),
     }
 
 
 def _window_json(window: LearnedWindow) -> dict[str, Any]:
     of = window.of
-    found = {"window": of.window, "ratio": of.ratio, "phases": of.phases, "burstBytes": of.bytes}
+    found = {"window": of.window, "ratio": of.ratio, "phases": of.phases}
     return {**_sizes_json(window.key), "learned": window.learned, **found}
 
 

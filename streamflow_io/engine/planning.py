@@ -191,7 +191,7 @@ def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadH
     config = scheduler.config
     walk, annotations = _annotations(document, name, scheduler)
     is_auto = config.streaming == "auto" and config.runtime == "embedded"
-    learned = [path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams]
+    learned = [path for path, of in annotations.items() if of.is_learned or of.required]
     declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
     known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations))
     tools = KnownTools(

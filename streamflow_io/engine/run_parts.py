@@ -20,7 +20,6 @@ from streamflow_io.adapters.jobs import Jobs, Listener
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
-from streamflow_io.bandwidth.stream_rates import StreamRates, remembered_streams
 from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
@@ -128,7 +127,6 @@ class BandwidthOfRun:
 
     :ivar remembered: the limits that earlier runs have learned
     :ivar limits: which jobs are held to their storageBW
-    :ivar streams: measures byte streams, and keeps them to the required bandwidth
     :ivar admission: keeps jobs back until their storage has room
     :ivar listeners: in the order in which they are told of jobs
     """
@@ -150,12 +148,6 @@ class BandwidthOfRun:
             services.record,
         )
         self.limits = Limits(services.storages, config.limits, rates)
-        self.streams = StreamRates(
-            config.limits,
-            remembered_streams(learned, plan.annotations, plan.bandwidth.tools),
-            services.jobs.find,
-            services.record,
-        )
         self.admission = StorageAdmission(
             services.context,
             config,
@@ -179,7 +171,6 @@ class BandwidthOfRun:
             *self.admission.listeners,
             rates,
             requests,
-            self.streams,
             writes,
             self.limits,
         )

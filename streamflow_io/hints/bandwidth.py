@@ -16,13 +16,12 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _AUTO = rf"auto(?:\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))?"
 _REQUIRED = rf"required(?:\(\s*{_NUMBER}\s*\))?"
 PATTERN = f"^(?:{_NUMBER}|{_AUTO}|{_REQUIRED})$"
-STREAM_PATTERN = f"^{_REQUIRED}$"
 _REQUIRED_ALLOWED = "required, or required(tolerance) with a number of at least 1"
 ALLOWED = (
     f"a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; {_REQUIRED_ALLOWED}"
 )
 WITHIN_ALLOWED = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
-STREAM_ALLOWED = f"a number of MB/s above 0; {_REQUIRED_ALLOWED}"
+STREAM_ALLOWED = "a number of MB/s above 0"
 # In MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
@@ -74,7 +73,6 @@ class RequiredConstraint(Struct, frozen=True):
 
 
 StorageBW = StaticConstraint | AutoConstraint | RequiredConstraint
-StreamBW = StaticConstraint | RequiredConstraint
 
 
 def parse_storage_bw(value: object) -> StorageBW:
@@ -97,23 +95,20 @@ def parse_storage_bw(value: object) -> StorageBW:
     if text == "auto":
         return AutoConstraint()
     if text.startswith("required"):
-        return _required(text, "storage bandwidth")
+        return _required(text)
     if not text.startswith("auto"):
         return _static(float(text))
     minimum, maximum, delta = (float(number) for number in text[len("auto(") : -1].split(","))
     return AutoConstraint(_bounds(minimum, maximum, delta))
 
 
-def parse_stream_bw(value: object) -> StreamBW:
-    """Read a `streamBW`.
+def parse_stream_bw(value: object) -> StaticConstraint:
+    """Read a `streamBW`, a number of MB/s.
 
-    :param value: a number of MB/s, or one of the strings of :data:`STREAM_PATTERN`
     :raises ValueError: with one sentence that says what is wrong
     """
-    if isinstance(value, StreamBW):
+    if isinstance(value, StaticConstraint):
         return value
-    if isinstance(value, str) and re.match(STREAM_PATTERN, value.strip()) is not None:
-        return _required(value.strip(), "stream bandwidth")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no stream bandwidth")
     try:
@@ -137,12 +132,12 @@ def parse_within(value: object) -> float:
     return float(value)
 
 
-def _required(text: str, what: str) -> RequiredConstraint:
+def _required(text: str) -> RequiredConstraint:
     if text == "required":
         return RequiredConstraint()
     tolerance = float(text[len("required(") : -1])
     if not 1 <= tolerance <= HIGHEST:
-        raise ValueError(f"{text!r} is no {what}")
+        raise ValueError(f"{text!r} is no storage bandwidth")
     return RequiredConstraint(tolerance)
 
 

@@ -131,12 +131,6 @@ class StepAnnotations(Struct, frozen=True):
         return self.storage_bw if isinstance(self.storage_bw, RequiredConstraint) else None
 
     @property
-    def required_streams(self) -> list[str]:
-        """The outputs whose byte streams are limited to the required bandwidth."""
-        rules = ((port, rule.value) for port, located in self.streaming.items() for rule in located)
-        return list(dict.fromkeys(port for port, rule in rules if isinstance(rule.stream_bw, RequiredConstraint)))
-
-    @property
     def within(self) -> float | None:
         """Seconds until a consumer needs the data that a job moves. None: learned from earlier runs."""
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.within

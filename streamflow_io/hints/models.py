@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from . import bandwidth, commit, size
-from .bandwidth import StorageBW, StreamBW, parse_storage_bw
+from .bandwidth import StaticConstraint, StorageBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
 from .fields import Digest, Model, PortName, StepPath, Text, mistake, parsed_by
 from .sessions import SessionRule
@@ -62,17 +62,10 @@ _Within = Annotated[
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
 _StreamBW = Annotated[
-    StreamBW,
+    StaticConstraint,
     parsed_by(bandwidth.parse_stream_bw, bandwidth.STREAM_ALLOWED),
     PlainSerializer(bandwidth.as_written),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": bandwidth.STREAM_PATTERN},
-            ]
-        }
-    ),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
 _Window = Annotated[
     int,
@@ -184,10 +177,8 @@ class StreamingRule(Model):
     stream_bw: _StreamBW | None = Field(
         None,
         alias="streamBW",
-        description=(
-            "with mode no_update: at most this many MB/s (10^6 bytes per second) to each reader (default: no limit). "
-            "`required`, or required(tolerance): as fast as each burst must arrive before the next one"
-        ),
+        description="with mode no_update: at most this many MB/s (10^6 bytes per second) to each reader "
+        "(default: no limit)",
     )
     permanent: StrictBool | None = Field(
         None,
@@ -217,7 +208,9 @@ class StreamingRule(Model):
 
     @field_validator("stream_bw", mode="after")
     @classmethod
-    def _bandwidth_of_a_stream(cls, stream_bw: StreamBW | None, info: ValidationInfo) -> StreamBW | None:
+    def _bandwidth_of_a_stream(
+        cls, stream_bw: StaticConstraint | None, info: ValidationInfo
+    ) -> StaticConstraint | None:
         if stream_bw is not None and (info.data.get("mode"), info.data.get("start")) != ("no_update", "producer"):
             raise mistake("streamBW without a byte stream", "streamBW with mode: no_update and start: producer only")
         return stream_bw

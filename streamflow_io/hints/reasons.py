@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-#: The job that moves a request. `task`: an I/O task moves all of it. `stream`: a byte stream moves one burst. `write`:
-#: a compute job moves its own writes.
-RequestKind = Literal["task", "stream", "write"]
+#: The job that moves a request. `task`: an I/O task moves all of it. `write`: a compute job moves its own writes.
+RequestKind = Literal["task", "write"]
 
 #: Why a job waits for a request from the required end on. `need`: the job lacks nothing else. `next`: the next request
 #: of the channel is ready. `within`: the user has said so. `end`: no job computes any more. `exposed`: a job waits for
@@ -17,11 +16,6 @@ EndRule = Literal["need", "next", "within", "end", "exposed"]
 #: others wait for its I/O executor. `share`: the storage has no more for it. `late`: a job waits for it, so that no
 #: rate holds.
 RateReason = Literal["strategy", "need", "executors", "share", "late"]
-
-#: Why a byte stream has its rate. `strategy`: its strategy says so. `need`: it needs more to be in time. `late`: the
-#: next burst is expected before this one is delivered. `commit`: the file is complete, and the rest of it is needed
-#: now.
-StreamReason = Literal["strategy", "need", "late", "commit"]
 
 #: What a byte stream waits for: its producer, the command that reads it, the opening by that command, or its rate.
 StreamWait = Literal["producer", "reader", "opening", "rate"]

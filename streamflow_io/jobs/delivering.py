@@ -42,7 +42,6 @@ from streamflow_io.adapters.tokens import (
     file_value,
 )
 from streamflow_io.graph.io_graph import Delivery, OutputKind
-from streamflow_io.hints.bandwidth import as_written
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_lists import list_with_parts
@@ -322,7 +321,7 @@ class Deliverer:
         mode = output.rule.mode if is_directory else "update"
         rule = output.rule_for(str(source.path))
         stream_bw = None if rule is None or gate is not None else rule.stream_bw
-        bandwidth = None if stream_bw is None else as_written(stream_bw)
+        bandwidth = None if stream_bw is None else stream_bw.value
         origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
         return StreamToken(value, origin, self._tag)
 

@@ -486,7 +486,6 @@ class Execution:
             watched = [output.model_copy(update={"window": None}) for output in watched]
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
-        self._run.bandwidth.streams.opened(self._state, self._inputs, read)
         nets = self._learned.under_net(self._inputs)
         most = self._learned.most(self._inputs)
         streams = (

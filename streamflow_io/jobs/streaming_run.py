@@ -10,7 +10,6 @@ from streamflow.core.workflow import Token
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.jobs import Jobs, JobState
 from streamflow_io.adapters.steps import StreamingExecuteStep
-from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
@@ -40,13 +39,6 @@ class JobRehearsals(Protocol):
     def attempt_ended(self, job: JobState) -> None: ...
 
 
-class StreamBandwidth(Protocol):
-    """Keeps byte streams to the required bandwidth."""
-
-    @property
-    def streams(self) -> StreamRates: ...
-
-
 class StreamProofs(Protocol):
     """The knowledge of a run about streams without a hint."""
 
@@ -67,8 +59,6 @@ class StreamingRun(Protocol):
     reach: Reach
     runner: JobRunner
 
-    @property
-    def bandwidth(self) -> StreamBandwidth: ...
     @property
     def proofs(self) -> StreamProofs: ...
     @property

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 from msgspec.json import Decoder
 
 from streamflow_io.hints.models import Direction, Way
-from streamflow_io.hints.reasons import EndRule, RateReason, RequestKind, StreamReason, StreamWait
+from streamflow_io.hints.reasons import EndRule, RateReason, RequestKind, StreamWait
 
 from .files import (
     ArrivedRecord,
@@ -137,7 +137,7 @@ class ProgressRecord(BaseRecord, frozen=True, tag="progress"):
 class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     """Data that moved, and when a job first waited for the data.
 
-    An I/O task or a byte stream moved the data, or a compute job wrote the data. Requests are recorded when both facts
+    An I/O task moved the data, or a compute job wrote the data. Requests are recorded when both facts
     are known, in no order.
     """
 
@@ -145,14 +145,14 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     phase: Annotated[int, Meta(description="number in the channel, from 0")]
     kind: Annotated[
         RequestKind,
-        Meta(description="an I/O task, or a burst of a stream or of a compute job"),
+        Meta(description="an I/O task, or a burst of a compute job"),
     ] = "task"
     storage: str | None = None
     direction: Direction
     bytes: int
     ready: Annotated[float, Meta(description="when the input was there; of a burst: its first byte")]
     started: Annotated[float, Meta(description="when the command started; of a burst: `ready`")]
-    ended: Annotated[float, Meta(description="when the command ended, or the reader had all")]
+    ended: Annotated[float, Meta(description="when the command ended; of a burst: its last byte")]
     required: Annotated[float, Meta(description="when a job first waits for the data")]
     rule: Annotated[EndRule, Meta(description="the reason for the required end")]
     limit: Annotated[float | None, Meta(description="MB/s at the start; none: no limit")] = None
@@ -160,11 +160,10 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
 
 
 class RateRecord(JobRecord, frozen=True, tag="rate", kw_only=True):
-    """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
+    """A new rate of a job of an I/O task: no faster than required."""
 
-    input: Annotated[str | None, Meta(description="the input of the stream; none: an I/O task")] = None
     rate: Annotated[float | None, Meta(description="MB/s; none: no limit")] = None
-    reason: Annotated[RateReason | StreamReason, Meta(description="see docs/required-bandwidth.md")]
+    reason: Annotated[RateReason, Meta(description="see docs/required-bandwidth.md")]
 
 
 class EpochRecord(BaseRecord, frozen=True, tag="epoch", kw_only=True):

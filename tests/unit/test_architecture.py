@@ -121,7 +121,6 @@ NOT_PURE = {
     "bandwidth.learned_windows": "reads what was learned",
     "bandwidth.rates": "knows the jobs of a run",
     "bandwidth.requests": "knows the jobs of a run",
-    "bandwidth.stream_rates": "knows the jobs of a run",
     "bandwidth.write_channels": "knows the jobs of a run",
     "hints.cwl": "reads what `run` names",
     "hints.yaml_files": "reads annotations files and StreamFlow files",

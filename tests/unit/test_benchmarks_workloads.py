@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import driver_events, session_alone, slow_disks, workflows
+from benchmarks import session_alone, slow_disks, workflows
 from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE
 from benchmarks.workflows import StreamFlowRun, run_bash, tree_digest
 from lab import memory_limit
 from streamflow_io.runtime.embedded import find_sfio_node
-
-
-def test_the_driver_needs_little_for_an_event() -> None:
-    assert 0 < driver_events.milliseconds_per_event() < 5
 
 
 def test_a_session_brings_what_consumers_read(tmp_path: Path) -> None:

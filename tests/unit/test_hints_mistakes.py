@@ -19,7 +19,7 @@ from streamflow_io.hints.yaml_files import (
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
-_STREAM_BW = "a number of MB/s above 0; required, or required(tolerance) with a number of at least 1"
+_STREAM_BW = "a number of MB/s above 0"
 _STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
 BANDWIDTH = (
     "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; required, or "
@@ -252,17 +252,7 @@ MISTAKES_IN_A_TOOL = [
             ("mode: no_update", "20MB", "'20MB' is no stream bandwidth", _STREAM_BW),
             ("mode: no_update", "auto", "'auto' is no stream bandwidth", _STREAM_BW),
             ("mode: no_update", "true", "True is no stream bandwidth", _STREAM_BW),
-            *(
-                ("mode: no_update", text, f"{text!r} is no stream bandwidth", _STREAM_BW)
-                for text in (
-                    "required(fast)",
-                    "required(0.9)",
-                    "required(direct)",
-                    "required(up-only,1.1)",
-                    "required()",
-                )
-            ),
-            ("mode: update", "required", "streamBW without a byte stream", _STREAM_ONLY),
+            ("mode: no_update", "required", "'required' is no stream bandwidth", _STREAM_BW),
             ("mode: update", "5", "streamBW without a byte stream", _STREAM_ONLY),
             ("mode: no_update\n      start: commit", "5", "streamBW without a byte stream", _STREAM_ONLY),
         ]

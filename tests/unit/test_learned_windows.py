@@ -66,15 +66,6 @@ def test_a_file_that_cannot_be_used_is_no_error(path: Path, caplog: pytest.LogCa
     assert [message.partition(":")[0] for message in caplog.messages] == ["Windows are not remembered in this run"]
 
 
-def test_windows_of_bursts_have_their_bytes(path: Path) -> None:
-    bursts = Learned(4.0, None, 3, 20e6)
-    windows = remembered(path)
-    assert windows.of("/save", 0) is None
-    asyncio.run(windows.keep({"/save": bursts}))
-    assert remembered(path).of("/save", 0) == bursts
-    assert remembered(path).of("/save", 100 * MIB) == OF
-
-
 def test_what_is_kept_holds_for_the_input_of_the_first_job(path: Path) -> None:
     windows = remembered(path)
     for size in (0, 100 * MIB):

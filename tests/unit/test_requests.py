@@ -121,7 +121,7 @@ class Driver:
         job.usage = usage_of(exit_event)
         self.bus.ended(job, status, BEGIN + at)
 
-    def _limit(self, job: str, rate: float | None, stream: str | None) -> None:
+    def _limit(self, job: str, rate: float | None) -> None:
         self.rates.append((job, rate))
 
     async def close(self) -> dict[str, RequestRecord]:

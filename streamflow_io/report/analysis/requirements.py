@@ -218,7 +218,7 @@ def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
         if request.job in rates:
             # Earlier rates belong to an attempt that has failed.
             since = history.run.time + (job.submitted or 0.0)
-            of_request = (rate for rate in rates[request.job] if rate.time >= since and _is_of(rate, request))
+            of_request = (rate for rate in rates[request.job] if rate.time >= since)
             spans += _of_rates(request, list(of_request))
         elif (constraint := _held_to(history, job)) is not None:
             spans.append((request.started, request.ended, constraint * MB))
@@ -231,12 +231,6 @@ def _of_rates(request: IORequest, rates: Sequence[RateRecord]) -> Iterator[Span]
         span = max(rate.time, request.started), min(end, request.ended)
         if rate.rate is not None and span[0] < span[1]:
             yield (*span, rate.rate * MB)
-
-
-def _is_of(rate: RateRecord, request: IORequest) -> bool:
-    if rate.input is None:
-        return request.kind == "task"
-    return request.kind == "stream" and request.channel.startswith(f"{rate.job}/{rate.input} of ")
 
 
 def _held_to(history: History, job: JobAttempt) -> float | None:
