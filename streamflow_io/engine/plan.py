@@ -91,12 +91,10 @@ class PartsPlan(Struct, frozen=True):
 
     :ivar partitions: the rules of read sessions, each with its outcome
     :ivar early_inputs: the routes of workflow inputs that jobs get before they are read for a checksum
-    :ivar read_first: other files of read sessions that are known before the run, each with a step that reads it
     """
 
     partitions: tuple[Partition, ...] = ()
     early_inputs: tuple[InputRoute, ...] = ()
-    read_first: Mapping[str, str] = field(default_factory=dict)
     cuts: PlannedCuts = field(default_factory=PlannedCuts)
 
     @property

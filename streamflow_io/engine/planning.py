@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
-from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.adapters.deployment_sites import Sites, room_here
 from streamflow_io.features import runtimes, subclass_of
@@ -40,7 +38,7 @@ from streamflow_io.storage.admission.storages import StepStorages
 from .cuts import PlannedCuts, steps_with_cuts
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
-from .known_tokens import KnownTokens, UnknownValue, is_open, with_paths
+from .known_tokens import KnownTokens
 from .plan import BandwidthPlan, GraphPlan, IntermediatesPlan, PartsPlan, Plan, ProofsPlan, Service
 from .proving import (
     KnownTools,
@@ -55,27 +53,6 @@ from .proving import (
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
-
-# The most jobs of a step that are looked at: nearly always all of them read the same file.
-_JOBS = 16
-
-
-def known_files(tokens: KnownTokens, workflow: Workflow, partitions: Iterable[Partition]) -> dict[str, str]:
-    """The files that are read in parts and not made by the workflow, each with a step that reads it."""
-    found = dict[str, str]()
-    for partition in partitions:
-        step = workflow.steps.get(partition.step)
-        if partition.real is not None or not isinstance(step, CWLExecuteStep):
-            continue
-        port = step.get_input_port(partition.of)
-        for tag in islice(tokens.tags_of(step) or (), _JOBS):
-            try:
-                value = with_paths(tokens.value(port, tag)) if not is_open(tag) else None
-            except UnknownValue:
-                break
-            if isinstance(value, Mapping) and value.get("class") == "File":
-                found.setdefault(value["path"], partition.step)
-    return found
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -133,8 +110,6 @@ def make_plan(
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
     comes_early = hints.are_given and config.runtime == "embedded"
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
-    parts = PartsPlan(partitions, early, cuts=cuts)
-    late = [each for each in partitions if (each.step, each.of) not in parts.read_early]
     return Plan(
         workflow,
         file=str(document.loadingOptions.fileuri or ""),
@@ -152,7 +127,7 @@ def make_plan(
             possible=_possible(workflow, graph, edges, cuts, config) if shows_possible else (),
         ),
         service=Service(wanted and unavailable is None, unavailable),
-        parts=replace(parts, read_first=known_files(tokens, workflow, late)),
+        parts=PartsPlan(partitions, early, cuts=cuts),
         proofs=ProofsPlan(candidates, proofs, inconclusive, proved.streamed, tools.contents, is_auto),
         jobs=known_jobs(tokens, workflow, graph.outputs) if in_detail else KnownJobs(),
         bandwidth=BandwidthPlan(storages, hints.learned),

@@ -191,11 +191,8 @@ class PartsOfRun:
         )
         self.ways = PartWays(sites, plan.graph.steps, services.scheduler.job_allocations)
         self.cuts = plan.parts.cuts.of_run(self.ways, services.learned, services.programs, services.record)
-        # A node runtime that also serves containers is started when their first job runs.
-        is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
         starter = SessionStarter(config, services.storages, services.record)
-        read_first = plan.parts.read_first if is_here else {}
-        self.sessions = ReadSessions(plan.parts.partitions, read_first, plan.annotations, sites, self.ways, starter)
+        self.sessions = ReadSessions(plan.parts.partitions, plan.annotations, sites, self.ways, starter)
 
 
 class ProofsOfRun:

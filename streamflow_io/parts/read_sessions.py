@@ -45,14 +45,10 @@ class _Reads(Struct, frozen=True):
 class ReadSessions(Listener):
     """Reads files ahead of their jobs: the parts of virtual splits, and files whose jobs select their own part.
 
-    StreamFlow itself reads an input of the workflow for its checksum, in small pieces and before the first job. Such a
-    file is read ahead of StreamFlow.
-
     No job depends on a session, which only fills the page cache. A job waits for its part before it gets a core, and
     at most as long as :class:`ReadAheadSession` says.
 
     :param partitions: the outcome of each rule
-    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
     :param hints: of the steps of the workflow, by path
     :param ways: are told what is read ahead
     """
@@ -60,7 +56,6 @@ class ReadSessions(Listener):
     def __init__(
         self,
         partitions: Iterable[Partition],
-        read_first: Mapping[str, str],
         hints: Mapping[str, StepAnnotations],
         sites: PartSites,
         ways: PartWays,
@@ -74,8 +69,6 @@ class ReadSessions(Listener):
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs whose parts its jobs read.
         self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
-        self._read_first = read_first
-        self._first: asyncio.Task[None] | None = None
         # By step, once its first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
@@ -156,8 +149,6 @@ class ReadSessions(Listener):
 
     def submitted(self, job: JobState) -> None:
         """Read ahead the parts of a file that the job and the others of its step select."""
-        if self._first is None and self._read_first:
-            self._first = asyncio.create_task(self._begin_first(job.targets[0]))
         step = job.step
         if step in self._selected or step not in self._ahead:
             return
@@ -184,17 +175,7 @@ class ReadSessions(Listener):
         """Read nothing more ahead."""
         selected = [parts for of_step in self._selected.values() for parts in of_step]
         await asyncio.gather(*(parts.close() for parts in selected))
-        if self._first is not None:
-            await self._first
         await asyncio.gather(*(session.close() for session in self._starter.sessions))
-
-    async def _begin_first(self, target: Target) -> None:
-        """Read what StreamFlow is about to read; its first jobs have this target."""
-        for path, step in self._read_first.items():
-            if (file := self._starter.look(path, target)) is not None:
-                if (runtime := await self._runtime_here(step, target)) is None:
-                    return
-                await self._starter.begin_whole(step, file, runtime)
 
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> dict[str, ReadAheadSession]:
@@ -235,18 +216,6 @@ class ReadSessions(Listener):
     async def _locations(self, target: Target) -> list[AvailableLocation]:
         connector = self._sites.context.deployment_manager.get_connector(target.deployment.name)
         return list((await connector.get_available_locations(service=target.service)).values())
-
-    async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
-        """The node runtime of this node, if the target is there."""
-        locations = await self._locations(target)
-        if len(locations) != 1 or not locations[0].local:
-            return None
-        try:
-            runtime = await self._sites.runtimes.at(locations[0].location, target.workdir)
-        except NodeRuntimeError as error:
-            logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
-            return None
-        return runtime if isinstance(runtime, EmbeddedRuntime) else None
 
 
 def _spans(part: FilePart) -> list[Span]:

@@ -106,12 +106,6 @@ class SessionStarter:
         readers = _READERS if storage is None else storage.readers or _READERS
         return WorthReading(PurePosixPath(file.path), file.identity, chunk, readers)
 
-    async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
-        """Read all of a file that has room in the window: no job says how much of the file it has consumed."""
-        if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
-            session.announce([(0, file.identity.size)])
-            session.all_announced()
-
     async def begin(
         self,
         step: str,
@@ -121,17 +115,15 @@ class SessionStarter:
         form: SessionForm,
         guess: bool = False,
     ) -> ReadAheadSession | None:
-        """Begin a session. None: a warning says why nothing is read, or a whole file has no room in the window.
+        """Begin a session. None: a warning says why nothing is read.
 
         :param consumers: how many jobs say that they have consumed a part. 0: no job does
-        :param form: whether a program says the parts one by one, or the jobs of a list select them; `whole`: neither
+        :param form: whether a program says the parts one by one, or the jobs of a list select them
         :param guess: whether bytes are read that may be of the next part
         """
         size = file.identity.size
         try:
             window = await self._window_at(runtime)
-            if form == "whole" and size > window:
-                return None
             self._count += 1
             number = self._count
             director = Director(size, file.chunk, window, file.readers, consumers, guess)

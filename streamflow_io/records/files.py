@@ -143,9 +143,8 @@ class SplitRecord(JobRecord, frozen=True, tag="split", kw_only=True):
     equal: Annotated[bool, Meta(description="`count` parts of equal bytes are the same parts")]
 
 
-#: Origin of the parts: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is read
-#: ahead, before StreamFlow reads the file for its checksum.
-SessionForm = Literal["said", "selected", "whole"]
+#: Origin of the parts: `said` by the program that splits, or `selected` by each job.
+SessionForm = Literal["said", "selected"]
 
 
 class SessionRecord(BaseRecord, frozen=True, tag="session", kw_only=True):
@@ -157,7 +156,7 @@ class SessionRecord(BaseRecord, frozen=True, tag="session", kw_only=True):
     size: Annotated[int, Meta(description="bytes of the file")]
     form: Annotated[
         SessionForm,
-        Meta(description="parts are said by a program, or selected by each job; `whole`: all is read ahead"),
+        Meta(description="parts are said by a program, or selected by each job"),
     ]
     readers: Annotated[int, Meta(description="the most chunks at a time")]
     chunk: Annotated[int, Meta(description="bytes of a chunk, at most")]

@@ -91,7 +91,6 @@ _DELIVERY = {
 _FORMS: dict[SessionForm, str] = {
     "said": "parts of a virtual split",
     "selected": "parts that jobs select",
-    "whole": "whole file, ahead of its checksum",
 }
 _REASONS: dict[SessionReason | None, str] = {
     "done": "all was read",

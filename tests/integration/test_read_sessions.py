@@ -227,32 +227,6 @@ def test_two_files_whose_parts_are_scattered_together(bench: Bench, tmp_path: Pa
     assert "WARNING" not in ours.log
 
 
-def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) -> None:
-    size = 256 * MIB
-    with (large := tmp_path / "large.bin").open("wb") as opened:
-        opened.truncate(size)
-    reader = tool('wc -c < "$chunk"', {"chunk": streamable()}, {"summed": "stdout"}, stdout="summed.txt")
-    ours = bench.run(split_run(tmp_path, reader), of(large, 2))
-    (session,) = told(bench, "session", first=True)
-    (end,) = told(bench, "sessionEnd", first=True)
-    assert (session["file"], session["step"], session["size"]) == (str(large), "/split", size)
-    # Which of the two comes first is a race; the session skips what StreamFlow has read.
-    assert (session["session"], end["reason"]) == (1, "done")
-    assert end["storageBytes"] + end["cachedBytes"] == size
-    assert ours.ok, ours.errors
-    assert "WARNING" not in ours.log
-    assert list(ours.files.values()) == [b"%d\n" % (size // 2)] * 2
-    assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench, tmp_path: Path, file: Path) -> None:
-    """No event tells how far StreamFlow has come with it."""
-    compare(bench, split_run(tmp_path, summing()), of(file, 2), sessionWindow=24)
-    assert not told(bench, "session", first=True)
-    assert told(bench, "session")
-
-
 def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Path) -> None:
     ours = compare(bench, selecting(tmp_path), ranges(file, 4))
     end = read_once(bench)

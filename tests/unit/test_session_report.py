@@ -140,10 +140,10 @@ def test_a_session_of_a_killed_run() -> None:
     ("records", "gains"),
     [
         ([began(), ended(1.1, "cached")], False),
-        ([began("whole"), *(chunk(2, cached=10 * MB, requests=0) for _ in range(4)), ended(2)], False),
+        ([began(), *(chunk(2, cached=10 * MB, requests=0) for _ in range(4)), ended(2)], False),
         # The kernel, or others, have read it while the session lasted.
-        ([began("whole"), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], True),
-        ([began("whole"), chunk(2, cached=9 * MB, requests=1), ended(2)], True),
+        ([began(), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], True),
+        ([began(), chunk(2, cached=9 * MB, requests=1), ended(2)], True),
         ([began(), chunk(2, cached=None), ended(2)], True),
         # It was looked at, and nothing came.
         ([began(), ended(11, "stalled")], True),
