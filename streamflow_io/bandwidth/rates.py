@@ -200,11 +200,6 @@ class Rates(Listener):
         each = bandwidth / executors if throughput is None else throughput / _MB
         return StaticConstraint(min(bandwidth, each))
 
-    def due(self, job: JobState) -> float | None:
-        """Return when a small job is needed: small jobs are admitted in the order of need. None: larger jobs."""
-        request = job.kept(PacedRequest)
-        return request.expected.required if request is not None and request.is_small else None
-
     async def run_closed(self) -> None:
         """Remember the windows of this run. All its requests must have been reported."""
         self._stop_waiting()

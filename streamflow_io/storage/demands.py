@@ -29,7 +29,6 @@ class RequiredJobs(Protocol):
     """Bandwidth needs of jobs of steps with `storageBW: required`. None for other jobs."""
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
-    def due(self, job: JobState) -> float | None: ...
 
 
 class Demands:

@@ -84,7 +84,6 @@ class StorageAdmission(Listener):
         required: RequiredJobs | None = None,
         meeting: Meeting | None = None,
     ) -> None:
-        self._required = required
         self._by_name = {storage.name: storage for storage in config.storages}
         self._remembered = remembered
         self._more_jobs = more_jobs
@@ -126,12 +125,9 @@ class StorageAdmission(Listener):
             if placement.storage is not None:
                 self._shared.use(placement.storage)
         self._watch(job, demand)
-        due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
-        self._admission.submit(
-            AdmissionRequest(submission, demand, preferred, due), time.time(), self.behind(demand.step)
-        )
+        self._admission.submit(AdmissionRequest(submission, demand, preferred), time.time(), self.behind(demand.step))
         if not demand.io_task:
             return targets
         submission.wakes = asyncio.get_running_loop().create_future()

@@ -837,9 +837,6 @@ class Required:
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> None:
         return None
 
-    def due(self, job: JobState) -> None:
-        return None
-
 
 async def test_what_is_required_is_of_what_other_runs_leave(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
-from math import inf
 
 import pytest
 from msgspec.structs import replace
@@ -49,13 +48,11 @@ class Driver:
         self.admission.set_locations("hpc", dict.fromkeys(locations, float(io_executors)))
         self._names: dict[str, Iterator[int]] = {}
 
-    def submit(
-        self, demand: Demand, jobs: int = 1, preferred: Sequence[str] = (), due: float | None = None
-    ) -> list[Grant]:
+    def submit(self, demand: Demand, jobs: int = 1, preferred: Sequence[str] = ()) -> list[Grant]:
         """Jobs `/step/1`, `/step/2`, ... arrive."""
         names = self._names.setdefault(demand.step, count(1))
         for _ in range(jobs):
-            self.admission.submit(AdmissionRequest(f"{demand.step}/{next(names)}", demand, tuple(preferred), due), 0.0)
+            self.admission.submit(AdmissionRequest(f"{demand.step}/{next(names)}", demand, tuple(preferred)), 0.0)
         return self.admission.decide(0.0)
 
     def end(self, *jobs: str, seconds: float = 1.0) -> list[Grant]:
@@ -73,20 +70,6 @@ def places(grants: Sequence[Grant]) -> list[str]:
 
 
 # Bandwidth
-
-
-def test_jobs_that_are_needed_first_start_first() -> None:
-    """The jobs start at the places that they have together: no other job starts earlier or later for that."""
-    driver = Driver()
-    driver.submit(step("other", 100))
-    for name, due in (("a", 30.0), ("b", None), ("c", inf), ("d", 20.0), ("e", 10.0)):
-        assert driver.submit(step(name, 100), due=due) == []
-    started, running = [], "/other/1"
-    for _ in range(5):
-        [grant] = driver.end(running)
-        running = grant.job
-        started.append(running)
-    assert started == ["/e/1", "/b/1", "/d/1", "/a/1", "/c/1"]
 
 
 def test_what_nobody_holds() -> None:

@@ -212,9 +212,6 @@ class Required:
         assert (bandwidth, executors) == (1000, 64)
         return StaticConstraint(600) if int(job.name[-1]) % 2 else None
 
-    def due(self, job: JobState) -> float | None:
-        return -float(job.name[-1])
-
 
 async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_small() -> None:
     cluster = Cluster(1)
@@ -229,7 +226,7 @@ async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_
     await asyncio.sleep(0.01)
     assert not any(task.done() for task in waiting.values())
     admission.ended(jobs[1])
-    await asyncio.wait_for(waiting[5], 1)
-    assert not waiting[3].done(), "it is needed later"
-    admission.ended(jobs[5])
     await asyncio.wait_for(waiting[3], 1)
+    assert not waiting[5].done(), "it came later"
+    admission.ended(jobs[3])
+    await asyncio.wait_for(waiting[5], 1)

@@ -1,8 +1,7 @@
 """Admission by storage bandwidth and I/O executors: which jobs start now, where, and with how much bandwidth.
 
-Jobs are admitted in order of arrival. Jobs whose due times are known exchange their places among themselves, earliest
-due time first. A job that lacks a resource holds back all later jobs that need the same resource, so that no job
-starves.
+Jobs are admitted in order of arrival. A job that lacks a resource holds back all later jobs that need the same
+resource, so that no job starves.
 
 The time of a decision does not depend on the number of waiting jobs. Jobs of one step are alike, so only the first
 waiting job of each step is examined. The best location is kept in a heap.
@@ -121,8 +120,6 @@ class Admission(Generic[J]):
         self._learners.submitted(demand, now, ready)
         if demand.io_task:
             self._enqueue(self._jobs[request.job])
-            if request.due is not None:
-                self._order_by_need()
 
     def decide(self, now: float) -> list[Grant[J]]:
         """Admit the I/O tasks that may start now, in order of arrival. Each task is granted once."""
@@ -279,17 +276,6 @@ class Admission(Generic[J]):
         if not queue:
             del self._queues[job.request.demand]
         return True
-
-    def _order_by_need(self) -> None:
-        """Sort the waiting jobs with due times by these times, within their positions in the order of arrival."""
-        waiting = [self._jobs[job] for queue in self._queues.values() for _, job in queue]
-        needed = [job for job in waiting if job.request.due is not None]
-        places = sorted(job.arrival for job in needed)
-        needed.sort(key=lambda job: (job.request.due or 0.0, job.arrival))
-        for job in needed:
-            self._dequeue(job)
-        for job, job.arrival in zip(needed, places, strict=True):
-            self._enqueue(job)
 
     # Deciding
 

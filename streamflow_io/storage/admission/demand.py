@@ -56,13 +56,11 @@ class AdmissionRequest(Struct, Generic[J], frozen=True):
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
-    :ivar due: when the job's output is needed. Jobs with a due time start in this order. None: in order of arrival
     """
 
     job: J
     demand: Demand
     preferred: tuple[str, ...] = ()
-    due: float | None = None
 
 
 class Queued(Struct, frozen=True):
