@@ -1,13 +1,19 @@
-"""The writes of compute jobs, as node runtimes report them.
+"""The writes of compute jobs: bursts, which node runtimes report. They are measured and predicted, and never limited.
 
-:mod:`streamflow_io.bandwidth.writes` decides.
+A job waits for its own writes. So its bursts are exposed requests, of a channel of their own. A job that writes in a
+rhythm is expected to go on, and its mean bandwidth is not left for others.
+
+FTIO finds a period in the spectrum of the sum of all channels. No spectrum is needed where the channels are known.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from statistics import median
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 from streamflow.core.workflow import Status
 
@@ -20,8 +26,82 @@ from streamflow_io.runtime.wire import with_observation
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
 
-from .phases import request_record
-from .writes import WriteBursts, Writer, Writes, Written
+from .phases import IORequest, request_record
+
+# Fewer times have no rhythm.
+_LEAST_TIMES = 4
+# The most deviation, in periods, that counts as regular.
+_MOST_DEVIATION = 0.15
+# The standard deviation of a normal distribution is this many times its median absolute deviation.
+_NORMAL = 1.48
+
+
+def period(starts: Iterable[float]) -> float | None:
+    """Return the seconds from one of some times to the next. None: the times have no rhythm, or are too few."""
+    times = sorted(starts)
+    if len(times) < _LEAST_TIMES:
+        return None
+    periods = [later - earlier for earlier, later in pairwise(times)]
+    found = median(periods)
+    deviation = _NORMAL * median(abs(one - found) for one in periods)
+    return found if found > 0 and deviation <= _MOST_DEVIATION * found else None
+
+
+class Written(Struct, frozen=True):
+    """A burst that a job has written.
+
+    :ivar start: when the first byte was written, as far as could be seen
+    :ivar last: when the last byte was written, as far as could be seen
+    """
+
+    start: float
+    last: float
+    bytes: int
+
+
+class WriteBursts(Struct, eq=False):
+    """The bursts of one attempt of a job. The listener keeps them with the job.
+
+    :ivar storage: the storage of its output directory. None: unknown
+    :ivar holds: the job holds bandwidth of its storage already
+    """
+
+    job: str
+    step: str
+    storage: str | None
+    location: str
+    holds: bool = False
+    bursts: list[Written] = field(default_factory=list)
+
+    @property
+    def mean(self) -> float:
+        """Bytes per second that the job is expected to go on writing. 0: no rhythm, or the job holds bandwidth."""
+        seconds = period(burst.start for burst in self.bursts)
+        if self.holds or seconds is None:
+            return 0.0
+        return median(burst.bytes for burst in self.bursts) / seconds
+
+    @property
+    def requests(self) -> list[IORequest]:
+        """The bursts as requests."""
+        return [
+            IORequest(
+                job=self.job,
+                step=self.step,
+                channel=self.job,
+                phase=number,
+                direction="write",
+                bytes=burst.bytes,
+                ready=burst.start,
+                started=burst.start,
+                ended=burst.last,
+                required=burst.start,
+                rule="exposed",
+                storage=self.storage,
+                kind="write",
+            )
+            for number, burst in enumerate(self.bursts)
+        ]
 
 
 class WriteChannels(Listener):
@@ -34,7 +114,8 @@ class WriteChannels(Listener):
     def __init__(self, storages: Storages, record: Callable[[Record], None]) -> None:
         self._storages = storages
         self._record = record
-        self._writes = Writes()
+        # The attempts that run; an ordered set.
+        self._running: dict[WriteBursts, None] = {}
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """Request reports of the bursts in which the job writes, if the job computes."""
@@ -42,11 +123,11 @@ class WriteChannels(Listener):
             return spec
         directory = str(job.job.output_directory)
         storage = self._storages.of(None, job.target, directory)
-        name = None if storage is None else storage.name
         holds = job.hints is not None and job.hints.storage_bandwidth is not None
-        if (before := job.drop(WriteBursts)) is not None:
-            self._writes.ended(before, succeeded=False)
-        job.keep(self._writes.started(Writer(job.name, job.step, name, job.location.name, holds)))
+        self._end(job)
+        bursts = WriteBursts(job.name, job.step, None if storage is None else storage.name, job.location.name, holds)
+        job.keep(bursts)
+        self._running[bursts] = None
         return with_observation(spec, writes=directory)
 
     def event(self, job: JobState, event: Event) -> None:
@@ -59,18 +140,23 @@ class WriteChannels(Listener):
 
     def ended(self, job: JobState) -> None:
         """Record what the job has written, if the job has succeeded."""
-        if (bursts := job.drop(WriteBursts)) is not None:
-            for request in self._writes.ended(bursts, job.status is Status.COMPLETED):
+        if (bursts := self._end(job)) is not None and job.status is Status.COMPLETED:
+            for request in bursts.requests:
                 self._record(request_record(request, time.time()))
 
     def left(self, capacity: Capacity | None, place: StoragePlace, way: Way) -> Capacity | None:
         """Return the capacity of a storage that is left for others, without what jobs write there in a rhythm."""
         if capacity is None or way == "read":
             return capacity
+        expected = sum(
+            one.mean
+            for one in self._running
+            if one.storage == place.storage and (capacity.is_shared or one.location == place.location)
+        )
+        return replace(capacity, bandwidth=max(0.0, capacity.bandwidth - expected))
 
-        is_shared = capacity.is_shared
-
-        def is_there(writer: Writer) -> bool:
-            return writer.storage == place.storage and (is_shared or writer.location == place.location)
-
-        return replace(capacity, bandwidth=max(0.0, capacity.bandwidth - self._writes.expected(is_there)))
+    def _end(self, job: JobState) -> WriteBursts | None:
+        """End an attempt of a job, if there is one."""
+        if (bursts := job.drop(WriteBursts)) is not None:
+            del self._running[bursts]
+        return bursts

@@ -19,7 +19,7 @@ from streamflow_io.bandwidth.phases import (
     required_spans,
     throughput_spans,
 )
-from streamflow_io.bandwidth.rhythm import rhythm
+from streamflow_io.bandwidth.write_channels import period
 
 MB = 1_000_000
 REQUEST = IORequest("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
@@ -131,29 +131,22 @@ def test_overlap_counts_seconds(computing: list[tuple[float, float]], moving: li
 # Rhythm
 
 
-def test_a_rhythm_needs_four_phases() -> None:
-    assert rhythm([0, 8, 16]) is None
-    found = rhythm([16, 0, 8, 24])
-    assert found is not None
-    assert (found.period, found.deviation, found.is_regular) == (8, 0, True)
+def test_a_rhythm_needs_four_times() -> None:
+    assert period([0, 8, 16]) is None
+    assert period([16, 0, 8, 24]) == 8
 
 
 @given(st.floats(0.1, 100), st.lists(st.floats(-0.04, 0.04), min_size=6, max_size=30))
-def test_a_period_is_found_in_what_is_about_regular(period: float, noise: list[float]) -> None:
-    found = rhythm(period * (number + off) for number, off in enumerate(noise))
+def test_a_period_is_found_in_what_is_about_regular(seconds: float, noise: list[float]) -> None:
+    found = period(seconds * (number + off) for number, off in enumerate(noise))
     assert found is not None
-    assert math.isclose(found.period, period, rel_tol=0.1)
-    assert found.is_regular
+    assert math.isclose(found, seconds, rel_tol=0.1)
 
 
-def test_one_late_phase_does_not_change_it() -> None:
-    found = rhythm([0, 8, 16, 24, 47, 55, 63])
-    assert found is not None
-    assert (found.period, found.deviation) == (8, 0)
+def test_one_late_time_does_not_change_it() -> None:
+    assert period([0, 8, 16, 24, 47, 55, 63]) == 8
 
 
-def test_no_time_between_phases_is_no_rhythm() -> None:
+def test_no_time_between_times_is_no_rhythm() -> None:
     for times in ((0, 1, 8, 9, 30, 31, 34), (3, 3, 3, 3, 3)):
-        found = rhythm(times)
-        assert found is not None
-        assert not found.is_regular
+        assert period(times) is None

@@ -12,7 +12,7 @@ from lab.fakes import FakeRuntime
 from lab.jobs import job_state
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.bandwidth.write_channels import WriteChannels
+from streamflow_io.bandwidth.write_channels import WriteBursts, WriteChannels, Written
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -94,3 +94,32 @@ def test_bursts_of_an_earlier_attempt_do_not_count() -> None:
     burst(found, job, 9.0)
     found.ended(job)
     assert len(told) == 1
+
+
+def bursts(*starts: float, holds: bool = False) -> WriteBursts:
+    written = [Written(start, start + 0.5, 30 * MB) for start in starts]
+    return WriteBursts("/a/0", "/a", "disk", "here", holds, written)
+
+
+def test_bursts_are_exposed_requests() -> None:
+    first, second = bursts(1.0, 4.0).requests
+    facts = (first.kind, first.rule, first.channel, first.storage, first.direction)
+    assert facts == ("write", "exposed", "/a/0", "disk", "write")
+    assert [(one.phase, one.ready, one.ended, one.bytes) for one in (first, second)] == [
+        (0, 1.0, 1.5, 30 * MB),
+        (1, 4.0, 4.5, 30 * MB),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        ((0, 3, 6, 9), 10 * MB),
+        ((0, 3, 6), 0),
+        ((0, 1, 6, 9.5), 0),
+        ((0, 3, 6.2, 9, 12.1), pytest.approx(30 * MB / 3.05)),
+    ],
+)
+def test_what_is_written_in_a_rhythm_is_expected_to_go_on(starts: tuple[float, ...], expected: float) -> None:
+    assert bursts(*starts).mean == expected
+    assert bursts(*starts, holds=True).mean == 0, "the bandwidth would count twice"
