@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -70,21 +72,6 @@ def wait_until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def stop(writer: int) -> bool:
-    """Stop a writer where it is, so that its parent waits for it; False if it ended before that."""
-    with suppress(OSError):
-        os.kill(writer, signal.SIGSTOP)
-        wait_until(lambda: state(writer) in "TZ")
-    return state(writer) == "T"
-
-
-def state(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
 
 
 def test_text_has_an_entry_to_paste(storage: Path) -> None:
@@ -148,8 +135,12 @@ def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return real(path, flags, mode, dir_fd=dir_fd)
 
+    write = os.pwrite
+
     def refuse_write(descriptor: int, data: bytes, offset: int) -> int:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return write(descriptor, data, offset)
 
     monkeypatch.setattr(os, call, refuse_open if call == "open" else refuse_write)
     measured = measure(str(storage), LEAST_BYTES, 2)
@@ -239,47 +230,41 @@ def test_a_writer_that_fails(storage: Path) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_PATIENCE_SECONDS", 3.0)
+    """A writer that goes on later still has its own file."""
+    answers, ended, read = threading.Event(), threading.Event(), os.preadv
+    monkeypatch.setattr(measuring, "_PATIENCE_SECONDS", 1.0)
 
-    def hang(writers: int, task: str) -> None:
-        if (writers, task) == (2, "read"):
-            assert stop(next(iter(files_below(storage))))
+    def hang(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        answers.wait()
+        found = read(descriptor, buffers, offset)
+        ended.set()
+        return found
 
+    monkeypatch.setattr(os, "preadv", hang)
     with pytest.raises(HintErrors, match="hangs: a writer did not answer"):
-        measure(str(storage), LEAST_BYTES, 0.5, hang)
+        measure(str(storage), LEAST_BYTES, 0.5)
+    answers.set()
+    assert ended.wait(30)
+    wait_until(lambda: not files_below(storage))
 
 
-@pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("ended", [False, True], ids=["while it is told to write", "before it is told to write"])
-def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
-    def kill(writers: int, task: str) -> None:
-        if (writers, task) == (2, "write"):
-            writer = next(iter(files_below(storage)))
-            os.kill(writer, signal.SIGKILL)
-            if ended:
-                os.waitid(os.P_PID, writer, os.WEXITED | os.WNOWAIT)
-
-    with pytest.raises(HintErrors, match="a writer was killed"):
-        measure(str(storage), LEAST_BYTES, 2, kill)
-
-
-#: Stops the only writer when it has written, so that its parent waits for it.
-STOPS_A_WRITER = """
-import os, signal, sys
-from pathlib import Path
+#: Waits when its only writer has written.
+WAITS = """
+import sys, time
 from streamflow_io import cli
 from streamflow_io.commands import storage
 
 measure = storage.measure
 
-def stopping(path, limit, seconds, announce):
+def waiting(path, limit, seconds, announce):
     def announced(writers, task):
         announce(writers, task)
         if task == "read":
-            os.kill(int(Path("/proc/thread-self/children").read_text()), signal.SIGSTOP)
+            print("has written", flush=True)
+            time.sleep(1000)
     return measure(path, limit, seconds, announced)
 
-storage.measure = stopping
+storage.measure = waiting
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -294,26 +279,19 @@ sys.exit(cli.main(sys.argv[1:]))
 )
 def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(
-        [sys.executable, "-c", STOPS_A_WRITER, "storage", "probe", str(storage), *QUICK],
+        [sys.executable, "-c", WAITS, "storage", "probe", str(storage), *QUICK],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    stopped: list[int] = []
-
-    def one_is_stopped() -> bool:
-        assert running.poll() is None
-        stopped.extend(each for each, size in files_below(storage).items() if size and state(each) == "T")
-        return bool(stopped)
-
+    assert running.stdout is not None
     try:
-        wait_until(one_is_stopped)
+        assert running.stdout.readline() == b"has written\n"
+        assert files_below(storage)[running.pid] > 0
         os.killpg(running.pid, number)  # as a terminal does
         output, errors = running.communicate(timeout=30)
         assert (output, errors) == (b"", b"")
         assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
-        wait_until(lambda: not files_below(storage))
+        assert not files_below(storage)
     finally:
         running.kill()
-        for each in files_below(storage).keys() & stopped:
-            os.kill(each, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Measurement of a storage by processes that write at the same time, and then read.
+"""Measurement of a storage by threads that write at the same time, and then read.
 
 Nothing remains in any case. The files have no name when the first byte is written, so that the kernel frees them with
-the last process. Each writer ends with this process, even if this process is killed.
+this process.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import select
 import shutil
 import stat
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Literal, cast
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from io import FileIO
+from threading import Thread
+from typing import Literal
 
 from streamflow_io.hints.errors import HintErrors
 
-from . import writer
 from .evaluation import Access, LoadLevel, Measurement, ProbeTransfer, Sample
 from .mounted import mount_of
 
@@ -31,10 +31,20 @@ LEAST_BYTES = max(LEVELS) * 1024 * 1024
 Task = Literal["write", "read"]
 Announce = Callable[[int, Task], None]
 
-# A writer answers after its given time, one block and a sync. A writer that takes this much longer hangs.
+# A writer ends after its given time, one block and a sync. A writer that takes this much longer hangs.
 _PATIENCE_SECONDS = 60.0
-_END_SECONDS = 10.0
 _REMOVE_SECONDS = 5.0
+
+# Direct I/O needs offsets, sizes and buffers that are multiples of the device's block. No block is larger than this.
+ALIGNMENT = 64 * 1024
+_BUFFER = 8 * 1024 * 1024
+# A block is written and synced, and cannot be interrupted. On a slow storage, blocks get small enough to take no longer
+# than this. Without the sync, bytes in memory would be written after the deadline. Direct I/O needs the sync, too: some
+# file systems accept direct I/O and use memory nevertheless.
+BLOCK_SECONDS = 0.5
+_FIRST_BLOCK = ALIGNMENT
+_GROWTH = 4
+LARGEST_BLOCK = 64 * 1024 * 1024
 
 
 def measure(path: str, limit: int, seconds: float, announce: Announce = lambda writers, task: None) -> Measurement:
@@ -101,8 +111,8 @@ def _explained(path: str, error: OSError) -> HintErrors:
 def _find_access(path: str) -> Access:
     """Try direct I/O: some file systems refuse to open a file for it, some refuse the first write."""
     try:
-        with _files_without_name(path, 1, os.O_DIRECT) as descriptors:
-            os.pwrite(descriptors[0], mmap.mmap(-1, writer.ALIGNMENT), 0)
+        with _files_without_name(path, 1, os.O_DIRECT) as files:
+            os.pwrite(files[0].fileno(), mmap.mmap(-1, ALIGNMENT), 0)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise
@@ -111,25 +121,25 @@ def _find_access(path: str) -> Access:
 
 
 @contextmanager
-def _files_without_name(path: str, count: int, flags: int) -> Iterator[list[int]]:
+def _files_without_name(path: str, count: int, flags: int) -> Iterator[list[FileIO]]:
     """Open new files for reading and writing, and remove their names at once.
 
-    :return: the descriptors. Those still in the list are closed at the end
+    :return: the files. Those still in the list are closed at the end
     """
     directory = os.path.join(path, f".streamflow-io-probe-{uuid.uuid4().hex}")
-    descriptors: list[int] = []
+    files: list[FileIO] = []
     try:
         os.mkdir(directory, 0o700)
         for number in range(count):
             file = os.path.join(directory, str(number))
-            descriptors.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600))
+            files.append(FileIO(file, "x+", opener=lambda name, usual: os.open(name, usual | flags, 0o600)))
             os.unlink(file)
         with suppress(OSError):  # NFS keeps a hidden name until the file is closed.
             os.rmdir(directory)
-        yield descriptors
+        yield files
     finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for opened in files:
+            opened.close()
         _remove(directory)
 
 
@@ -146,92 +156,104 @@ def _remove(directory: str) -> None:
 
 
 def _measure_level(path: str, count: int, access: Access, limit: int, seconds: float, announce: Announce) -> LoadLevel:
-    share = limit // count // writer.ALIGNMENT * writer.ALIGNMENT
+    share = limit // count // ALIGNMENT * ALIGNMENT
     flags = os.O_DIRECT if access == "direct" else 0
-    with _files_without_name(path, count, flags) as descriptors, ExitStack() as stack:
-        writers: list[_WriterProcess] = []
-        stack.callback(_end, writers)
-        while descriptors:
-            # The writer alone keeps the descriptor, so that the space is free again when the writer has ended.
-            descriptor = descriptors.pop()
-            try:
-                writers.append(_WriterProcess(path, descriptor, share, seconds))
-            finally:
-                os.close(descriptor)
-        for each in writers:
-            each.answer(_PATIENCE_SECONDS)
-        samples = []
-        tasks: tuple[Task, ...] = ("write", "read")
-        for task in tasks:
-            announce(count, task)
-            samples.append(_sample(writers, task, seconds + _PATIENCE_SECONDS))
-        return LoadLevel(*samples)
-
-
-def _sample(writers: Sequence[_WriterProcess], task: Task, patience: float) -> Sample:
-    for each in writers:
-        each.start(task)
-    end = time.monotonic() + patience
-    transfers = []
-    for each in writers:
-        answer = each.answer(max(0.0, end - time.monotonic()))
-        if answer[0] == "error":
-            number = int(answer[1])
-            raise OSError(number, os.strerror(number))
-        transfers.append(ProbeTransfer(float(answer[0]), float(answer[1]), int(answer[2])))
-    return Sample(tuple(transfers))
-
-
-class _WriterProcess:
-    """A process that runs `writer`."""
-
-    def __init__(self, path: str, descriptor: int, limit: int, seconds: float) -> None:
-        self._path = path
-        arguments = (descriptor, limit, seconds, os.getpid())
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", writer.__file__, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=(descriptor,),
-            start_new_session=True,  # Ctrl-C is for this process, which ends the writers.
+    with _files_without_name(path, count, flags) as files:
+        writers = [ProbeFile(file) for file in files]
+        # While a writer moves bytes, its file must stay open, whatever happens here. It is closed with the writer.
+        closed_at_the_end, files[:] = [*files], []
+        announce(count, "write")
+        written = _sample(
+            path, [partial(transfer, one.write, share, seconds, time.monotonic) for one in writers], seconds
         )
-        self.input = cast(IO[str], self.process.stdin)
-        self.output = cast(IO[str], self.process.stdout)
-
-    def start(self, task: Task) -> None:
-        try:
-            self.input.write(f"{task}\n")
-            self.input.flush()
-        except BrokenPipeError as error:
-            raise self._killed() from error
-
-    def answer(self, seconds: float) -> list[str]:
-        """Return the words of the next line."""
-        poll = select.poll()
-        poll.register(self.output, select.POLLIN)
-        if not poll.poll(seconds * 1000):
-            raise _refusal(self._path, f"{self._path} hangs: a writer did not answer in time", "a storage that answers")
-        words = self.output.readline().split()
-        if not words:
-            raise self._killed()
-        return words
-
-    def _killed(self) -> HintErrors:
-        return _refusal(
-            self._path,
-            f"{self._path} cannot be measured: a writer was killed",
-            "enough memory, and nothing that kills its processes",
-        )
+        for one in writers:
+            one.forget()
+        announce(count, "read")
+        sizes = [transferred.bytes for transferred in written.transfers]
+        reads = [
+            partial(transfer, one.read, size, seconds, time.monotonic) for one, size in zip(writers, sizes, strict=True)
+        ]
+        read = _sample(path, reads, seconds)
+        files[:] = closed_at_the_end
+        return LoadLevel(written, read)
 
 
-def _end(writers: Sequence[_WriterProcess]) -> None:
-    for each in writers:
-        each.process.kill()
-    for each in writers:
-        # A process that waits inside the kernel for a dead storage ends only when the kernel lets it go.
-        with suppress(subprocess.TimeoutExpired):
-            each.process.wait(_END_SECONDS)
-        with suppress(BrokenPipeError):
-            each.input.close()
-        each.output.close()
+def _sample(path: str, transfers: Sequence[Callable[[], ProbeTransfer]], seconds: float) -> Sample:
+    """Do transfers at the same time, each in a thread of its own, which does not keep this process from its end."""
+    futures: list[Future[ProbeTransfer]] = [Future() for _ in transfers]
+    for one, future in zip(transfers, futures, strict=True):
+        Thread(target=_do, args=(one, future), daemon=True).start()
+    if wait(futures, seconds + _PATIENCE_SECONDS).not_done:
+        raise _refusal(path, f"{path} hangs: a writer did not answer in time", "a storage that answers")
+    return Sample(tuple(future.result() for future in futures))
+
+
+def _do(work: Callable[[], ProbeTransfer], future: Future[ProbeTransfer]) -> None:
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+
+
+def next_block(size: int, seconds: float, remaining: float) -> int:
+    """Return the bytes of the next block, after a block of `size` bytes took `seconds`.
+
+    As many as fit in BLOCK_SECONDS and in the remaining time at that rate, but at most four times `size`. A multiple of
+    ALIGNMENT, and not 0.
+    """
+    quick = size / max(seconds, 1e-9) * max(0.0, min(BLOCK_SECONDS, remaining))
+    block = int(min(_GROWTH * size, quick, LARGEST_BLOCK))
+    return max(ALIGNMENT, block // ALIGNMENT * ALIGNMENT)
+
+
+def transfer(move: Callable[[int, int], int], limit: int, seconds: float, clock: Callable[[], float]) -> ProbeTransfer:
+    """Move blocks until `limit` bytes are moved, nothing is left to move, or the time is over.
+
+    No block begins after `seconds`, so the end is later by at most one block.
+
+    :param move: moves a number of bytes at an offset, and returns how many were moved when they have arrived
+    """
+    start = now = clock()
+    done, block = 0, _FIRST_BLOCK
+    while done < limit and now - start < seconds:
+        moved = move(done, min(block, limit - done))
+        if moved == 0:
+            break
+        done += moved
+        before, now = now, clock()
+        block = next_block(moved, now - before, start + seconds - now)
+    return ProbeTransfer(start, now, done)
+
+
+class ProbeFile:
+    """A file, and a buffer for its reads and writes."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        self._buffer = mmap.mmap(-1, _BUFFER)  # aligned to a page
+        self._buffer.write(os.urandom(_BUFFER))  # a file system cannot compress it
+
+    def write(self, offset: int, size: int) -> int:
+        done = 0
+        while done < size:
+            with memoryview(self._buffer)[: size - done] as view:
+                written = os.pwrite(self._file.fileno(), view, offset + done)
+            if written < ALIGNMENT:  # The storage is full.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            done += written // ALIGNMENT * ALIGNMENT
+        os.fdatasync(self._file.fileno())
+        return done
+
+    def forget(self) -> None:
+        """Drop the file from the page cache, so that it is read from the storage."""
+        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def read(self, offset: int, size: int) -> int:
+        done = 0
+        while done < size:
+            with memoryview(self._buffer)[: size - done] as view:
+                count = os.preadv(self._file.fileno(), [view], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
