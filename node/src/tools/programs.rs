@@ -1,9 +1,6 @@
 //! `sfio-node programs`: prints stamps that distinguish programs here from others with the same name.
 
-mod cache;
-mod elf;
 mod loads;
-mod lookup;
 
 use std::collections::HashMap;
 use std::env;
@@ -16,8 +13,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use self::loads::Loader;
-use self::lookup::{mtime_of, which};
+use self::loads::{digest, mtime_of, which};
 use crate::protocol::json;
 
 /// A stamp that changes when a program changes, or a file that is loaded with it.
@@ -40,13 +36,12 @@ pub fn run(words: &[OsString]) -> i32 {
 
 struct Programs {
     path: OsString,
-    loader: Loader,
     known: HashMap<PathBuf, Stamp>,
 }
 
 impl Programs {
     fn new(path: OsString) -> Self {
-        Self { path, loader: Loader::of_this_machine(), known: HashMap::new() }
+        Self { path, known: HashMap::new() }
     }
 
     fn line(&mut self, word: &OsString) -> String {
@@ -62,7 +57,7 @@ impl Programs {
             return Some(known.clone());
         }
         let found = fs::metadata(&file).ok().filter(Metadata::is_file)?;
-        let loads = self.loader.digest(&file, &self.path);
+        let loads = digest(&file, &self.path);
         let stamp = Stamp { size: found.size(), mtime: mtime_of(&found), loads };
         self.known.insert(file, stamp.clone());
         Some(stamp)
@@ -73,29 +68,5 @@ impl Programs {
             return Some(word.into());
         }
         which(word, &self.path)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn a_program_is_known_by_its_file_and_what_it_loads() {
-        let directory = tempfile::tempdir().unwrap();
-        let (script, data) = (directory.path().join("script"), directory.path().join("data"));
-        fs::write(&script, "#!/bin/sh\n").unwrap();
-        fs::write(&data, "data").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut programs = Programs::new(directory.path().into());
-        let by_name = programs.stamp(&"script".into()).unwrap();
-        assert_eq!((by_name.size, by_name.loads.len()), (10, 16));
-        assert_eq!(programs.stamp(&script.into()), Some(by_name));
-        assert_eq!(programs.stamp(&"data".into()), None);
-        assert_eq!(programs.stamp(&data.into()).unwrap().loads, "");
-        assert_eq!(programs.stamp(&directory.path().into()), None, "it changes with each file in it");
-        assert_eq!(programs.line(&"no such".into()), "-\n");
-        assert_eq!(programs.line(&"".into()), "-\n");
     }
 }
