@@ -5,12 +5,8 @@
 //! bytes after it are final.
 
 mod blocks;
-mod digests;
 mod first_bytes;
-mod noted;
 
 pub use self::blocks::{block, Blocks};
-pub use self::digests::Digests;
 pub use self::first_bytes::compare;
-pub use self::noted::Noted;
 pub use crate::protocol::values::Digest;

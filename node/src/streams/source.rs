@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::messages::FirstBytes;
-use crate::protocol::verify::{Blocks, Digest, Digests, Noted};
+use crate::protocol::verify::{Blocks, Digest};
 use crate::streams::acknowledgements::Acknowledgements;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
@@ -59,18 +59,12 @@ struct Reading {
 }
 
 /// The values that are compared with the file at the end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Compared {
     /// The bytes that may be taken before the commit.
-    noted: Box<dyn Noted>,
+    noted: Blocks,
     /// The bytes of the file, when all of them were taken before the commit.
     ended_early: Option<u64>,
-}
-
-impl Compared {
-    fn new() -> Self {
-        Self { noted: Box::new(Digests::default()), ended_early: None }
-    }
 }
 
 impl Source {
@@ -83,7 +77,7 @@ impl Source {
             growth_armed: false,
             taken: 0,
             reached: 0,
-            compared: Compared::new(),
+            compared: Compared::default(),
             lag: 0,
             failure: None,
             window: None,
@@ -102,7 +96,7 @@ impl Source {
         match Acknowledgements::begin(&window.events, &window.port) {
             Ok(Some(told)) => {
                 window.told = Some(told);
-                self.compared.noted = Box::new(Blocks::default());
+                self.compared.noted = Blocks::keeping();
                 Ok(())
             }
             Ok(None) => {
@@ -255,7 +249,7 @@ impl Source {
                 return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
             }
             (self.file, self.growth_armed) = (None, false);
-            self.compared = Compared::new();
+            self.compared = Compared::default();
             return Ok(Step::Moved);
         }
         if file.len() > self.taken {
@@ -531,85 +525,6 @@ mod tests {
     }
 
     #[test]
-    fn all_is_taken_once_and_then_it_is_complete() {
-        let mut producing = Producing::new(b"abcdef", "committed");
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
-        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
-        let mut producing = Producing::new(b"abc", "opened");
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"abc".to_vec())));
-        assert_eq!(producing.take(4), Ok((Step::Waiting, vec![])));
-        assert_eq!(producing.source.lag(), Some(3));
-    }
-
-    #[test]
-    fn a_replay_is_committed_when_all_was_taken_or_the_file_is_wanted() {
-        for wanted in [false, true] {
-            let mut producing = Producing::new(b"abcdef", "opened");
-            let path = producing.directory.path().join("file");
-            producing.source = Source::new(&path, Producer::of_replay(&path));
-            assert_eq!(producing.source.open(), Ok(true));
-            assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-            assert!(producing.source.whole_file().unwrap().is_none(), "nobody has asked for it");
-            if wanted {
-                producing.source.want_whole();
-                assert!(producing.source.whole_file().unwrap().is_some());
-            }
-            assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
-            if !wanted {
-                assert_eq!(producing.take(4), Ok((Step::Moved, vec![])));
-            }
-            assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
-        }
-    }
-
-    #[test]
-    fn what_was_lost_is_taken_again() {
-        let mut producing = Producing::new(b"abcdef", "committed");
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        assert!(!producing.source.resume(5), "it was not taken before");
-        assert!(producing.source.resume(1));
-        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"def".to_vec())));
-        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
-    }
-
-    #[test]
-    fn who_goes_elsewhere_takes_from_there() {
-        let mut producing = Producing::new(b"abcdef", "opened");
-        assert_eq!(producing.take(2), Ok((Step::Moved, b"ab".to_vec())));
-        producing.source.go_to(4);
-        assert_eq!(producing.take(9), Ok((Step::Moved, b"ef".to_vec())));
-        producing.source.go_to(1);
-        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
-        for beyond in [6, 9] {
-            producing.source.go_to(beyond);
-            assert_eq!(producing.take(9), Ok((Step::Waiting, vec![])));
-        }
-        producing.tell("committed", 6);
-        assert_eq!(producing.take(9), Ok((Step::Complete, vec![])), "beyond its end");
-        producing.rewrite(2);
-        producing.source.go_to(5);
-        assert_eq!(producing.take(9), Ok((Step::Moved, b"f".to_vec())));
-        assert!(matches!(producing.take(9), Err(Failure::Rewritten(_))), "what was left out was noted, too");
-    }
-
-    #[test]
-    fn what_was_written_again_in_between_is_found() {
-        let mut producing = Producing::new(b"abcdef", "opened");
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        producing.rewrite(0);
-        producing.tell("committed", 6);
-        assert!(producing.source.resume(2));
-        assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
-        let told = "was written again between byte 0 and byte 6 after";
-        assert!(matches!(producing.take(4), Err(Failure::Rewritten(message)) if message.contains(told)));
-        // The failure stays, also after a new beginning.
-        assert!(producing.source.resume(0));
-        assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
-    }
-
-    #[test]
     fn no_more_is_taken_of_a_file_that_is_cut_than_is_there() {
         let mut producing = Producing::new(b"abcdef", "opened");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
@@ -623,13 +538,6 @@ mod tests {
         assert_eq!((taken, most), (Ok(Step::Moved), Some(1)));
         file.set_len(3).unwrap();
         assert!(matches!(producing.take(4), Err(Failure::Rewritten(_))));
-    }
-
-    #[test]
-    fn a_place_that_cannot_be_written_is_no_failure_of_the_producer() {
-        let mut producing = Producing::new(b"abc", "committed");
-        let place = producing.directory.path().join("nowhere/place");
-        assert!(matches!(producing.source.bring_whole(&place, &place), Err(Failure::Job(_))));
     }
 
     #[test]
