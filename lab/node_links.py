@@ -145,7 +145,7 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
 def name_of_run(certificate: Certificate) -> str:
     """Returns what a reader calls the ``serve`` of the run of this certificate."""
     der = ssl.PEM_cert_to_DER_cert(certificate.certificate.decode())
-    return "sfio-" + hashlib.sha256(b"sfio link 6" + der).digest()[:24].hex()
+    return "sfio-" + hashlib.sha256(b"sfio link 7" + der).digest()[:24].hex()
 
 
 def context(shown: Certificate | None = None) -> ssl.SSLContext:
@@ -185,8 +185,9 @@ def hello(certificate: Certificate = CERTIFICATE) -> bytes:
 
 def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> bytes:
     """Returns what asks for a stream, and all of it."""
-    wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset}
-    return frame(REQUEST, json.dumps(wanted).encode()) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0))
+    wanted = {"stream": stream, "job": job, "port": port, "path": str(path)}
+    asked = json.dumps({"wanted": wanted, "offset": offset}).encode()
+    return frame(REQUEST, asked) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0))
 
 
 class Peer:

@@ -6,7 +6,6 @@
 mod compare;
 mod cuts;
 mod flow;
-mod magic;
 mod propose;
 mod rule;
 mod scan;

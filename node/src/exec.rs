@@ -1,6 +1,5 @@
 //! `sfio-node exec`: runs a command as a job.
 
-mod cannot_start;
 mod mounts;
 mod placing;
 mod supervise;
@@ -18,8 +17,8 @@ use std::time::{Duration, Instant};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
 
-use self::cannot_start::CannotStart;
 use self::mounts::renamed;
+use self::placing::CannotStart;
 use self::supervise::{Inputs, Supervisor, Surroundings};
 use crate::gate::{Gates, Launcher};
 use crate::inputs::feed::{Feeder, Registration};

@@ -37,35 +37,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 12");
 #[command(name = "sfio-node", version = VERSION)]
 enum Command {
     /// Serve the jobs of one driver: pass on their events, and end them with the driver
-    Serve {
-        /// The run directory, which must not exist, and is removed at the end
-        #[arg(long, value_name = "PATH")]
-        directory: PathBuf,
-        /// The jobs are on other machines, which share DIRECTORY
-        #[arg(long)]
-        shared: bool,
-        /// Stream to other machines, from this address [default: the address by which SSH has reached this machine]
-        #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
-        listen: Option<String>,
-        /// Encrypt streams to other machines
-        #[arg(long, requires = "listen")]
-        tls: bool,
-        /// A directory whose files other machines of the run may have
-        #[arg(long, value_name = "PATH", requires = "listen")]
-        hand_out: Vec<PathBuf>,
-        /// How long the driver may say nothing before this is the end [default: until the standard input ends]
-        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
-        patience: Option<u64>,
-        /// Let other users read the events of jobs, if they know where these are
-        #[arg(long)]
-        readable: bool,
-        /// Another user, besides root and this one, that may own a directory above DIRECTORY
-        #[arg(long, value_name = "UID")]
-        trust: Vec<u32>,
-        /// A mount whose users are all trusted, even if its mode, or that of a directory above it, lets others write
-        #[arg(long, value_name = "MOUNT")]
-        within: Vec<PathBuf>,
-    },
+    Serve(serve::Options),
     /// End processes of jobs whose serve and exec were killed, and remove their run directory: exit code 1 if one is
     /// still alive
     Clear {
@@ -225,7 +197,7 @@ enum Command {
     Launch {
         #[arg(long)]
         socket: i32,
-        #[command(flatten)]
+        #[arg(long, value_parser = gate::Purpose::read)]
         purpose: gate::Purpose,
         #[arg(last = true, required = true, value_name = "command")]
         command: Vec<OsString>,
@@ -252,18 +224,10 @@ fn main() -> ExitCode {
     let command = Command::parse();
     // Processes of jobs must not be able to change what this process reports about them.
     let tells =
-        matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
+        matches!(command, Command::Serve(_) | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
     raw::shield(tells);
     let code = match command {
-        Command::Serve { directory, shared, listen, tls, hand_out, patience, readable, trust, within } => {
-            let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
-            let patience = patience.map(Duration::from_secs);
-            let hand_out = hand_out.as_slice();
-            serve::run(
-                &directory,
-                serve::Options { shared, listen, tls, hand_out, patience, readable, trusted, within },
-            )
-        }
+        Command::Serve(options) => serve::run(&options),
         Command::Clear { directory } => serve::clear(&directory),
         Command::Reach { run: Some(run), .. } => liveness::reach(&run),
         Command::Reach { address, certificate, .. } => {

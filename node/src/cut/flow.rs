@@ -5,9 +5,8 @@ use std::mem;
 use std::num::NonZeroU64;
 
 use super::cuts::{Cuts, Strides};
-use super::magic::{compressed, START};
 use super::rule::{Cut, Record};
-use super::scan::{HeaderScan, Records};
+use super::scan::{compressed, HeaderScan, Records, START};
 use super::told::{Told, BLOCK};
 
 /// Reports all parts, in order.

@@ -225,28 +225,6 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_the_page() {
-        let n = |number: u64| NonZeroU64::new(number).unwrap();
-        for (records, header, record) in [
-            (r#""fastq""#, Header::Bytes(0), Record::Lines(n(4))),
-            (r#""vcf""#, Header::Prefix("#".into()), Record::Lines(n(1))),
-            (r#"{"record": {"lines": 4}}"#, Header::Bytes(0), Record::Lines(n(4))),
-            (
-                r##"{"header": {"prefix": "#"}, "record": {"begin": ">>"}}"##,
-                Header::Prefix("#".into()),
-                Record::Begin(">>".into()),
-            ),
-            (r#"{"header": {"bytes": 32}, "record": {"bytes": 36}}"#, Header::Bytes(32), Record::Bytes(n(36))),
-            (r#"{"header": {"lines": 2}, "record": {"lines": 1}}"#, Header::Lines(n(2)), Record::Lines(n(1))),
-        ] {
-            let found = rule(records, r#""every": 7, "names": "a%d""#).unwrap();
-            assert_eq!((found.header, found.record, found.cut), (header, record, Cut::Every(n(7))), "{records}");
-        }
-        assert_eq!(rule(r#""lines""#, r#""chunk": 2, "names": "%d""#).unwrap().cut, Cut::Chunk(n(2 << 20)));
-        assert_eq!(rule(r#""lines""#, r#""parts": 2, "names": "%d", "first": 0"#).unwrap().names.of(0), "0");
-    }
-
-    #[test]
     fn mistakes_are_named() {
         for (records, more, word) in [
             (r#""lines""#, r#""names": "%d""#, "exactly one of"),

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use super::cuts::{cut_bytes, Cuts};
 use super::flow::flow;
-use super::magic::{compressed, START};
 use super::rule::{Cut, Record, Rule};
-use super::scan::{HeaderScan, Records};
+use super::scan::{compressed, HeaderScan, Records, START};
 use super::told::{Tell, Told, BLOCK};
 
 /// Bytes that are read at once where a part may begin.
@@ -138,7 +137,6 @@ fn read(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> std::io::Resu
 mod tests {
     use super::super::told::Found;
     use super::*;
-    use crate::protocol::part::Piece;
     use crate::sys::test_random::Random;
     use std::fs;
 
@@ -194,22 +192,6 @@ mod tests {
                 assert_eq!(found, all, "{text}");
             }
         }
-    }
-
-    #[test]
-    fn parts_have_the_header_and_their_names() {
-        let found = parts(b"#h\na\nb\nc\n", r##"{"records": "vcf", "every": 2, "names": "p%02d.vcf"}"##).unwrap();
-        let extent = |offset, length| Piece::Extent { offset, length };
-        assert_eq!(
-            found,
-            [
-                Found { name: "p01.vcf".into(), pieces: vec![extent(0, 3), extent(3, 4)] },
-                Found { name: "p02.vcf".into(), pieces: vec![extent(0, 3), extent(7, 2)] },
-            ]
-        );
-        assert_eq!(parts(b"", r#"{"records": "lines", "every": 2, "names": "%d"}"#), Ok(vec![]));
-        let empty = Found { name: "1".into(), pieces: vec![] };
-        assert_eq!(parts(b"", r#"{"records": "lines", "parts": 1, "names": "%d"}"#), Ok(vec![empty]));
     }
 
     #[test]

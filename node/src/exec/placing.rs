@@ -1,15 +1,32 @@
-//! Makes the files of inputs before the command starts.
+//! Makes the files of inputs before the command starts; and why a command cannot start.
 
-use nix::errno::Errno;
-
-use super::cannot_start::CannotStart;
 use super::supervise::Surroundings;
 use crate::inputs::placement::{NotPlaced, Placed};
 use crate::protocol::event::{EventLog, Reason};
 use crate::protocol::job::{Input, Job};
+use crate::protocol::liveness;
 use crate::streams::part_writer::Trouble;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
-use crate::sys::signals::CANCELLING;
+
+/// The exit code of `exec`, the reason of the job's end, and a message.
+pub struct CannotStart {
+    pub code: i32,
+    pub reason: Reason,
+    pub message: String,
+}
+
+impl CannotStart {
+    /// The job was ended before its command had started.
+    pub fn ended(reason: Reason) -> Self {
+        Self { code: UNFINISHED, reason, message: "the job ended before its command had started".into() }
+    }
+}
+
+impl From<String> for CannotStart {
+    fn from(message: String) -> Self {
+        Self { code: CANNOT_SET_UP, reason: Reason::Error, message }
+    }
+}
 
 /// Makes all files, and adds each to `placed`, even if a later one fails.
 pub fn place(
@@ -21,7 +38,7 @@ pub fn place(
     for (number, input) in job.inputs.iter().enumerate() {
         let mut ending = None;
         let mut interrupted = || {
-            ending = self::ending(surroundings);
+            ending = liveness::ending(&surroundings.directory, &surroundings.alive, &surroundings.signals);
             ending.is_some()
         };
         let made = Placed::new(input, &surroundings.directory, number, &mut interrupted);
@@ -33,23 +50,6 @@ pub fn place(
         }
     }
     Ok(())
-}
-
-/// Returns why the job has to end, if it has.
-fn ending(surroundings: &Surroundings) -> Option<Reason> {
-    let gone = || !matches!(nix::unistd::read(&surroundings.alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR));
-    let signalled = || {
-        let signals = std::iter::from_fn(|| surroundings.signals.read_signal().ok().flatten());
-        let cancelling = CANCELLING.map(|signal| signal as u32);
-        signals.fold(false, |found, info| found | cancelling.contains(&info.ssi_signo))
-    };
-    if signalled() || surroundings.directory.join("cancel").exists() {
-        Some(Reason::Cancelled)
-    } else if gone() {
-        Some(Reason::Driver)
-    } else {
-        None
-    }
 }
 
 fn cannot_start(input: &Input, failure: NotPlaced, ending: Option<Reason>) -> CannotStart {

@@ -2,11 +2,8 @@
 
 mod allowance;
 mod announcer;
-mod beginning;
 mod bursts;
 mod cores;
-mod demand;
-mod growth;
 mod inputs;
 mod io_time;
 mod leftovers;
@@ -14,7 +11,6 @@ mod looks;
 mod outputs;
 mod processes;
 mod state;
-mod writes;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -49,6 +45,7 @@ use crate::protocol::event::{AskedEvent, Event, EventLog, Paused, Reason, Starte
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
 use crate::protocol::limit_file::{LimitFile, LIMIT};
+use crate::protocol::liveness;
 use crate::streams::announced_parts::Parts;
 use crate::sys::file_limit::FileLimit;
 use crate::sys::signals::SI_KERNEL;
@@ -521,7 +518,7 @@ impl<'a> Supervisor<'a> {
         if self.state.is_given_up() {
             return;
         }
-        if !matches!(nix::unistd::read(&self.surroundings.alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR)) {
+        if !liveness::is_held(&self.surroundings.alive) {
             self.handle(Fact::DriverGone);
         } else if self.watcher.is_none() {
             self.hear_driver();

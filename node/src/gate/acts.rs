@@ -3,7 +3,6 @@
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 
-use nix::errno::Errno;
 use nix::libc;
 
 use super::call::{Call, PathArgument};
@@ -129,7 +128,7 @@ fn at_descriptor(call: &Call, argument: usize, act: Act) -> Seen {
 }
 
 fn of_descriptor(call: &Call, argument: usize) -> Result<Option<Metadata>, Unseen> {
-    match fs::metadata(format!("/proc/{}/fd/{}", call.thread, call.arguments[argument] as i32)) {
+    match fs::metadata(call.open_file(call.arguments[argument] as i32)) {
         Ok(found) => Ok(Some(found).filter(Metadata::is_file)),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Unseen),
         Err(_) => Ok(None),
@@ -143,8 +142,7 @@ fn at_name(call: &Call, act: Act) -> Seen {
 
 fn at_path(call: &Call, PathArgument { base, address, follow }: PathArgument, act: Act) -> Seen {
     let Some(path) = memory::read_path(call.thread, address) else {
-        let forbidden = memory::read(call.thread, address as usize, &mut [0]) == Err(Errno::EPERM);
-        return if forbidden { Err(Unseen) } else { Ok(None) };
+        return if memory::is_forbidden(call.thread, address) { Err(Unseen) } else { Ok(None) };
     };
     // The process may have entered another mount namespace unseen.
     let caller = Caller { thread: call.thread, elsewhere: true };
@@ -220,29 +218,5 @@ mod tests {
         }
         let foreign = Call { native: false, ..call(libc::SYS_openat, [0; 6]) };
         assert_eq!(act_of(&foreign), Err(Unseen));
-    }
-
-    #[test]
-    fn openers() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        fs::write(&path, "").unwrap();
-        let file = file_id(&path).unwrap();
-        let who = move || opener(u32::try_from(nix::unistd::gettid().as_raw()).unwrap(), file).map(|by| by.thread);
-        let other = std::thread::spawn(who).join().unwrap();
-        assert!(other.is_some() && who().is_some() && other != who());
-        let open = fs::File::open(&path).unwrap();
-        assert_eq!((std::thread::spawn(who).join().unwrap(), who()), (None, None));
-        drop(open);
-    }
-
-    #[test]
-    fn heirs() {
-        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
-        assert!(may_have_heirs(std::process::id()));
-        assert!(!may_have_heirs(child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(may_have_heirs(child.id()));
     }
 }

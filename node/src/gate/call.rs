@@ -1,6 +1,7 @@
 //! A reported system call of the command, and the files that its arguments name.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use nix::libc::{self, seccomp_notif};
 
@@ -40,6 +41,11 @@ impl Call {
     /// Returns the name in the manual pages.
     pub fn name(&self) -> Cow<'static, str> {
         name(self.number).map_or_else(|| format!("call {}", self.number).into(), Cow::Borrowed)
+    }
+
+    /// Returns the path by which this process finds an open file of the calling one.
+    pub fn open_file(&self, descriptor: i32) -> PathBuf {
+        format!("/proc/{}/fd/{descriptor}", self.thread).into()
     }
 
     /// Returns the path argument. None if the call has none that is known.

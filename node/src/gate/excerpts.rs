@@ -142,7 +142,7 @@ impl Excerpts {
     }
 
     fn opened(&self, call: &Call, descriptor: i32) -> Option<&Excerpt> {
-        match fs::metadata(format!("/proc/{}/fd/{descriptor}", call.thread)) {
+        match fs::metadata(call.open_file(descriptor)) {
             Ok(found) => self.with(&found),
             Err(error) => {
                 if error.kind() == ErrorKind::PermissionDenied {
@@ -156,7 +156,7 @@ impl Excerpts {
     fn named(&self, call: &Call) -> Option<&Excerpt> {
         let argument = call.path()?;
         let Some(path) = memory::read_path(call.thread, argument.address) else {
-            if memory::read(call.thread, argument.address as usize, &mut [0]) == Err(Errno::EPERM) {
+            if memory::is_forbidden(call.thread, argument.address) {
                 self.all_are_told_apart(call);
             }
             return None;
@@ -303,11 +303,8 @@ fn compare_ends(excerpt: &Path, of: &Path) -> std::io::Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Seek as _};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
-
-    use super::super::syscalls::EMPTY_PATH;
 
     struct Excerpted {
         directory: tempfile::TempDir,
@@ -346,33 +343,6 @@ mod tests {
 
     fn call(number: i64, arguments: [u64; 6]) -> Call {
         Call { id: 0, thread: std::process::id(), native: true, number, arguments }
-    }
-
-    #[test]
-    fn what_is_open_is_as_its_file() {
-        let excerpted = Excerpted::new();
-        let file = excerpted.open("link");
-        let descriptor = file.as_raw_fd() as u64;
-        let of = fs::metadata(excerpted.directory.path().join("whole")).unwrap();
-        let (mut plain, mut extended) = ([0_u64; 64], [0_u64; 64]);
-        let (at, at_extended) = (plain.as_mut_ptr() as u64, extended.as_mut_ptr() as u64);
-        let mask = u64::from(libc::STATX_BASIC_STATS);
-        let (empty, flags) = (c"".as_ptr() as u64, u64::from(EMPTY_PATH));
-        for asks in [
-            call(libc::SYS_fstat, [descriptor, at, 0, 0, 0, 0]),
-            call(libc::SYS_newfstatat, [descriptor, empty, at, flags, 0, 0]),
-            call(libc::SYS_statx, [descriptor, empty, flags, mask, at_extended, 0]),
-        ] {
-            assert_eq!(excerpted.excerpts.answer(&asks), Some(Answer::Value(0)), "{}", asks.number);
-        }
-        // Fields of the size and of the inode.
-        let size = std::mem::offset_of!(libc::stat, st_size) / 8;
-        let number = std::mem::offset_of!(libc::stat, st_ino) / 8;
-        assert_eq!((plain[size], plain[number]), (6, file_id_of(&of).1));
-        assert_eq!(extended[5], 6);
-        assert_eq!(excerpted.told(), None);
-        let other = excerpted.open("whole").as_raw_fd() as u64;
-        assert_eq!(excerpted.excerpts.answer(&call(libc::SYS_fstat, [other, at, 0, 0, 0, 0])), None);
     }
 
     #[test]
@@ -431,36 +401,6 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_to_the_end_finds_the_same_there() {
-        let excerpted = Excerpted::with("abcdefghi\n\n", "abc\n\n");
-        let file = excerpted.open("link");
-        let seeks = |offset: i64, whence: i32| {
-            let asks = call(libc::SYS_lseek, [file.as_raw_fd() as u64, offset as u64, whence as u64, 0, 0, 0]);
-            excerpted.excerpts.answer(&asks)
-        };
-        let read = || {
-            let mut found = String::new();
-            (&file).read_to_string(&mut found).unwrap();
-            found
-        };
-        assert_eq!(seeks(0, libc::SEEK_CUR), None);
-        for (offset, whence, place, rest) in [
-            (0, libc::SEEK_END, 11, ""),
-            (-1, libc::SEEK_END, 10, "\n"),
-            (-2, libc::SEEK_END, 9, "\n\n"),
-            (9, libc::SEEK_SET, 9, "\n\n"),
-            (11, libc::SEEK_SET, 11, ""),
-        ] {
-            assert_eq!(seeks(offset, whence), Some(Answer::Value(place)));
-            assert_eq!(read(), rest);
-        }
-        assert_eq!(excerpted.told(), None);
-        (&file).rewind().unwrap();
-        assert_eq!(seeks(0, libc::SEEK_CUR), None);
-        assert_eq!(excerpted.told(), None);
-    }
-
-    #[test]
     fn who_was_led_there_is_not_followed() {
         for (offset, whence) in
             [(-3, libc::SEEK_END), (1, libc::SEEK_END), (8, libc::SEEK_SET), (12, libc::SEEK_SET), (0, libc::SEEK_CUR)]
@@ -478,13 +418,5 @@ mod tests {
                 "{offset} {whence}"
             );
         }
-    }
-
-    #[test]
-    fn one_that_is_not_there_is_an_error() {
-        let text =
-            r#"{"name": "n", "rehearsal": {"excerpts": [{"name": "e", "path": "/nowhere/x", "of": "/nowhere/y"}]}}"#;
-        let job = Job::read(text.as_bytes()).unwrap();
-        assert!(Excerpts::of(&job).unwrap_err().starts_with("excerpt e: /nowhere/x: "));
     }
 }

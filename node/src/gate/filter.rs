@@ -1,10 +1,11 @@
 //! The seccomp filter of the gate, as a program for the kernel. No effects.
 
-use clap::Args;
 use nix::libc::{self, sock_filter};
+use serde::{Deserialize, Serialize};
 
 use super::descriptors::{Told, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
 use super::syscalls::{Syscall, When, EMPTY_PATH, LISTINGS, OBSERVED, SYSCALLS};
+use crate::protocol::json;
 
 /// Offsets in `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -36,32 +37,30 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 }
 
 /// The purposes of a filter.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Purpose {
-    /// Report calls with a path, because some have to wait
-    #[arg(long = "hold")]
+    /// Calls with a path are reported, because some have to wait.
     pub holds: bool,
-    /// Report calls that ask about a descriptor, which may be a directory whose listing delivers entries
-    #[arg(long)]
+    /// Calls that ask about a descriptor are reported. The listing of a directory may deliver entries.
     pub delivers: bool,
-    /// Report calls that ask for more of a file than its bytes, because the file may be a byte stream
-    #[arg(long)]
+    /// Calls that ask for more of a file than its bytes are reported, because the file may be a byte stream.
     pub streams: bool,
-    /// Report calls on an input that a byte stream does not allow, because the input may be one
-    #[arg(long)]
+    /// Calls on an input that a byte stream does not allow are reported, because the input may be one.
     pub net: bool,
-    /// Report calls that ask for a limited time whether there is something to read
-    #[arg(long)]
+    /// Calls that ask for a limited time whether there is something to read are reported.
     pub polls: bool,
-    /// Report calls that read
-    #[arg(long = "observe")]
+    /// Calls that read are reported.
     pub observes: bool,
-    /// Report calls that distinguish a file from an excerpt of it, which has at least this many bytes
-    #[arg(long = "excerpts", value_name = "BYTES")]
+    /// Calls that distinguish a file from an excerpt of it, which has at least this many bytes, are reported.
     pub excerpts: Option<u32>,
 }
 
 impl Purpose {
+    /// Reads what `exec` has written for the launcher.
+    pub fn read(text: &str) -> Result<Self, String> {
+        json::read(text.as_bytes())
+    }
+
     /// Whether calls may have to wait for a long time.
     pub fn may_hold(self) -> bool {
         self.holds || self.streams || self.net
@@ -258,21 +257,6 @@ mod tests {
             assert_eq!(run(&program, NATIVE, number, none), libc::SECCOMP_RET_ALLOW);
         }
         assert_eq!(run(&program, NATIVE, libc::SYS_io_uring_setup, none), REFUSE.k);
-    }
-
-    #[test]
-    fn what_is_told_of_descriptors_where_a_listing_delivers() {
-        let held = Purpose { holds: true, ..Purpose::default() };
-        let [plain, delivering] = [held, Purpose { delivers: true, ..held }].map(program);
-        for (number, flags) in [(libc::SYS_fstat, 0), (libc::SYS_newfstatat, 3), (libc::SYS_statx, 2)] {
-            let mut arguments = [3, 0, 0, 0, 0, 0];
-            if flags > 0 {
-                arguments[flags] = EMPTY_PATH.into();
-            }
-            assert_eq!(run(&plain, NATIVE, number, arguments), libc::SECCOMP_RET_ALLOW, "{number}");
-            assert_eq!(run(&delivering, NATIVE, number, arguments), libc::SECCOMP_RET_USER_NOTIF, "{number}");
-        }
-        assert_eq!(run(&delivering, NATIVE, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_ALLOW);
     }
 
     #[test]

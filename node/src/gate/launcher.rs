@@ -16,6 +16,7 @@ use nix::unistd::{execvp, Pid};
 
 use super::filter::{self, Purpose};
 use super::memory;
+use crate::protocol::json;
 use crate::sys::exit::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::sys::fd_passing;
 use crate::sys::own_program::own_program;
@@ -67,17 +68,7 @@ impl Launcher {
         let mut command = own_program();
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
-        let Purpose { holds, delivers, streams, net, polls, observes, excerpts } = self.purpose;
-        let purposes = [
-            ("--hold", holds),
-            ("--delivers", delivers),
-            ("--streams", streams),
-            ("--net", net),
-            ("--polls", polls),
-            ("--observe", observes),
-        ];
-        command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
-        command.args(excerpts.iter().flat_map(|end| ["--excerpts".into(), end.to_string()]));
+        command.arg("--purpose").arg(json::write(&self.purpose));
         command.arg("--").args(words);
         command
     }

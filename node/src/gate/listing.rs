@@ -52,23 +52,6 @@ mod tests {
     }
 
     #[test]
-    fn entries_follow_each_other() {
-        let entries = [entry("."), entry("a long name of a file"), entry("c")];
-        let (bytes, next) = encode(&entries, 0, 4096).unwrap();
-        assert_eq!(next, 3);
-        let mut names = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let length = u16::from_ne_bytes(bytes[at + 16..at + 18].try_into().unwrap()) as usize;
-            assert_eq!((length % ALIGNMENT, bytes[at + 18]), (0, 8));
-            let name = &bytes[at + HEADER..at + length];
-            names.push(String::from_utf8(name.iter().copied().take_while(|byte| *byte != 0).collect()).unwrap());
-            at += length;
-        }
-        assert_eq!(names, [".", "a long name of a file", "c"]);
-    }
-
-    #[test]
     fn small_buffers() {
         let entries = [entry("a"), entry("b"), entry("c")];
         assert_eq!(encode(&entries, 0, 24).unwrap().1, 1);

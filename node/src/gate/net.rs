@@ -7,11 +7,9 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nix::errno::Errno;
 use nix::libc;
 
 use super::call::Call;
@@ -156,7 +154,7 @@ impl Net {
     }
 
     fn opened(&self, call: &Call, descriptor: i32, demand: Demand) -> Option<(usize, Demand)> {
-        match fs::metadata(open_file(call.thread, descriptor)) {
+        match fs::metadata(call.open_file(descriptor)) {
             Ok(found) if found.file_type().is_fifo() => Some((self.stream(file_id_of(&found))?, demand)),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => self.unseen(),
             _ => None,
@@ -167,7 +165,7 @@ impl Net {
         if lock(&self.state).directories.is_empty() {
             return None;
         }
-        let listed = file_id(open_file(call.thread, call.arguments[0] as i32))?;
+        let listed = file_id(call.open_file(call.arguments[0] as i32))?;
         let state = lock(&self.state);
         state.directories.iter().find(|(directory, _)| *directory == listed).map(|(_, number)| (*number, Demand::Named))
     }
@@ -187,8 +185,7 @@ impl Net {
     fn called(&self, call: &Call, elsewhere: bool) -> Option<(usize, Demand)> {
         let (argument, demand) = (call.path()?, of_path(call)?);
         let Some(path) = memory::read_path(call.thread, argument.address) else {
-            let forbidden = memory::read(call.thread, argument.address as usize, &mut [0]) == Err(Errno::EPERM);
-            return if forbidden { self.unseen() } else { None };
+            return if memory::is_forbidden(call.thread, argument.address) { self.unseen() } else { None };
         };
         // The link to a pipe in `/proc` has another text than the link to a file.
         let follow = argument.follow || path.windows(3).any(|part| part == b"fd/");
@@ -199,10 +196,6 @@ impl Net {
             None
         }
     }
-}
-
-fn open_file(thread: u32, descriptor: i32) -> PathBuf {
-    format!("/proc/{thread}/fd/{descriptor}").into()
 }
 
 /// Returns the descriptors that a call is about.
@@ -261,33 +254,5 @@ mod tests {
         drop(other);
         let nowhere = call(libc::SYS_ppoll, [16, 2, 0, 0, 0, 0]);
         assert_eq!(descriptors_of(&nowhere, Place::Polled), [0_i32; 0]);
-    }
-
-    #[test]
-    fn what_is_found() {
-        let net = Net::new(Arc::new(Streams::new(2).unwrap()));
-        let (stream, _sink) = nix::unistd::pipe().unwrap();
-        let (other, _) = nix::unistd::pipe().unwrap();
-        let seeks = |at: &std::os::fd::OwnedFd| call(libc::SYS_lseek, [at.as_raw_fd() as u64, 0, 2, 0, 0, 0]);
-        let seek = Demand::Seek { offset: 0, whence: libc::SEEK_END };
-        assert_eq!(net.find(&seeks(&stream), false), None);
-        net.add(1, file_id(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap(), None);
-        assert_eq!(net.find(&seeks(&stream), false), Some((1, seek)));
-        assert_eq!(net.find(&seeks(&other), false), None);
-        let foreign = Call { native: false, ..seeks(&other) };
-        assert_eq!(net.find(&foreign, false), Some((1, Demand::Unseen)));
-        let path = std::ffi::CString::new(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
-        let at = libc::AT_FDCWD as u64;
-        let opens = |path: &std::ffi::CStr| call(libc::SYS_openat, [at, path.as_ptr() as u64, 0, 0, 0, 0]);
-        assert_eq!(net.find(&opens(&path), false), Some((1, Demand::Open(0))));
-        assert_eq!(net.find(&opens(c"/dev/null"), false), None);
-        let reads_link = call(libc::SYS_readlinkat, [at, path.as_ptr() as u64, 0, 0, 0, 0]);
-        assert_eq!(net.find(&reads_link, false), Some((1, Demand::Named)));
-        let executes = call(libc::SYS_execve, [c"/bin/true".as_ptr() as u64, 0, 0, 0, 0, 0]);
-        assert_eq!(net.find(&executes, false), None);
-        net.is_split();
-        assert_eq!(net.find(&executes, false), Some((1, Demand::Execute)));
-        net.is_over(1);
-        assert!(net.find(&seeks(&stream), false).is_none() && net.find(&foreign, false).is_none());
     }
 }

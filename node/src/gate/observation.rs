@@ -333,12 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_opened_is_not_told() {
-        assert_eq!(observe(&[], true), None);
-        assert_eq!(observe(&[AWAY], false), None);
-    }
-
-    #[test]
     fn a_file_of_two_inputs() {
         let mut observation = Observation::default();
         for time in [1.0, 2.0, 3.0] {

@@ -123,25 +123,3 @@ fn files_of(inputs: &[ObservedInput]) -> Vec<InputFile> {
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_of_a_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        let inside = |name: &str| directory.path().join(name);
-        fs::create_dir(inside("d")).unwrap();
-        fs::write(inside("a"), "").unwrap();
-        fs::write(inside("d/b"), "").unwrap();
-        for (target, link) in [("../a", "d/link"), ("../d", "d/loop"), ("nowhere", "d/broken")] {
-            std::os::unix::fs::symlink(target, inside(link)).unwrap();
-        }
-        let input = |path: &str| ObservedInput { name: path.into(), path: inside(path) };
-        let files = files_of(&[input("d"), input("a"), input("missing")]);
-        let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path).collect();
-        paths.sort();
-        assert_eq!(paths, [inside("a"), inside("d"), inside("d/b"), inside("d/link")]);
-    }
-}

@@ -108,28 +108,3 @@ impl AsFd for Streams {
         self.waker.as_fd()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_wanted_comes_once() {
-        let streams = Streams::new(3).unwrap();
-        assert!(!streams.are_open());
-        streams.add(1, (1, 1), Some((1, 9)));
-        streams.add(2, (1, 2), None);
-        streams.add(2, (1, 3), None);
-        assert!(!streams.want((1, 4)) && streams.wanted().is_empty());
-        assert!(streams.want((1, 3)) && streams.want((1, 2)));
-        assert_eq!(streams.wanted(), [2]);
-        streams.is_whole(2);
-        assert!(!streams.want((1, 2)) && streams.wanted().is_empty() && streams.are_open());
-        assert!(!streams.want_in((1, 8)) && streams.want_in((1, 9)));
-        assert_eq!(streams.wanted(), [1]);
-        streams.want_all();
-        assert_eq!(streams.wanted(), [1]);
-        streams.is_whole(1);
-        assert!(!streams.are_open() && !streams.want_in((1, 9)));
-    }
-}

@@ -285,11 +285,11 @@ impl GateTable {
                 return PASS;
             }
             let polled = descriptors_of(call, place);
-            let is_stream = |descriptor| file_id(open_file(call, descriptor)).is_some_and(|id| self.streams.want(id));
+            let is_stream = |descriptor| file_id(call.open_file(descriptor)).is_some_and(|id| self.streams.want(id));
             return PASS.filter(|_| !polled.into_iter().any(is_stream));
         }
         if let Some(descriptor) = call.described() {
-            return file_id(open_file(call, descriptor))
+            return file_id(call.open_file(descriptor))
                 .map_or(PASS, |directory| self.ask_of_directory(call, directory));
         }
         let Some(argument) = call.path().filter(|_| !self.is_open() || self.delivers()) else { return PASS };
@@ -354,7 +354,7 @@ impl GateTable {
 
     fn list(&self, call: &Call) -> Option<Answer> {
         let descriptor = call.arguments[0] as i32;
-        let Some(directory) = file_id(open_file(call, descriptor)) else { return PASS };
+        let Some(directory) = file_id(call.open_file(descriptor)) else { return PASS };
         // A listing tells the types of its entries.
         if self.streams.want_in(directory) {
             return None;
@@ -378,11 +378,6 @@ impl GateTable {
             Err(error) => Some(Answer::Error(error)),
         }
     }
-}
-
-/// Returns the path by which this process finds an open file of another.
-fn open_file(call: &Call, descriptor: i32) -> PathBuf {
-    format!("/proc/{}/fd/{descriptor}", call.thread).into()
 }
 
 /// Gives a process the next entries of a directory.
@@ -410,7 +405,7 @@ mod tests {
         let call = Call { id: 0, thread: std::process::id(), native: true, number: libc::SYS_ppoll, arguments };
         for is_trial in [true, false] {
             let streams = Arc::new(Streams::new(1).unwrap());
-            streams.add(0, file_id(open_file(&call, stream.as_raw_fd())).unwrap(), None);
+            streams.add(0, file_id(call.open_file(stream.as_raw_fd())).unwrap(), None);
             let table = GateTable::new(Arc::clone(&streams), is_trial);
             assert_eq!(table.decide_by_name(&call).is_none(), is_trial);
             assert_eq!(streams.wanted().is_empty(), !is_trial);

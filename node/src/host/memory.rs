@@ -166,24 +166,4 @@ mod tests {
         assert!(!survives(1000, "0::/user.slice/user-10001.slice/session-3.scope", false));
         assert!(survives_logout(1000, "", &systemd.path().join("none"), || false));
     }
-
-    #[test]
-    fn bytes_of_directories() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(bytes_below(&directory.path().join("none")), 0);
-        fs::create_dir(directory.path().join("d")).unwrap();
-        fs::write(directory.path().join("d/a"), [1; 10_000]).unwrap();
-        fs::write(directory.path().join("b"), [1; 5000]).unwrap();
-        std::os::unix::fs::symlink("/", directory.path().join("link")).unwrap();
-        let found = bytes_below(directory.path());
-        assert!((15_000..100_000).contains(&found), "{found}");
-    }
-
-    #[test]
-    fn only_a_run_that_lives_gets_a_directory() {
-        let run = tempfile::tempdir().unwrap();
-        let message = make(run.path(), Path::new(memory_directory::SHARED)).unwrap_err().to_string();
-        assert!(message.starts_with("serve is gone: "), "{message}");
-        assert!(!run.path().join("memory").exists());
-    }
 }

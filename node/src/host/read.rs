@@ -2,7 +2,6 @@
 //! back. It decides nothing, and nothing depends on it.
 
 mod cache;
-mod orders;
 mod ranges;
 mod workers;
 
@@ -12,7 +11,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::resource::{getrusage, UsageWho};
@@ -20,24 +18,25 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{dup2_stderr, Pid};
 
 use self::cache::{cached, drop_pages, whole_cached};
-use self::orders::{read_session, Order};
 use self::ranges::Ranges;
 use self::workers::Workers;
 use crate::processes::usage::own_cpu;
 use crate::protocol::event::{now, Event, EventLog, EvictedEvent, ExitEvent, Reason, StartedEvent, Usage};
+use crate::protocol::json;
 use crate::protocol::liveness;
-use crate::protocol::messages::SessionSpec;
+use crate::protocol::messages::{SessionOrder, SessionSpec};
 use crate::protocol::part::Identity;
 use crate::protocol::registration::Presence;
+use crate::protocol::values::Extent;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
 use crate::sys::remote_file;
 use crate::sys::signals;
-use crate::sys::signals::CANCELLING;
 use crate::sys::tail::Follower;
 use crate::sys::watch::{Watcher, ARRIVES};
 
 /// Bytes of one read.
 const REQUEST: u64 = 1 << 20;
+const MOST_THREADS: u64 = 64;
 const CONTROL: &str = "control.jsonl";
 /// Time between two looks whether the watched pages are still cached.
 const TICK: Duration = Duration::from_secs(1);
@@ -158,7 +157,10 @@ impl<'a> Reader<'a> {
         let path = directory.join("session.json");
         let at = |message: String| format!("{}: {message}", path.display());
         let text = std::fs::read(&path).map_err(|error| at(error.to_string()))?;
-        let session = read_session(&text).map_err(at)?;
+        let session: SessionSpec = json::read(&text).map_err(at)?;
+        if !(1..=MOST_THREADS).contains(&session.threads) {
+            return Err(at(format!("threads: has to be 1 to {MOST_THREADS}")));
+        }
         let alive = liveness::open(&directory.join("../.."))?;
         let (signals, _) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let cannot = |error: std::io::Error| format!("{}: {error}", session.file.display());
@@ -183,7 +185,7 @@ impl<'a> Reader<'a> {
         tell(events, &[Event::Started(StartedEvent { pid, command_pid: pid, cached })])?;
         self.compare()?;
         loop {
-            if let Some(reason) = self.ending() {
+            if let Some(reason) = liveness::ending(self.directory, &self.alive, &self.signals) {
                 return Ok(reason);
             }
             self.take_orders()?;
@@ -218,18 +220,6 @@ impl<'a> Reader<'a> {
         self.watcher.iter_mut().for_each(|watcher| drop(watcher.read()));
     }
 
-    /// Why it has to end before its driver says so, if it has to.
-    fn ending(&self) -> Option<Reason> {
-        let signals = std::iter::from_fn(|| self.signals.read_signal().ok().flatten());
-        let cancelling = CANCELLING.map(|signal| signal as u32);
-        let signalled = signals.fold(false, |found, info| found | cancelling.contains(&info.ssi_signo));
-        if signalled || self.directory.join("cancel").exists() {
-            return Some(Reason::Cancelled);
-        }
-        let alive = nix::unistd::read(&self.alive, &mut [0]);
-        (!matches!(alive, Err(Errno::EAGAIN | Errno::EINTR))).then_some(Reason::Driver)
-    }
-
     fn compare(&self) -> Result<(), String> {
         let path = self.session.file.display();
         let now = self.pages.file.metadata().map_err(|error| format!("{path}: {error}"))?;
@@ -242,27 +232,45 @@ impl<'a> Reader<'a> {
     fn take_orders(&mut self) -> Result<(), String> {
         while let Some(lines) = self.control.lines() {
             for line in lines {
-                let order = Order::read(&line, self.session.identity.size);
-                self.obey(
-                    order.map_err(|message| format!("{CONTROL}: {message}: {}", String::from_utf8_lossy(&line)))?,
-                );
+                let obeyed = self.obey(&line);
+                obeyed.map_err(|message| format!("{CONTROL}: {message}: {}", String::from_utf8_lossy(&line)))?;
             }
         }
         Ok(())
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            Order::Read { chunk, ranges } if !self.ends => self.workers.ask(chunk, ranges),
-            Order::Read { .. } => {}
-            Order::Drop(ranges) => self.pages.give_back(&ranges),
-            Order::Watch(ranges) => self.pages.watch(ranges),
-            Order::End => {
+    /// Does what a line of `control.jsonl` says.
+    ///
+    /// # Errors
+    /// What is wrong with the line.
+    fn obey(&mut self, line: &[u8]) -> Result<(), String> {
+        let size = self.session.identity.size;
+        let ranges =
+            |extents: Vec<Extent>| extents.into_iter().map(|extent| range(extent, size)).collect::<Result<Vec<_>, _>>();
+        let SessionOrder { read, drop, watch, end } = json::read(line)?;
+        match (read, drop, watch, end) {
+            (Some((chunk, extents)), None, None, false) => {
+                let ranges = ranges(extents)?;
+                if !self.ends {
+                    self.workers.ask(chunk, ranges);
+                }
+            }
+            (None, Some(extents), None, false) => self.pages.give_back(&ranges(extents)?),
+            (None, None, Some(extents), false) => self.pages.watch(ranges(extents)?),
+            (None, None, None, true) => {
                 self.ends = true;
                 self.workers.close();
             }
+            _ => return Err("has to have one of read, drop, watch and end".into()),
         }
+        Ok(())
     }
+}
+
+fn range((offset, length): Extent, size: u64) -> Result<Range<u64>, String> {
+    let end = offset.checked_add(length).filter(|end| *end <= size);
+    let outside = || format!("extent [{offset}, {length}] is outside the file, which has {size} bytes");
+    Ok(offset..end.ok_or_else(outside)?)
 }
 
 fn tell(events: &mut EventLog, told: &[Event]) -> Result<(), String> {

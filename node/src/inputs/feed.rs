@@ -8,7 +8,6 @@ mod netted;
 mod observation;
 mod openings;
 mod pacing;
-mod progress;
 mod sharers;
 mod stalls;
 mod stutter;

@@ -108,15 +108,6 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_the_rate() {
-        for piece in [10_000, 65_536, 1_000_000, 30_000_000] {
-            let total = moved(piece, 30_000, |_| false) as f64;
-            let expected = RATE as f64 * 30.0;
-            assert!((expected..expected + piece as f64 + 30_000.0).contains(&total), "{total} in pieces of {piece}");
-        }
-    }
-
-    #[test]
     fn a_stall_is_made_up_for_but_no_more_than_a_second_of_it() {
         let total = moved(50_000, 20_000, |now| now % 1000 < 200) as f64 / 2e8;
         assert!((0.99..1.01).contains(&total), "{total}");

@@ -262,13 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_that_cannot_be_written_is_told() {
-        let from = tempfile::tempdir().unwrap();
-        fs::write(from.path().join("a"), "a").unwrap();
-        assert!(matches!(fetched(from.path(), &from.path().join("a"), Path::new("/nowhere"), false), Ok(2)));
-    }
-
-    #[test]
     fn an_archive_without_its_end_is_an_error() {
         let keys = tempfile::tempdir().unwrap();
         let certificate = certificate_file(&keys, "run");

@@ -171,33 +171,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn records_are_taken_when_they_are_whole() {
-        let bytes = [record(Kind::Failed, b"{}"), record(Kind::Done, b"")].concat();
-        let mut heard = Vec::new();
-        let mut taken = Vec::new();
-        for byte in bytes {
-            heard.push(byte);
-            taken.extend(take_record(&mut heard).unwrap());
-        }
-        assert_eq!(taken, [(Kind::Failed, b"{}".to_vec()), (Kind::Done, vec![])]);
-        assert!(heard.is_empty());
-        assert!(take_record(&mut b"GET /".to_vec()).is_err());
-    }
-
-    #[test]
-    fn records_are_read_as_they_were_written() {
-        let mut bytes = record(Kind::Failed, b"{}");
-        bytes.extend(record(Kind::Keepalive, b""));
-        let mut from = bytes.as_slice();
-        let header = read_header(&mut from).unwrap();
-        assert_eq!((header.kind, read_payload(&mut from, header).unwrap()), (Kind::Failed, b"{}".to_vec()));
-        assert_eq!(read_header(&mut from).unwrap().kind, Kind::Keepalive);
-        for length in 0..HEADER + 2 {
-            let mut torn = &bytes[..length];
-            let read = read_header(&mut torn).and_then(|header| read_payload(&mut torn, header));
-            assert!(read.is_err(), "torn after {length} bytes");
-        }
-    }
 }

@@ -165,10 +165,8 @@ pub fn origin(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::SocketAddr;
-
-    use crate::link::tls::{certificate_file, first_words};
 
     fn pending() -> (PendingConnections, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -179,10 +177,6 @@ mod tests {
 
     fn complete(pending: &mut PendingConnections) -> usize {
         pending.wait(Duration::from_secs(10)).0.into_iter().flatten().count()
-    }
-
-    fn hello() -> Vec<u8> {
-        first_words(&certificate_file(&tempfile::tempdir().unwrap(), "a"))
     }
 
     #[test]
@@ -209,26 +203,6 @@ mod tests {
         let _more = [arrive(2).0, arrive(2).0];
         // All places are taken: the address with most connections gives one up.
         assert_eq!(arrive(3).1, [3, 4, 5, 6, 7]);
-    }
-
-    #[test]
-    fn who_has_sent_a_hello_is_pending_no_more() {
-        let (mut pending, address) = pending();
-        let [mut one, mut two, mut three] = [(); 3].map(|()| TcpStream::connect(address).unwrap());
-        while pending.connections.len() < 3 {
-            assert_eq!(complete(&mut pending), 0);
-        }
-        let hello = hello();
-        two.write_all(&hello[..9]).unwrap();
-        assert_eq!(complete(&mut pending), 0);
-        two.write_all(&hello[9..]).unwrap();
-        assert_eq!(complete(&mut pending), 1);
-        three.write_all(b"GET / HTTP/1.1").unwrap();
-        assert_eq!(complete(&mut pending), 0);
-        assert_eq!(pending.connections.len(), 1);
-        one.write_all(&hello).unwrap();
-        assert_eq!(complete(&mut pending), 1);
-        assert!(pending.connections.is_empty());
     }
 
     #[test]

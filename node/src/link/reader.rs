@@ -60,7 +60,7 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn new(link: &Link, port: &str, path: &Path, rate: Rate, window: bool) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, number: None, rate, window }, TIMES)
+        Self::start(link, Wanted::of(link, port, path, None, window), rate, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -68,30 +68,24 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(&home.link, Asked { port, path, number: Some(home.number), rate: None, window: false }, TIMES)
+        Self::start(&home.link, Wanted::of(&home.link, port, path, Some(home.number), false), None, TIMES)
     }
 
-    fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
+    fn start(link: &Link, wanted: Wanted, rate: Rate, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
-        let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, number, rate, window } = asked;
-        let (job, port, path) = (link.job.clone(), port.into(), path.into());
-        let wanted = Wanted { stream, job, port, path, number, window };
+        let wanted = Wanted { stream: name.iter().map(|byte| format!("{byte:02x}")).collect(), ..wanted };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
-        let outcome = Outcome::default();
+        let (outcome, orders) = (Outcome::default(), Arc::new(Orders::new(rate)?));
         let told = outcome.clone();
-        let (request, orders) =
-            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::new(rate)?));
-        let (link_there, own_orders, grants) = (link.clone(), orders.clone(), Grants::default());
         let mut fetcher = Fetcher {
-            link: link_there,
-            request,
+            link: link.clone(),
+            request: Request { wanted: wanted.clone(), offset: 0, part: false },
             sink,
             times,
-            orders: own_orders,
+            orders: orders.clone(),
             progress: false,
-            grants,
+            grants: Grants::default(),
             acknowledged: 0,
         };
         spawn("link", move || {
@@ -110,19 +104,8 @@ impl Reader {
     }
 
     fn again(&self) -> io::Result<Self> {
-        let Wanted { port, path, number, window, .. } = &self.wanted;
-        let rate = self.orders.rate();
-        Self::start(&self.link, Asked { port, path, number: *number, rate, window: *window }, TIMES)
+        Self::start(&self.link, self.wanted.clone(), self.orders.rate(), TIMES)
     }
-}
-
-/// The stream to fetch.
-struct Asked<'a> {
-    port: &'a str,
-    path: &'a Path,
-    number: Option<u64>,
-    rate: Rate,
-    window: bool,
 }
 
 impl Origin for Reader {
@@ -252,7 +235,6 @@ mod tests {
 
     use crate::link::frame::{read_header, read_payload, record, Kind};
     use crate::link::handshake;
-    use crate::link::request::encode_failure;
     use crate::link::tls::certificate_file;
 
     // Longer than a handshake takes on a busy machine.
@@ -281,8 +263,8 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), certificate: self.certificate.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), number: None, rate: None, window: false };
-            Reader::start(&link, asked, HASTY).unwrap()
+            let wanted = Wanted::of(&link, "p", Path::new("/a"), None, false);
+            Reader::start(&link, wanted, None, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
@@ -315,44 +297,6 @@ mod tests {
 
     fn committed(size: u64) -> Vec<u8> {
         record(Kind::Committed, &size.to_be_bytes())
-    }
-
-    #[test]
-    fn it_goes_on_where_it_was() {
-        let words = vec![
-            record(Kind::Data, b"abc"),
-            record(Kind::Data, b"defgh")[..7].to_vec(),
-            record(Kind::Keepalive, b"")[..3].to_vec(),
-            [record(Kind::Keepalive, b""), record(Kind::Data, b"fgh")].concat(),
-            committed(8),
-        ];
-        assert_eq!(hear(words), (b"abcdefgh".to_vec(), Ok(()), vec![0, 3, 5, 5, 8]));
-    }
-
-    #[test]
-    fn what_has_come_can_be_taken_until_the_end() {
-        let setting = Setting::new();
-        let _sender = setting.speak(vec![[record(Kind::Data, b"abc"), committed(3)].concat()]);
-        let mut reader = setting.reader();
-        let (target, sink) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let mut step = Step::Waiting;
-        while step != Step::Complete {
-            let before = reader.taken();
-            step = reader.take(&sink, u64::MAX).unwrap();
-            assert_eq!(step == Step::Moved, reader.taken() > before);
-            thread::yield_now();
-        }
-        drop(sink);
-        let mut bytes = Vec::new();
-        File::from(target).read_to_end(&mut bytes).unwrap();
-        assert_eq!((bytes.as_slice(), reader.taken()), (&b"abc"[..], 3));
-    }
-
-    #[test]
-    fn a_failure_is_told() {
-        let failure = Failure::Rewritten("it was cut".into());
-        let words = [record(Kind::Data, b"abc"), record(Kind::Failed, &encode_failure(&failure))];
-        assert_eq!(hear(vec![words.concat()]).1, Err(failure));
     }
 
     #[test]
@@ -417,16 +361,5 @@ mod tests {
             }
         };
         assert_eq!(ended, Ok(None));
-    }
-
-    #[test]
-    fn nobody_listens() {
-        let setting = Setting::new();
-        // A port that was left could be that of another test at once.
-        let elsewhere = SocketAddr::from(([127, 0, 0, 2], setting.listener.local_addr().unwrap().port()));
-        let mut reader = setting.reader_of(elsewhere);
-        let (_, Err(Failure::Producer(message))) = read(&mut reader) else { panic!("it did not fail") };
-        assert!(message.contains("refused"), "{message}");
-        reader.close(false);
     }
 }

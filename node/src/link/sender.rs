@@ -226,7 +226,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread::JoinHandle;
-    use std::time::Instant;
     use std::{fs, thread};
 
     use crate::link::credit::Credit;
@@ -316,16 +315,6 @@ mod tests {
     }
 
     #[test]
-    fn an_end_needs_no_credit() {
-        let mut setting = Setting::new(100_000);
-        setting.grant(100_000, u64::try_into(1_000_000_000).ok());
-        setting.bring(100_000);
-        setting.end(100_000);
-        let mut setting = Setting::new(0);
-        setting.end(0);
-    }
-
-    #[test]
     fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_for_credit_is_let_go() {
         // Another connection goes on with the stream, unless the reader has said that it wants no more.
         type Act = fn(&mut Setting);
@@ -343,27 +332,5 @@ mod tests {
             let shared = setting.sender.take().unwrap().join().unwrap();
             assert_eq!(shared.streams.take(&setting.wanted, setting.reader, || Ok(())).unwrap().is_some(), goes_on);
         }
-    }
-
-    #[test]
-    fn what_is_granted_in_pieces_counts() {
-        let mut setting = Setting::new(10);
-        let credit = record(Kind::Credit, &Credit { end: 10, rate: None }.encode());
-        let (first, second) = credit.split_at(9);
-        setting.reader.write_all(first).unwrap();
-        assert!(setting.is_silent());
-        setting.reader.write_all(second).unwrap();
-        setting.bring(10);
-        setting.end(10);
-    }
-
-    #[test]
-    fn it_is_sent_no_faster_than_granted() {
-        let mut setting = Setting::new(6_000_000);
-        let begun = Instant::now();
-        setting.grant(u64::MAX, u64::try_into(20_000_000).ok());
-        setting.bring(6_000_000);
-        assert!(begun.elapsed() >= Duration::from_millis(280), "{:?}", begun.elapsed());
-        setting.end(6_000_000);
     }
 }

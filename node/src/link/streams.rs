@@ -79,7 +79,6 @@ mod tests {
     use super::*;
     use crate::streams::producer::Producer;
     use std::io::ErrorKind::WouldBlock;
-    use std::io::Read;
     use std::net::TcpListener;
     use std::path::Path;
     use std::sync::mpsc;
@@ -94,28 +93,6 @@ mod tests {
 
     fn source() -> Source {
         Source::new(Path::new("/a"), Producer::of_file("p", Path::new("/a"), "/events".into()))
-    }
-
-    #[test]
-    fn a_stream_is_taken_from_a_former_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let wanted = Wanted::of_test();
-        let streams = Streams::default();
-        let [(_one, first), (_two, second), (_three, third)] = [(); 3].map(|()| connection(&listener));
-        let never = || panic!("it waits");
-        assert!(streams.take(&wanted, first.try_clone().unwrap(), never).unwrap().is_none());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // Its connection is shut down.
-                assert_eq!((&first).read(&mut [0]).unwrap(), 0);
-                streams.give_back(&wanted, Some(source()));
-            });
-            assert!(streams.take(&wanted, second, || Ok(())).unwrap().is_some());
-        });
-        streams.give_back(&wanted, None);
-        assert!(streams.take(&wanted, third, never).unwrap().is_none());
-        streams.forget_abandoned();
-        assert_eq!(lock(&streams.held).len(), 1, "who is here has not gone");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 pub const NAME: &str = "sfio-";
 /// The first bytes of the digest in the name, before the certificate. The number is the version of the protocol of
 /// links.
-const PURPOSE: &[u8] = b"sfio link 6";
+const PURPOSE: &[u8] = b"sfio link 7";
 /// Bytes of the digest that stand in the name.
 const NAMED: usize = 24;
 
@@ -189,14 +189,6 @@ pub fn certificate_file(directory: &tempfile::TempDir, name: &str) -> std::path:
     tests::identity().save(&directory.path().join(name).with_extension("pem"))
 }
 
-/// Returns the first words of a reader with this certificate.
-#[cfg(test)]
-pub fn first_words(certificate: &Path) -> Vec<u8> {
-    let (mut reader, mut words) = (Identity::load(certificate).unwrap().reader().unwrap(), Vec::new());
-    reader.write_tls(&mut words).unwrap();
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,8 +197,6 @@ mod tests {
     use ::ring::rand::SystemRandom;
     use ::ring::signature::{EcdsaKeyPair, KeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};
     use base64::prelude::{Engine, BASE64_STANDARD};
-    use rustls::sign::{CertifiedKey, SingleCertAndKey};
-    use rustls::ServerConnection;
 
     /// A value of ASN.1 in DER.
     fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -251,72 +241,5 @@ mod tests {
             std::fs::write(certificate, pem("CERTIFICATE", &self.certificate)).unwrap();
             certificate.to_owned()
         }
-    }
-
-    fn same(identity: &Identity) -> Identity {
-        let Identity { certificate, key, provider } = identity;
-        Identity { certificate: certificate.clone(), key: key.clone_key(), provider: provider.clone() }
-    }
-
-    /// Shows the certificate of one identity, and signs with the key of the other.
-    fn showing(shown: &Identity, signing: &Identity) -> Arc<SingleCertAndKey> {
-        let key = signing.provider.key_provider.load_private_key(signing.key.clone_key()).unwrap();
-        Arc::new(CertifiedKey::new(vec![shown.certificate.clone()], key).into())
-    }
-
-    fn pass(from: &mut Connection, to: &mut Connection) -> Result<(), Error> {
-        let mut bytes = Vec::new();
-        while from.wants_write() {
-            from.write_tls(&mut bytes).unwrap();
-        }
-        let mut bytes = bytes.as_slice();
-        while !bytes.is_empty() {
-            to.read_tls(&mut bytes).unwrap();
-            to.process_new_packets()?;
-        }
-        Ok(())
-    }
-
-    /// How the handshake ends for the side that sees the end first.
-    fn meet(reader: ClientConfig, sender: ServerConfig) -> Result<(), Error> {
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut reader = Connection::from(ClientConnection::new(Arc::new(reader), name)?);
-        let mut sender = Connection::from(ServerConnection::new(Arc::new(sender))?);
-        while reader.is_handshaking() || sender.is_handshaking() {
-            pass(&mut reader, &mut sender)?;
-            pass(&mut sender, &mut reader)?;
-        }
-        Ok(())
-    }
-
-    /// Where the reader, and where the sender, shows the certificate of `shown` and has the key of `signing`.
-    fn meet_one_who_shows(run: &Identity, shown: &Identity, signing: &Identity) -> [Result<(), Error>; 2] {
-        let configs = || (same(run).reader_config().unwrap(), same(run).sender_config().unwrap());
-        let (mut reader, sender) = configs();
-        reader.client_auth_cert_resolver = showing(shown, signing);
-        let first = meet(reader, sender);
-        let (reader, mut sender) = configs();
-        sender.cert_resolver = showing(shown, signing);
-        [first, meet(reader, sender)]
-    }
-
-    #[test]
-    fn one_certificate_is_taken_and_only_with_its_key() {
-        let [run, other] = [identity(), identity()];
-        let refused = |why: CertificateError| Err(Error::InvalidCertificate(why));
-        assert_eq!(meet_one_who_shows(&run, &run, &run), [Ok(()), Ok(())]);
-        let another = refused(CertificateError::ApplicationVerificationFailure);
-        assert_eq!(meet_one_who_shows(&run, &other, &other), [another.clone(), another]);
-        let stolen = refused(CertificateError::BadSignature);
-        assert_eq!(meet_one_who_shows(&run, &run, &other), [stolen.clone(), stolen]);
-    }
-
-    #[test]
-    fn a_key_of_another_certificate_is_a_mistake() {
-        let [run, other] = [identity(), identity()];
-        let mixed = || Identity { certificate: other.certificate.clone(), ..same(&run) };
-        let mixed_up = |error: Option<Error>| matches!(error, Some(Error::InconsistentKeys(_)));
-        assert!(mixed_up(mixed().reader_config().err()));
-        assert!(mixed_up(mixed().sender_config().err()));
     }
 }

@@ -144,9 +144,6 @@ fn parse(text: &[u8], names: [&str; 2]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::tree::descendants;
-    use std::io::Write;
-    use std::process::{Command, Stdio};
 
     #[test]
     fn counters() {
@@ -154,33 +151,5 @@ mod tests {
         assert_eq!(parse(text, ["rchar: ", "wchar: "]), Some([7, 8]));
         assert_eq!(parse(text, ["read_bytes: ", "write_bytes: "]), Some([5, 6]));
         assert_eq!(parse(b"", ["rchar: ", "wchar: "]), None);
-    }
-
-    /// Counts the bytes of ended processes, too.
-    #[test]
-    fn a_tree() {
-        let directory = tempfile::tempdir().unwrap();
-        let script = "dd if=/dev/zero of=a bs=1000000 count=3 2>/dev/null; read x; dd if=/dev/zero of=a bs=1000000 count=2 2>/dev/null; read x";
-        let mut command = Command::new("sh");
-        let mut child = command.args(["-c", script]).current_dir(&directory).stdin(Stdio::piped()).spawn().unwrap();
-        let mut moved = Moved::new(Direction::Write, Path::new("/proc"));
-        let (shell, mut stdin) = (child.id() as i32, child.stdin.take().unwrap());
-        let of_child = |process: &Process| process.id.pid == shell || process.parent == shell;
-        let mut look = || {
-            let tree: Vec<Process> = descendants().into_iter().filter(of_child).collect();
-            moved.look(&tree).unwrap()
-        };
-        let mut wait = |bytes: u64| {
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-            while !look().is_some_and(|found| (bytes..bytes + 1000).contains(&found)) {
-                assert!(std::time::Instant::now() < deadline, "{bytes}");
-            }
-        };
-        wait(3_000_000);
-        stdin.write_all(b"\n").unwrap();
-        wait(5_000_000);
-        stdin.write_all(b"\n").unwrap();
-        child.wait().unwrap();
-        assert_eq!(moved.look(&[]).unwrap().map(|bytes| bytes / 1_000_000), Some(5));
     }
 }

@@ -371,7 +371,6 @@ fn is_in_exec(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::open_files::{opened_twice, wait_to_read, writes_any};
 
     #[test]
     fn a_name_may_hold_anything() {
@@ -407,34 +406,6 @@ mod tests {
             assert!(waits_for_device(&[parse(42, line.as_bytes()).unwrap()]));
         }
         assert!(parse(1, b"1 (cut").is_none());
-    }
-
-    #[test]
-    fn children_and_their_files() {
-        let directory = tempfile::tempdir().unwrap();
-        let (read_only, written) = (directory.path().join("r"), directory.path().join("w"));
-        fs::write(&read_only, "x").unwrap();
-        let file = File::create(&written).unwrap();
-        let mut command = std::process::Command::new("sleep");
-        let mut child = command.arg("10").stdin(File::open(&read_only).unwrap()).stdout(file).spawn().unwrap();
-        let tree: Vec<Process> = descendants().into_iter().filter(|p| p.id.pid == child.id() as i32).collect();
-        assert_eq!(tree.len(), 1);
-        let mut descendants = Descendants::new();
-        for _ in 0..2 {
-            let seen: Vec<ProcessId> = descendants.look().iter().map(|process| process.id).collect();
-            assert_eq!(seen, [tree[0].id]);
-        }
-        assert!(writes_any(&tree, &[&read_only, &written]));
-        assert!(!writes_any(&tree, &[&read_only]));
-        assert!(!opened_twice(&tree, &read_only));
-        while !wait_to_read(&tree, &read_only) {
-            std::thread::yield_now();
-        }
-        assert!(!wait_to_read(&tree, &written));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(read(child.id() as i32).is_none());
-        assert!(descendants.look().is_empty() && descendants.kept.is_empty());
     }
 
     #[test]

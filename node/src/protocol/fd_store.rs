@@ -201,33 +201,6 @@ fn close_all(slow: &Receiver<OwnedFd>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
-
-    #[test]
-    fn a_stream_ends_when_both_let_go() {
-        let directory = tempfile::tempdir().unwrap();
-        let run = File::open(directory.path()).unwrap();
-        let store = FdStore::accept(&run).unwrap();
-        for released in [true, false] {
-            let client = Client::new(&run, OsStr::new("job")).unwrap();
-            let (reader, sink) = nix::unistd::pipe2(nix::fcntl::OFlag::O_NONBLOCK).unwrap();
-            client.keep(7, &sink).unwrap();
-            drop(sink);
-            let mut reader = File::from(reader);
-            while store.take_all().get(OsStr::new("job")).is_none_or(|left| left.sinks.is_empty()) {
-                std::thread::yield_now();
-            }
-            assert!(reader.read(&mut [0]).is_err(), "it looks like the end");
-            if released {
-                client.release(7);
-            } else {
-                store.forget(OsStr::new("job"));
-            }
-            while reader.read(&mut [0]).is_err() {
-                std::thread::yield_now();
-            }
-        }
-    }
 
     #[test]
     fn only_exec_says_that_it_has_ended() {

@@ -124,29 +124,10 @@ fn each<A, B: TryFrom<A, Error: Display>>(list: &str, elements: Vec<A>) -> Resul
 mod tests {
     use super::*;
     use std::ffi::OsStr;
-    use std::num::NonZeroU64;
     use std::os::unix::ffi::OsStrExt;
 
     fn load(text: &str) -> Result<Job, String> {
         Job::read(text.as_bytes())
-    }
-
-    #[test]
-    fn page_example() {
-        let job = load(
-            r#"{"name": "/align/0.1", "command": {"success_codes": [0, 3], "stdout": "/o/out"},
-            "outputs": [{"port": "a", "root": "/o/./", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
-              "closes": 2}]}],
-            "streams": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
-        )
-        .unwrap();
-        assert_eq!(job.command.stdout, Some("/o/out".into()));
-        assert_eq!(job.outputs[0].root.as_os_str(), "/o");
-        assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
-        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
-        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
-        assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
-        assert!(!job.observation.io);
     }
 
     #[test]
@@ -180,20 +161,11 @@ mod tests {
                 r#", "link": {{"address": "{address}", "job": "{job}", "certificate": "/RUN/certificate.pem"}}"#
             ))
         };
-        let expected = |address: &str, tls| {
-            let address = address.parse().unwrap();
-            Access::Link(Link { address, job: "j 1".into(), certificate: "/RUN/certificate.pem".into(), tls })
-        };
-        for address in ["127.0.0.1:80", "[::1]:80"] {
-            assert_eq!(link(address, "j 1").unwrap(), expected(address, false));
-        }
         let told = |tls: &str| {
             input(&format!(
                 r#", "link": {{"address": "127.0.0.1:80", "job": "j 1", "certificate": "/RUN/certificate.pem", "tls": {tls}}}"#
             ))
         };
-        assert_eq!(told("true").unwrap(), expected("127.0.0.1:80", true));
-        assert_eq!(told("false").unwrap(), expected("127.0.0.1:80", false));
         for (wrong, word) in [
             (link("host:80", "j"), "streams[0].link.address: invalid socket address syntax"),
             (link("127.0.0.1", "j"), "streams[0].link.address: invalid socket address syntax"),
@@ -209,57 +181,6 @@ mod tests {
         ] {
             let message = wrong.unwrap_err();
             assert!(message.starts_with(word), "{message}");
-        }
-    }
-
-    #[test]
-    fn what_producers_with_another_serve_have() {
-        let input = |more: &str| {
-            let text = format!(
-                r#"{{"name": "n", "streams": [{{"name": "r", "port": "p", "path": "/here/./r", "target": {{"stdin": true}}{more}}}]}}"#
-            );
-            load(&text).map(|mut job| job.inputs.remove(0))
-        };
-        for (more, named, lock) in
-            [("", "/here/r", false), (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true)]
-        {
-            let input = input(&format!(r#", "events": "/e"{more}"#)).unwrap();
-            let Access::Events(local) = &input.access else { panic!("no events") };
-            assert_eq!((&*input.named().to_string_lossy(), local.lock), (named, lock));
-            assert_eq!(input.path, Path::new("/here/r"));
-            let gate = format!(
-                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/here/r", "events": "/e", "target": "/t",
-                "kind": "file"{more}}}]}}"#
-            );
-            let gate = load(&gate).unwrap().gates.remove(0);
-            assert_eq!((&*gate.named().to_string_lossy(), gate.lock), (named, lock));
-        }
-        let link = r#", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#;
-        assert_eq!(input(link).unwrap().named(), Path::new("/here/r"));
-        for more in [r#", "named": "/x""#, r#", "lock": true"#] {
-            let message = input(&format!("{link}{more}")).unwrap_err();
-            assert!(message.contains("streams[0].\"named\", \"lock\" and \"closes\" go with \"events\""), "{message}");
-        }
-    }
-
-    #[test]
-    fn targets() {
-        for (target, expected) in [
-            (r#"{"fifo": "/a/./b"}"#, Ok(Target::Fifo("/a/b".into()))),
-            (r#"{"stdin": true}"#, Ok(Target::Stdin)),
-            (r#"{"stdin": false}"#, Err("has to be true")),
-            (r#"{"fifo": "/a", "stdin": true}"#, Err("expected value")),
-            (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected one of `fifo`, `stdin`, `file`")),
-            (r#"{"file": "/a"}"#, Err("target: \"file\" is for parts")),
-            (r#""stdin""#, Err("streams[0].target")),
-            ("{}", Err("streams[0].target")),
-        ] {
-            let input = format!(r#"{{"name": "r", "port": "p", "path": "/p", "events": "/e", "target": {target}}}"#);
-            match (load(&format!(r#"{{"name": "n", "streams": [{input}]}}"#)), expected) {
-                (Ok(job), Ok(expected)) => assert_eq!(job.inputs[0].target, expected),
-                (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
-                (found, expected) => panic!("{target}: {found:?} {expected:?}"),
-            }
         }
     }
 
@@ -300,129 +221,6 @@ mod tests {
             let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {{"stdin": true}}}}"#);
             let message = load(&format!(r#"{{"name": "n", "parts": [{input}]}}"#)).unwrap_err();
             assert!(message.starts_with("parts[0].part") && message.contains(word), "{message}");
-        }
-    }
-
-    #[test]
-    fn splits() {
-        let job = load(r#"{"name": "n", "split": {"port": "p", "of": "/a", "file": "/b/./c"}}"#).unwrap();
-        assert_eq!(job.split.unwrap().file.as_os_str(), "/b/c");
-        let one = r#"{"port": "p", "of": "/a", "file": "/b"}"#;
-        let message = load(&format!(r#"{{"name": "n", "split": {}}}"#, one.replace("/a", "a"))).unwrap_err();
-        assert!(message.starts_with("split.of: has to be an absolute path"), "{message}");
-    }
-
-    #[test]
-    fn measuring() {
-        assert!(load(r#"{"name": "n", "observation": {"io": true}}"#).unwrap().observation.io);
-        let message = load(r#"{"name": "n", "observation": {"io": 1}}"#).unwrap_err();
-        assert!(message.starts_with("observation.io: invalid type: integer `1`, expected a boolean"), "{message}");
-    }
-
-    #[test]
-    fn limits() {
-        let limit = |limit: &str| load(&format!(r#"{{"name": "n", "limit": {limit}}}"#)).map(|job| job.limit);
-        let found = limit(r#"{"rate": 20, "direction": "write", "path": "/scratch/."}"#).unwrap().unwrap();
-        assert_eq!(found.rate.map(NonZeroU64::get), Some(20));
-        assert_eq!((found.direction, found.path, found.expected), (Direction::Write, "/scratch".into(), None));
-        assert_eq!(limit("null").unwrap(), None);
-        for rate in ["", r#""rate": null, "#] {
-            let limit =
-                limit(&format!(r#"{{{rate}"direction": "read", "path": "/s", "expected": 9}}"#)).unwrap().unwrap();
-            assert_eq!((limit.rate, limit.expected), (None, Some(9)));
-        }
-        for (wrong, word) in [
-            (r#"{"rate": 0, "direction": "write", "path": "/s"}"#, "limit.rate: "),
-            (r#"{"rate": -1, "direction": "write", "path": "/s"}"#, "limit.rate: "),
-            (r#"{"rate": 1, "direction": "up", "path": "/s"}"#, "limit.direction: "),
-            (r#"{"rate": 1, "direction": "read", "path": "s"}"#, "limit.path: has to be an absolute path"),
-            (r#"{"rate": 1, "direction": "read"}"#, "limit: missing field `path`"),
-        ] {
-            let message = limit(wrong).unwrap_err();
-            assert!(message.starts_with(word), "{message}");
-        }
-    }
-
-    #[test]
-    fn phases() {
-        let job = |more: &str| {
-            load(&format!(
-                r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file"{more}}}],
-                "streams": [{{"name": "r", "port": "p", "path": "/r", "events": "/e", "target": {{"stdin": true}}{more}}}]}}"#
-            ))
-            .unwrap()
-        };
-        for (more, told) in [("", false), (r#", "phases": true"#, true)] {
-            let job = job(more);
-            assert_eq!((job.outputs[0].phases, job.inputs[0].phases), (told, told), "{more}");
-            assert_eq!(job.inputs[0].id, "r");
-        }
-        let input = |more: &str| {
-            let text = format!(r#"{{"name": "n", "streams": [{{"name": "r", "port": "p", {more}}}]}}"#);
-            load(&text).map(|mut job| job.inputs.remove(0).id)
-        };
-        let stream = r#""path": "/r", "events": "/e", "target": {"stdin": true}"#;
-        assert_eq!(input(&format!(r#"{stream}, "id": "0""#)).unwrap(), "0");
-        let job = |path: &str| load(&format!(r#"{{"name": "n", "observation": {{"writes": "{path}"}}}}"#));
-        assert_eq!(job("/s/.").unwrap().observation.writes.unwrap(), Path::new("/s"));
-        assert!(job("s").unwrap_err().starts_with("observation.writes: has to be an absolute path"));
-    }
-
-    #[test]
-    fn observing() {
-        let job = load(r#"{"name": "n", "observation": {"reads": [{"name": "r", "path": "/i/r"}]}}"#).unwrap();
-        assert_eq!(job.observation.reads.unwrap()[0].path, Path::new("/i/r"));
-        let output = r#""outputs": [{"port": "p", "root": "/o", "kind": "file", "globs": ["a"]}]"#;
-        for (observed, tells) in [("", false), (r#", "observation": {"reads": []}"#, true)] {
-            let job = load(&format!(r#"{{"name": "n", {output}{observed}}}"#)).unwrap();
-            assert_eq!((job.observation.reads.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
-            assert!(!job.outputs[0].commits_early());
-        }
-        let output = output.replace("[\"a\"]", "[\"a\"], \"closes\": true");
-        assert!(load(&format!(r#"{{"name": "n", {output}}}"#)).unwrap().outputs[0].tells_closes());
-        for (observed, word) in
-            [("1", "observation.reads: "), (r#"[{"name": "r", "path": "r"}]"#, "observation.reads[0].path: ")]
-        {
-            let message = load(&format!(r#"{{"name": "n", "observation": {{"reads": {observed}}}}}"#)).unwrap_err();
-            assert!(message.starts_with(word), "{message}");
-        }
-    }
-
-    #[test]
-    fn gates() {
-        let gate = |more: &str| {
-            let text = format!(
-                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/p/d", "events": "/e", {more}}}]}}"#
-            );
-            load(&text).map(|mut job| job.gates.remove(0))
-        };
-        let directory = gate(r#""target": "/t/d", "kind": "directory", "mode": "no_update""#).unwrap();
-        assert_eq!((directory.kind, directory.delivers(), directory.target), (Kind::Directory, true, "/t/d".into()));
-        assert!(!gate(r#""target": "/t/d", "kind": "file""#).unwrap().delivers());
-        for (more, word) in [
-            (r#""target": "t", "kind": "file""#, "gates[0].target"),
-            (r#""target": "/t", "kind": "files""#, "gates[0].kind"),
-            (r#""target": "/t", "kind": "file", "mode": "no_update""#, "gates[0].mode"),
-            (r#""kind": "file""#, "gates[0]: missing field `target`"),
-        ] {
-            let message = gate(more).unwrap_err();
-            assert!(message.contains(word), "{message}");
-        }
-    }
-
-    #[test]
-    fn directory_entries() {
-        let job = load(
-            r#"{"name": "n", "outputs": [{"port": "d", "root": "/o", "kind": "directory", "globs": ["out"],
-            "rules": [{"globs": ["chr22.*"], "committed": "on_close"}]}]}"#,
-        )
-        .unwrap();
-        let output = &job.outputs[0];
-        assert_eq!(output.rule_of(Path::new("/o/out/chr22.vcf")), Some(Some(0)));
-        assert_eq!(output.rule_of(Path::new("/o/out/.hidden")), Some(None));
-        assert_eq!(output.rule_of(Path::new("/o/other/chr22.vcf")), None);
-        for (directory, reached) in [("/o", true), ("/o/out", true), ("/o/out/deep/er", true), ("/o/other", false)] {
-            assert_eq!(output.reaches(Path::new(directory)), reached, "{directory}");
         }
     }
 

@@ -56,26 +56,6 @@ mod tests {
     use std::num::NonZeroU64;
 
     #[test]
-    fn each_content_is_told_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut file = LimitFile::new(directory.path());
-        let mut look = |text: &str| {
-            replace_limits(directory.path(), text.as_bytes()).unwrap();
-            file.look()
-        };
-        let rate = |found: Result<Option<JobLimits>, String>| found.unwrap().and_then(|found| found.rate);
-        assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
-        assert_eq!(look(r#"{"rate": 7}"#), Ok(None));
-        assert_eq!(rate(look(r#"{"rate": null}"#)), Some(None));
-        let message = look(r#"{"rate": 0}"#).unwrap_err();
-        assert!(message.contains("/limit: rate: "), "{message}");
-        assert_eq!(look(r#"{"rate": 0}"#), Ok(None));
-        assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
-        fs::remove_file(directory.path().join(LIMIT)).unwrap();
-        assert_eq!(file.look(), Ok(None));
-    }
-
-    #[test]
     fn what_the_limits_can_be() {
         let read = |text: &str| json::read::<JobLimits>(text.as_bytes());
         let found = read(r#"{"rate": 7, "inputs": {"a": null, "b": 8}}"#).unwrap();

@@ -5,8 +5,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sys::signalfd::SignalFd;
 
+use crate::protocol::messages::Reason;
 use crate::sys::remote_file;
+use crate::sys::signals::CANCELLING;
 
 /// Opens the FIFO of a `serve` that lives; its end says that `serve` is gone.
 ///
@@ -16,11 +19,30 @@ pub fn open(run_directory: &Path) -> Result<File, String> {
     let path = run_directory.join("alive");
     let gone = |why: &str| format!("serve is gone: {}: {why}", path.display());
     let alive = remote_file::open(&path).map_err(|error| gone(&error.to_string()))?;
-    // poll reports a hang-up only for a writer that was there after this end was opened; read knows.
-    match nix::unistd::read(&alive, &mut [0]) {
-        Err(Errno::EAGAIN) => Ok(alive),
-        _ => Err(gone("nobody holds it")),
+    if is_held(&alive) {
+        Ok(alive)
+    } else {
+        Err(gone("nobody holds it"))
     }
+}
+
+/// Whether `serve` holds the FIFO. poll(2) reports a hang-up only if the writer was there after this end was opened.
+pub fn is_held(alive: &File) -> bool {
+    matches!(nix::unistd::read(alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR))
+}
+
+/// Returns why a job without a running command has to end, if it has.
+///
+/// # Arguments
+/// * `directory` - of the job
+pub fn ending(directory: &Path, alive: &File, signals: &SignalFd) -> Option<Reason> {
+    let signals = std::iter::from_fn(|| signals.read_signal().ok().flatten());
+    let cancelling = CANCELLING.map(|signal| signal as u32);
+    let signalled = signals.fold(false, |found, info| found | cancelling.contains(&info.ssi_signo));
+    if signalled || directory.join("cancel").exists() {
+        return Some(Reason::Cancelled);
+    }
+    (!is_held(alive)).then_some(Reason::Driver)
 }
 
 /// Whether there is certainly no `serve` on this kernel.
@@ -39,31 +61,5 @@ pub fn reach(run_directory: &Path) -> i32 {
             eprintln!("sfio-node: {message}");
             1
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nix::sys::stat::Mode;
-    use nix::unistd::mkfifo;
-    use std::fs::OpenOptions;
-
-    #[test]
-    fn only_a_writer_says_that_it_lives() {
-        let directory = tempfile::tempdir().unwrap();
-        let run = directory.path();
-        assert_eq!(reach(run), 1, "nothing is there");
-        mkfifo(&run.join("alive"), Mode::S_IRWXU).unwrap();
-        let message = open(run).unwrap_err();
-        assert!(message.starts_with("serve is gone: ") && message.ends_with("/alive: nobody holds it"), "{message}");
-        let writer = OpenOptions::new().read(true).write(true).open(run.join("alive")).unwrap();
-        assert_eq!((reach(run), is_gone(run)), (0, false));
-        drop(writer);
-        assert_eq!((reach(run), is_gone(run)), (1, true), "it was there");
-        std::fs::remove_file(run.join("alive")).unwrap();
-        assert!(is_gone(run), "there is nothing");
-        std::fs::write(run.join("alive"), "text").unwrap();
-        assert_eq!((reach(run), is_gone(run)), (1, false), "a file");
     }
 }

@@ -113,40 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_made_once_and_removed_with_the_run() {
-        let run = tempfile::tempdir().unwrap();
-        if !is_memory(Path::new(SHARED)) {
-            assert_eq!(directory(run.path()).is_ok(), is_memory(run.path()));
-            return;
-        }
-        let found = directory(run.path()).unwrap();
-        assert!(found.starts_with(SHARED) && is_memory(&found));
-        assert_eq!(directory(run.path()).unwrap(), found);
-        let job = run.path().join("jobs/7");
-        assert_eq!(of_job(&job), Some(found.join("7")));
-        fs::create_dir(found.join("7")).unwrap();
-        fs::write(found.join("7/a"), "").unwrap();
-        fs::set_permissions(found.join("7"), Permissions::from_mode(0o500)).unwrap();
-        remove_run(run.path()).unwrap();
-        assert!(!found.exists() && !run.path().exists());
-    }
-
-    #[test]
     fn a_link_to_elsewhere_is_not_followed() {
         let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         symlink(other.path(), run.path().join(NAME)).unwrap();
         remove_run(run.path()).unwrap();
         assert!(other.path().exists() && !run.path().exists());
-    }
-
-    #[test]
-    fn somewhere_else() {
-        let (run, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let found = directory_in(run.path(), shared.path());
-        match is_memory(run.path()) {
-            true => assert_eq!(found.unwrap(), run.path().join(NAME)),
-            false => assert_eq!(found.unwrap_err().kind(), ErrorKind::Unsupported),
-        }
     }
 
     #[test]

@@ -190,8 +190,7 @@ mod tests {
     use crate::protocol::part::Piece;
     use crate::sys::pipe::fifo_of_tests;
     use std::io::Write;
-    use std::os::unix::fs::{FileExt, PermissionsExt};
-    use std::time::Duration;
+    use std::os::unix::fs::FileExt;
 
     /// Writes a file of `size` bytes, and returns a part of it.
     fn part(directory: &Path, size: usize, pieces: Vec<Piece>) -> Part {
@@ -226,86 +225,6 @@ mod tests {
     }
 
     #[test]
-    fn all_pieces_are_given_in_order_and_then_it_is_complete() {
-        let directory = tempfile::tempdir().unwrap();
-        let text = vec![b'x'; 1 << 16];
-        let pieces = vec![extent(5, 0), extent(0, 10), Piece::Text(text.clone()), extent(100_000, 2_000_000)];
-        let part = part(directory.path(), 3_000_000, pieces);
-        let all = content(3_000_000);
-        let expected = [&all[..10], &text, &all[100_000..2_100_000]].concat();
-        let mut reader = PartReader::new(part.clone());
-        let (found, step) = taken(&mut reader, || ());
-        assert!(found == expected && step == Ok(Step::Complete) && !reader.has_more());
-        assert_eq!(reader.part(), Poll::Ready(Ok(None)));
-        let [made, place] = ["made", "place"].map(|name| directory.path().join(name));
-        assert_eq!(PartReader::new(part).bring_whole(&made, &place), Ok(true));
-        assert!(fs::read(&made).unwrap() == expected);
-        assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o400);
-    }
-
-    #[test]
-    fn an_empty_part_is_complete_at_once_if_the_file_is_the_same() {
-        let directory = tempfile::tempdir().unwrap();
-        let part = part(directory.path(), 10, vec![]);
-        assert_eq!(taken(&mut PartReader::new(part.clone()), || ()), (vec![], Ok(Step::Complete)));
-        fs::write(&part.file, "").unwrap();
-        assert!(matches!(taken(&mut PartReader::new(part), || ()).1, Err(Failure::Rewritten(_))));
-    }
-
-    #[test]
-    fn a_file_that_changes_is_found_before_the_end() {
-        type Act = fn(&Path);
-        let table: [(Act, &str); 5] = [
-            (|file| fs::write(file, content(3_000_000)).unwrap(), "was written after it was cut"),
-            (|file| File::options().write(true).open(file).unwrap().set_len(9).unwrap(), "than when it was cut"),
-            (|file| fs::remove_file(file).unwrap(), "is gone"),
-            (
-                |file| {
-                    fs::copy(file, file.with_extension("x")).and(fs::rename(file.with_extension("x"), file)).unwrap()
-                },
-                "was replaced",
-            ),
-            (|file| fs::write(file, content(3_000_001)).unwrap(), "has another size"),
-        ];
-        for (act, word) in table {
-            for early in [true, false] {
-                let directory = tempfile::tempdir().unwrap();
-                let part = part(directory.path(), 3_000_000, vec![extent(0, 3_000_000)]);
-                // Lets the time of the file differ.
-                std::thread::sleep(Duration::from_millis(20));
-                let file = part.file.clone();
-                let mut reader = PartReader::new(part);
-                if early {
-                    act(&file);
-                }
-                let late = || {
-                    if !early {
-                        act(&file)
-                    }
-                };
-                let (found, step) = taken(&mut reader, late);
-                let Err(Failure::Rewritten(message)) = &step else { panic!("{word}: {step:?}") };
-                assert!(message.contains(word), "{word}: {message}");
-                assert_eq!(found.is_empty(), early, "{word}");
-                assert_eq!(reader.check(), Err(Failure::Rewritten(message.clone())));
-            }
-        }
-    }
-
-    #[test]
-    fn who_has_read_a_little_is_told_of_a_change_too() {
-        let directory = tempfile::tempdir().unwrap();
-        let part = part(directory.path(), 3_000_000, vec![extent(0, 3_000_000)]);
-        std::thread::sleep(Duration::from_millis(20));
-        let (_from, to) = fifo_of_tests();
-        let mut reader = PartReader::new(part.clone());
-        assert_eq!(reader.take(&to, u64::MAX), Ok(Step::Moved));
-        assert_eq!(reader.part(), Poll::Ready(Ok(None)));
-        fs::write(&part.file, content(3_000_000)).unwrap();
-        assert!(matches!(reader.part(), Poll::Ready(Err(Failure::Rewritten(_)))));
-    }
-
-    #[test]
     fn a_part_of_a_file_that_grows_is_known_by_its_bytes() {
         let write_at = |file: &Path, offset: u64| {
             File::options().write(true).open(file).unwrap().write_all_at(b"?", offset).unwrap()
@@ -335,14 +254,5 @@ mod tests {
                 Err(failure) => panic!("{word}: {failure:?}"),
             }
         }
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_the_failure_of_the_job() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut part = part(directory.path(), 10, vec![extent(0, 10)]);
-        part.file = directory.path().into();
-        part.identity = Identity::of(&fs::metadata(directory.path()).unwrap());
-        assert!(matches!(taken(&mut PartReader::new(part), || ()).1, Err(Failure::Job(_))));
     }
 }

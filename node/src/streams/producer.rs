@@ -257,24 +257,6 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_begun_is_not_gone() {
-        let told = Told::new();
-        let mut producer = told.producer(true);
-        producer.read();
-        assert_eq!(producer.state, State::Silent, "nothing is there");
-        told.write("");
-        producer.read();
-        assert_eq!(producer.state, State::Silent, "nothing is in it");
-        let lock = told.lock();
-        told.write(OPENED);
-        producer.read();
-        assert_eq!(producer.state, State::Writing);
-        drop(lock);
-        producer.read();
-        assert_eq!(producer.state, gone());
-    }
-
-    #[test]
     fn what_was_said_before_holds() {
         for (locks, lines, expected) in [
             (true, OPENED.to_owned(), gone()),
@@ -296,20 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_final_however_the_producer_ends() {
-        let told = Told::new();
-        let lock = told.lock();
-        told.write(&format!("{OPENED}{COMMITTED}"));
-        let mut producer = told.producer(true);
-        producer.read();
-        drop(lock);
-        producer.read();
-        fs::write(&told.events, "").unwrap();
-        producer.read();
-        assert_eq!(producer.state, State::Committed(3));
-    }
-
-    #[test]
     fn who_ends_while_it_is_looked_at_is_not_gone() {
         for number in 0..100 {
             let told = Told::new();
@@ -328,30 +296,5 @@ mod tests {
             });
             assert_eq!(producer.state, State::Committed(3));
         }
-    }
-
-    #[test]
-    fn a_file_is_known_by_the_name_that_the_producer_gives_it() {
-        let told = Told::new();
-        told.write(&OPENED.replace("there", "here"));
-        let mut producer = told.producer(false);
-        producer.read();
-        assert_eq!(producer.state, State::Silent);
-        told.write(OPENED);
-        producer.read();
-        assert_eq!(producer.state, State::Writing);
-    }
-
-    #[test]
-    fn entries_are_below_their_directory() {
-        let told = Told::new();
-        let entry = |path: &str| format!("{{\"event\":\"entry\",\"port\":\"p\",\"path\":\"{path}\"}}\n");
-        let paths = ["/there/d/a", "/there/dd/b", "/here/d/c", "there/d/d", "e", "/there/d/deep//f"];
-        told.write(&paths.map(entry).concat());
-        let producer = Producer::of_file("p", Path::new("/here/d"), told.events.clone());
-        let mut producer = Producer { named: "/there/d".into(), committed: Some(Vec::new()), ..producer };
-        producer.read();
-        assert_eq!(producer.take_committed(), [PathBuf::from("a"), "deep/f".into()]);
-        assert!(producer.take_committed().is_empty());
     }
 }

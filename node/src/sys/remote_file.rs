@@ -60,21 +60,3 @@ pub fn publish(file: &File) -> io::Result<()> {
 pub fn is_remembered(file: &File) -> bool {
     fstatfs(file).is_ok_and(|found| REMEMBERING.contains(&(i128::from(found.filesystem_type().0) & 0xFFFF_FFFF)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_and_what_is_there() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::NotFound);
-        assert!(!exists(&path) && !exists(&path.join("below")));
-        assert!(is_missing(&path) && !is_missing(directory.path()));
-        std::fs::write(&path, "text").unwrap();
-        assert!(exists(&path) && !is_missing(&path) && is_missing(&path.join("below")));
-        refresh(&open(&path).unwrap(), &path);
-        publish(&open(&path).unwrap()).unwrap();
-    }
-}

@@ -87,35 +87,3 @@ pub fn is_written(events: &File) -> bool {
     let is_empty = events.metadata().is_ok_and(|found| found.len() == 0);
     is_empty || write_lock::is_locked(events).unwrap_or(true)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    #[test]
-    fn torn_lines_wait() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("events");
-        let mut follower = Follower::new(path.clone());
-        assert!(follower.is_written(), "it will be");
-        assert_eq!(follower.lines(), None);
-        let mut file = File::create(&path).unwrap();
-        for (text, expected) in [("a\nb", vec!["a"]), ("", vec![]), ("c\n\nd\n", vec!["bc", "", "d"]), ("e", vec![])] {
-            file.write_all(text.as_bytes()).unwrap();
-            let lines = follower.lines().unwrap_or_default();
-            assert_eq!(lines, expected.into_iter().map(str::as_bytes).collect::<Vec<_>>());
-        }
-        assert!(follower.is_torn() && !follower.is_cut());
-        assert_eq!(follower.is_locked(), Some(false));
-        assert_eq!((write_lock::lock(&file), follower.is_locked()), (Ok(true), Some(true)));
-        write_lock::unlock(&file).unwrap();
-        file.write_all(&vec![b'x'; 3 * LONGEST]).unwrap();
-        assert_eq!(follower.lines(), None);
-        file.write_all(b"x\nf\n").unwrap();
-        let lines = follower.lines().unwrap();
-        assert!(lines.len() == 2 && lines[0].len() <= LONGEST + (1 << 14) && lines[1] == b"f");
-        file.set_len(1).unwrap();
-        assert!(follower.lines().is_none() && follower.is_cut());
-    }
-}

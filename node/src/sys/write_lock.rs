@@ -32,30 +32,3 @@ pub fn is_locked(file: &File) -> nix::Result<bool> {
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
     Ok(i32::from(found.l_type) != F_UNLCK)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::OpenOptions;
-
-    use nix::fcntl::{Flock, FlockArg};
-
-    #[test]
-    fn only_a_writer_counts() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let [writer, other] = [(); 2].map(|()| OpenOptions::new().append(true).open(file.path()).unwrap());
-        let [reader, stranger] = [(); 2].map(|()| File::open(file.path()).unwrap());
-        assert_eq!(is_locked(&reader), Ok(false));
-        assert_eq!((lock(&writer), lock(&other)), (Ok(true), Ok(false)));
-        assert_eq!((is_locked(&reader), is_locked(&other)), (Ok(true), Ok(true)));
-        unlock(&writer).unwrap();
-        fcntl(&stranger, FcntlArg::F_OFD_SETLK(&whole(F_RDLCK))).unwrap();
-        let _held = Flock::lock(stranger.try_clone().unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
-        assert_eq!(is_locked(&reader), Ok(false));
-        assert!(lock(&stranger).is_err(), "it cannot write");
-        fcntl(&stranger, FcntlArg::F_OFD_SETLK(&whole(F_UNLCK))).unwrap();
-        assert_eq!((lock(&writer), is_locked(&reader)), (Ok(true), Ok(true)));
-        drop(writer);
-        assert_eq!(is_locked(&reader), Ok(false));
-    }
-}

@@ -1,13 +1,20 @@
-//! The bursts in which a file, or a number of bytes, grows.
+//! The bursts in which files grow that other jobs read meanwhile, and in which a job writes.
 //!
-//! A burst ends when there was no growth for a while. Times are durations since any fixed moment.
+//! A burst ends when there was no growth for a while. Times are those of the job's clock.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::protocol::event::Burst;
+use crate::processes::io_counters::Moved;
+use crate::processes::tree::Process;
+use crate::processes::usage::thread_cpu;
+use crate::protocol::event::{now, Burst, Event, PhaseEvent};
+use crate::protocol::job::{Direction, Output};
 
 /// Time between two looks. A burst begins at most this time before it is seen.
-pub const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(100);
 /// Time without growth after which a burst has ended.
 const SILENCE: Duration = Duration::from_millis(250);
 /// The fewest bytes of a burst: fewer are not worth waiting for.
@@ -24,7 +31,7 @@ struct Open {
 }
 
 #[derive(Debug, Default)]
-pub struct Bursts {
+struct Bursts {
     size: u64,
     open: Option<Open>,
     number: u64,
@@ -32,7 +39,7 @@ pub struct Bursts {
 
 impl Bursts {
     /// Records the present size, and returns the burst that has ended by now, if any.
-    pub fn look(&mut self, size: u64, now: Duration) -> Option<Burst> {
+    fn look(&mut self, size: u64, now: Duration) -> Option<Burst> {
         let before = std::mem::replace(&mut self.size, size);
         if size < before {
             // The file was cut, and begins again.
@@ -51,7 +58,7 @@ impl Bursts {
     }
 
     /// Returns the burst that is still open, at the end of the growth.
-    pub fn end(&mut self, size: u64, now: Duration) -> Option<Burst> {
+    fn end(&mut self, size: u64, now: Duration) -> Option<Burst> {
         self.look(size, now).or_else(|| self.close())
     }
 
@@ -62,6 +69,132 @@ impl Bursts {
             self.number += 1;
             Burst { number, start, last, bytes, end: self.size }
         })
+    }
+}
+
+/// The most files that are watched. More would take time that the job needs.
+const MOST: usize = 64;
+
+/// Watches files grow.
+pub struct Growth<'a> {
+    outputs: &'a [Output],
+    /// Files by output and path, until they are committed.
+    files: BTreeMap<(usize, PathBuf), Bursts>,
+    looked: Duration,
+}
+
+/// A burst of a file that has ended.
+pub struct Ended {
+    output: usize,
+    path: PathBuf,
+    burst: Burst,
+    epoch: f64,
+}
+
+impl<'a> Growth<'a> {
+    pub fn new(outputs: &'a [Output]) -> Self {
+        Self { outputs, files: BTreeMap::new(), looked: Duration::ZERO }
+    }
+
+    /// Returns when to look next, or None without files.
+    pub fn due(&self) -> Option<Duration> {
+        (!self.files.is_empty()).then_some(self.looked + LOOK)
+    }
+
+    /// Adds a file that exists now.
+    pub fn opened(&mut self, output: usize, path: &Path, now: Duration) {
+        if self.outputs[output].phases && self.files.len() < MOST {
+            let bursts = self.files.entry((output, path.to_owned())).or_default();
+            bursts.look(size(path).unwrap_or(0), now);
+        }
+    }
+
+    /// Removes a file that will not grow any more, and returns its last burst.
+    pub fn committed(&mut self, output: usize, path: &Path, now: Duration) -> Option<Ended> {
+        let mut bursts = self.files.remove(&(output, path.to_owned()))?;
+        let burst = bursts.end(size(path)?, now)?;
+        Some(Ended::new(output, path.to_owned(), burst, now))
+    }
+
+    /// Looks at all files, and returns the bursts that have ended.
+    pub fn look(&mut self, now: Duration) -> Vec<Ended> {
+        self.looked = now;
+        let mut ended = Vec::new();
+        self.files.retain(|(output, path), bursts| {
+            let Some(size) = size(path) else { return false };
+            ended.extend(bursts.look(size, now).map(|burst| Ended::new(*output, path.clone(), burst, now)));
+            true
+        });
+        ended
+    }
+}
+
+impl Ended {
+    fn new(output: usize, path: PathBuf, burst: Burst, clock: Duration) -> Self {
+        Self { output, path, burst, epoch: epoch(clock) }
+    }
+
+    pub fn event<'e>(&'e self, outputs: &'e [Output]) -> Event<'e> {
+        let file = (outputs[self.output].port.as_str(), self.path.as_path());
+        Event::Phase(PhaseEvent::of(&self.burst, self.epoch, Some(file)))
+    }
+}
+
+/// Returns when the clock began that shows `clock` now, in seconds since the epoch.
+pub fn epoch(clock: Duration) -> f64 {
+    now() - clock.as_secs_f64()
+}
+
+/// Returns the size of a file, or None if the file is gone.
+fn size(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|file| file.len())
+}
+
+/// Looks become less frequent if they would take more than one part in this many of the time.
+const THRIFT: u32 = 100;
+
+/// Measures what a job writes.
+pub struct Writes {
+    moved: Moved,
+    bursts: Bursts,
+    written: u64,
+    due: Duration,
+    /// When the share of the looks so far has fallen to one part in `THRIFT`.
+    thrift: Duration,
+}
+
+impl Writes {
+    /// # Arguments
+    /// * `path` - any path on the storage
+    pub fn new(path: &Path, now: Duration) -> Self {
+        let moved = Moved::new(Direction::Write, path);
+        Self { moved, bursts: Bursts::default(), written: 0, due: now + LOOK, thrift: now }
+    }
+
+    /// Returns when to look next.
+    pub fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Measures what the job has written, and returns the burst that has ended by now, if any.
+    ///
+    /// # Arguments
+    /// * `look` - returns all processes as they are now, each after its parent
+    pub fn look(&mut self, now: Duration, look: impl FnOnce() -> Vec<Process>) -> Option<Burst> {
+        let before = thread_cpu();
+        match self.moved.look(&look()) {
+            Ok(written) => self.written = written.unwrap_or(self.written),
+            // The processes may not be examined: what they write from now on is unknown.
+            Err(_) => self.thrift = Duration::MAX,
+        }
+        self.thrift = self.thrift.saturating_add(thread_cpu().saturating_sub(before) * THRIFT);
+        self.due = self.thrift.max(now + LOOK);
+        self.bursts.look(self.written, now)
+    }
+
+    /// Returns the burst that is still open at the end of the job. Bytes written since the last look are unknown.
+    pub fn end(&mut self, now: Duration) -> Option<Burst> {
+        self.bursts.end(self.written, now)
     }
 }
 

@@ -2,11 +2,17 @@
 //!
 //! A greater need is reported at once, a smaller one only when fewer cores were enough for a while.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use nix::sys::resource::{getrusage, UsageWho};
+
+use crate::processes::snapshot::ProcessId;
+use crate::processes::tree::{self, Process};
+use crate::processes::usage::{duration, thread_cpu};
+
 /// Time between two looks.
-pub const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(500);
 /// Time for which fewer cores must be enough.
 const WHILE: Duration = Duration::from_secs(2);
 /// Part of a core that counts as none: a job that only looks at a clock or writes a block now and then is waiting.
@@ -14,7 +20,7 @@ const SLACK: f64 = 0.25;
 
 /// The need of a job. Times are durations since any fixed moment.
 #[derive(Debug)]
-pub struct Cores {
+struct Cores {
     most: u32,
     told: u32,
     /// The need in the time before each of these moments.
@@ -23,7 +29,7 @@ pub struct Cores {
 
 impl Cores {
     /// Starts with the need of all `most` cores, until fewer were enough.
-    pub fn new(most: u32, now: Duration) -> Self {
+    fn new(most: u32, now: Duration) -> Self {
         Self { most, told: most, recent: VecDeque::from([(now, most)]) }
     }
 
@@ -31,7 +37,7 @@ impl Cores {
     ///
     /// # Arguments
     /// * `wanted` - mean number of processors that the job had or waited for; None: all its cores count as needed
-    pub fn look(&mut self, now: Duration, wanted: Option<f64>) -> Option<u32> {
+    fn look(&mut self, now: Duration, wanted: Option<f64>) -> Option<u32> {
         // A job that waits for a device would wait longer beside other users of the device. (`as` turns negative
         // numbers into 0.)
         let needed = wanted.map_or(self.most, |wanted| ((wanted - SLACK).ceil() as u32).min(self.most));
@@ -40,6 +46,76 @@ impl Cores {
         let needed = self.recent.iter().map(|(_, needed)| *needed).max().unwrap_or(self.most);
         (std::mem::replace(&mut self.told, needed) != needed).then_some(needed)
     }
+}
+
+/// Looks become less frequent if they would take more than one part in this many of the time.
+const THRIFT: u32 = 100;
+
+/// Programs that let a daemon compute for them, so that their use of processors cannot be seen.
+const CLIENTS: [&str; 4] = ["docker", "nerdctl", "podman", "systemd-run"];
+
+/// Measures the need of a job. Times are durations since any fixed moment.
+pub struct Demand {
+    cores: Cores,
+    looked: Duration,
+    due: Duration,
+    /// CPU time of all living processes, of children that they have waited for, and of the orphans.
+    used: Duration,
+    /// Time for which each process has waited for a processor.
+    waited: BTreeMap<ProcessId, Duration>,
+}
+
+impl Demand {
+    pub fn new(most: u32, now: Duration) -> Self {
+        Self { cores: Cores::new(most, now), looked: now, due: now + LOOK, used: orphans(), waited: BTreeMap::new() }
+    }
+
+    /// Returns when to look next.
+    pub fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Measures what the job uses, and returns how many cores it needs if that has changed.
+    ///
+    /// # Arguments
+    /// * `look` - returns all processes as they are now
+    pub fn look(&mut self, now: Duration, look: impl FnOnce() -> Vec<Process>) -> Option<u32> {
+        let before = thread_cpu();
+        let processes = look();
+        let passed = now.saturating_sub(self.looked).as_secs_f64();
+        let wanted = (self.used(&processes) + self.waited(&processes)).as_secs_f64() / passed;
+        let is_known = !tree::waits_for_device(&processes) && !processes.iter().any(is_client);
+        let cost = thread_cpu().saturating_sub(before);
+        (self.looked, self.due) = (now, now + LOOK.max(cost * THRIFT));
+        self.cores.look(now, is_known.then_some(wanted))
+    }
+
+    /// Returns the CPU time since the last look.
+    fn used(&mut self, processes: &[Process]) -> Duration {
+        let used = processes.iter().map(|process| process.cpu).sum::<Duration>() + orphans();
+        // The sum decreases when a process has ended that no process of the job has waited for.
+        used.saturating_sub(std::mem::replace(&mut self.used, used))
+    }
+
+    /// Returns the time since the last look for which processes waited for processors. A starved process is not idle.
+    fn waited(&mut self, processes: &[Process]) -> Duration {
+        let waited: BTreeMap<_, _> = processes.iter().map(|process| (process.id, tree::waited(process))).collect();
+        let before = std::mem::replace(&mut self.waited, waited);
+        let since =
+            |(id, now): (&ProcessId, &Duration)| now.saturating_sub(before.get(id).copied().unwrap_or_default());
+        self.waited.iter().map(since).sum()
+    }
+}
+
+/// Returns the CPU time of the processes that this process has waited for.
+fn orphans() -> Duration {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(Duration::ZERO, |used| duration(used.user_time()) + duration(used.system_time()))
+}
+
+fn is_client(process: &Process) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", process.id.pid)).unwrap_or_default();
+    CLIENTS.contains(&name.trim_end())
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::allowance::Allowance;
-use super::demand::Demand;
-use super::growth::epoch;
+use super::bursts::{epoch, Writes};
+use super::cores::Demand;
 use super::io_time::IoTime;
 use super::processes::Processes;
-use super::writes::Writes;
 use crate::limits::hold::Hold;
 use crate::limits::throttle::Throttle;
 use crate::processes::usage::own_cpu;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::announcer::Announcer;
-use super::beginning::Beginning;
-use super::growth::Growth;
+use super::bursts::Growth;
 use super::processes::Processes;
 use crate::outputs::commit::{self, Decision, Fact, Tracker};
 use crate::outputs::directories::{existing, Change, OutputWatch, What};
@@ -21,6 +20,9 @@ use crate::protocol::job::Job;
 use crate::streams::acknowledgements::DIRECTORY;
 use crate::streams::announced_parts::Parts;
 use crate::sys::watch::Watcher;
+
+/// The most empty files that are examined. A job with more files has written something.
+const EMPTY_FILES: usize = 100;
 
 pub struct Outputs<'a> {
     pub watch: OutputWatch<'a>,
@@ -206,5 +208,35 @@ impl<'a> Outputs<'a> {
         events.append(&self.announcer.end(self.watch.outputs))?;
         self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
         self.announce(events, now)
+    }
+}
+
+/// The time until an output has data.
+#[derive(Debug, Default)]
+struct Beginning {
+    empty: Vec<PathBuf>,
+    over: bool,
+}
+
+impl Beginning {
+    /// Adds the files of outputs that may exist now.
+    fn note(&mut self, decisions: &[Decision]) {
+        let opened = decisions.iter().filter_map(|decision| match &decision.what {
+            commit::What::Opened(path) => Some(path.to_owned()),
+            _ => None,
+        });
+        if !self.over {
+            self.empty.extend(opened);
+        }
+    }
+
+    /// Whether an output has data, or had some.
+    fn is_over(&mut self) -> bool {
+        let has_data = |path: &Path| fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        self.over = self.over || self.empty.len() > EMPTY_FILES || self.empty.iter().any(|path| has_data(path));
+        if self.over {
+            self.empty.clear();
+        }
+        self.over
     }
 }

@@ -459,23 +459,6 @@ mod tests {
     }
 
     #[test]
-    fn signals() {
-        let mut state = State::new(&[0], None);
-        for (told, expected) in [
-            ("SIGCHLD", ""),
-            ("SIGURG", "HearDriver"),
-            ("SIGUSR1", "main:SIGUSR1"),
-            ("SIGINT:group", "SIGINT-"),
-            ("SIGTERM", "SIGTERM"),
-            ("exit:1", ""),
-            ("SIGUSR1", ""),
-        ] {
-            let actions = state.handle(Duration::ZERO, fact(told));
-            assert_eq!(actions.iter().map(word).collect::<String>(), expected, "{told}");
-        }
-    }
-
-    #[test]
     fn the_command_starts_once() {
         let now = Duration::ZERO;
         let mut state = State::new(&[0], None);
@@ -494,16 +477,5 @@ mod tests {
             assert_eq!(state.handle(now, Fact::InputsThere), [Action::LetIn]);
             assert!(state.handle(now, Fact::InputsThere).is_empty() && !state.is_held());
         }
-    }
-
-    #[test]
-    fn when_to_look() {
-        let ms = Duration::from_millis;
-        let mut state = State::new(&[0], None);
-        assert_eq!(state.due(ms(5)), None);
-        state.handle(ms(4), fact("exit:0"));
-        assert_eq!(state.due(ms(5)), Some(ms(4)));
-        state.handle(ms(5), Fact::CancelRequested);
-        assert_eq!(state.due(ms(5)), Some(ms(15)));
     }
 }

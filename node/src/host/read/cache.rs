@@ -114,7 +114,6 @@ pub fn requests(range: &Range<u64>, request: u64, size: u64) -> impl Iterator<It
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn requests_are_whole() {
@@ -126,25 +125,5 @@ mod tests {
         assert_eq!(all(page + 1..9 * page), [(page, 4 * page), (4 * page, 8 * page), (8 * page, 9 * page)]);
         assert_eq!(all(10 * page + 6..10 * page + 7), [(10 * page, 10 * page + 7)]);
         assert_eq!(all(5..5), []);
-    }
-
-    #[test]
-    fn read_and_given_back() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let path = directory.path().join("file");
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        file.write_all(&vec![7; 3 << 20]).unwrap();
-        file.sync_all().unwrap();
-        let all = 0..3 << 20;
-        drop_pages(&file, &all);
-        let before = cached(&file, std::slice::from_ref(&all));
-        assert!(before.is_some_and(|before| before <= all.end), "{before:?}");
-        let drain = Drain::new(1 << 20).unwrap();
-        assert!(drain.read(&file, &all).unwrap() >= 3);
-        // A file system in memory keeps all.
-        assert_eq!(cached(&file, std::slice::from_ref(&all)), Some(all.end));
-        assert_eq!(whole_cached(&file, all.clone(), 1 << 20).first(), Some(&all));
-        assert_eq!(drain.read(&file, &(0..(3 << 20) + 1)).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-        assert!(drain.read(&File::open(directory.path()).unwrap(), &(0..1)).is_err());
     }
 }

@@ -45,19 +45,16 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::test_random::Random;
 
     #[test]
     fn as_a_set_of_bytes() {
-        let (mut ranges, mut bytes, mut seed) = (Ranges::default(), [false; 64], 7_u64);
-        let mut below = |limit: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % limit
-        };
+        let (mut ranges, mut bytes, mut random) = (Ranges::default(), [false; 64], Random::new(7));
         for _ in 0..20_000 {
-            let start = below(64);
-            let range = start..start + below(65 - start);
+            let start = random.below(64);
+            let range = start..start + random.below(65 - start);
             let told = range.start as usize..range.end as usize;
-            match below(3) {
+            match random.below(3) {
                 0 => {
                     ranges.insert(range);
                     bytes[told].fill(true);

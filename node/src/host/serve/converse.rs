@@ -4,7 +4,6 @@
 mod commands;
 mod lines;
 mod orders;
-mod request;
 
 use std::ffi::OsStr;
 use std::io::{self, Stdin, Write};
@@ -19,7 +18,6 @@ use nix::sys::signalfd::SignalFd;
 use self::commands::{refuse, Commands};
 use self::lines::{Lines, TooLong, LONGEST};
 use self::orders::{cancel_job, limit_job, make_job, may_run};
-use self::request::Request;
 use super::directory;
 use super::inherited::Inherited;
 use super::jobs::{Jobs, LOOK};
@@ -27,7 +25,7 @@ use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
 use super::shared::Shared;
 use crate::protocol::json::{self, ByteString};
-use crate::protocol::messages::{MadeEvent, RefusedEvent};
+use crate::protocol::messages::{MadeEvent, RefusedEvent, Request};
 use crate::sys::exit::CANNOT_SET_UP;
 use crate::sys::pipe;
 
@@ -184,31 +182,40 @@ impl Conversation {
     fn answer(&mut self, line: Result<Vec<u8>, TooLong>, jobs: &mut Jobs) {
         let done = match &line {
             Err(TooLong) => Err(format!("more than {LONGEST} bytes")),
-            Ok(line) => Request::parse(line).and_then(|request| self.act(request, jobs)),
+            Ok(line) => json::read(line).and_then(|request| self.act(request, jobs)),
         };
         if let Err(message) = done {
             self.complain(&message);
         }
     }
 
+    /// Does what the driver asks for.
+    ///
+    /// # Errors
+    /// A message that says what is not understood, or why it cannot be done.
     fn act(&mut self, request: Request, jobs: &mut Jobs) -> Result<(), String> {
         let directory = self.run.join("jobs");
-        match request {
-            Request::Alive => {}
-            Request::Cancel(id) => {
+        let Request { job, spec, run, command, limit, cancel, alive } = request;
+        match (job, run, limit, cancel, alive, spec, command) {
+            (Some(id), None, None, None, None, Some(spec), None) => {
+                let made = make_job(&directory, &id.0, spec.0.get(), self.readable);
+                jobs.output.print(&answer(&id.0, made.err()));
+            }
+            (None, Some(id), None, None, None, None, Some(command)) => match may_run(&directory, &id.0) {
+                Ok(()) => self.commands.start(id.0, &command.0, &mut jobs.output),
+                Err(why) => refuse(&id.0, &why, CANNOT_SET_UP, &mut jobs.output),
+            },
+            (None, None, Some(id), None, None, Some(spec), None) => limit_job(&directory, &id.0, spec.0.get())?,
+            (None, None, None, Some(id), None, None, None) => {
                 // The process of a job on another machine is another one here.
-                if !cancel_job(&directory, &id)? && self.shared.is_none() {
-                    jobs.terminate(&id);
+                if !cancel_job(&directory, &id.0)? && self.shared.is_none() {
+                    jobs.terminate(&id.0);
                 }
             }
-            Request::Limit { id, spec } => limit_job(&directory, &id, spec.0.get())?,
-            Request::Run { id, command } => match may_run(&directory, &id) {
-                Ok(()) => self.commands.start(id, &command, &mut jobs.output),
-                Err(why) => refuse(&id, &why, CANNOT_SET_UP, &mut jobs.output),
-            },
-            Request::Job { id, spec } => {
-                let made = make_job(&directory, &id, spec.0.get(), self.readable);
-                jobs.output.print(&answer(&id, made.err()));
+            (None, None, None, None, Some(_), None, None) => {}
+            _ => {
+                let pairs = "\"job\" or \"limit\" and \"spec\", \"run\" and \"command\", \"cancel\", or \"alive\"";
+                return Err(format!("has to have {pairs}"));
             }
         }
         Ok(())

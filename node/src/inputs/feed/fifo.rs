@@ -132,36 +132,3 @@ fn id(path: &Path) -> io::Result<Option<FileId>> {
         found => found.map(|found| Some(file_id_of(&found))),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{create_dir, remove_dir, remove_file, rename, write};
-
-    #[test]
-    fn what_is_something_else() {
-        let base = tempfile::tempdir().unwrap();
-        let (directory, moved) = (base.path().join("in"), base.path().join("moved"));
-        let fifo = directory.join("fifo");
-        create_dir(&directory).unwrap();
-        write(&fifo, "as made").unwrap();
-        let place = Place::of(&fifo);
-        assert!(place.is_still(&fifo));
-        rename(&fifo, &moved).unwrap();
-        assert!(place.is_still(&fifo), "it was removed");
-        write(&fifo, "another").unwrap();
-        assert!(!place.is_still(&fifo));
-        remove_file(&fifo).unwrap();
-        std::os::unix::fs::symlink(&moved, &fifo).unwrap();
-        assert!(!place.is_still(&fifo), "a link to it is not what was made");
-        rename(&moved, &fifo).unwrap();
-        assert!(place.is_still(&fifo));
-        rename(&directory, &moved).unwrap();
-        assert!(!place.is_still(&fifo));
-        create_dir(&directory).unwrap();
-        assert!(!place.is_still(&fifo), "another directory");
-        remove_dir(&directory).unwrap();
-        rename(&moved, &directory).unwrap();
-        assert!(place.is_still(&fifo));
-    }
-}

@@ -133,8 +133,7 @@ fn path_of(end: &OwnedFd) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::pipe::{fifo_of_tests, has_reader};
-    use std::io::Write;
+    use crate::sys::pipe::fifo_of_tests;
 
     #[test]
     fn who_goes_elsewhere_all_the_time_gets_the_file() {
@@ -150,24 +149,5 @@ mod tests {
             netted.moved = Some((since, spent * MOVES_AT_ONCE));
             assert_eq!(netted.may_move(), expected, "{spent}");
         }
-    }
-
-    #[test]
-    fn what_was_not_read_is_counted_and_gone() {
-        let (from, to) = fifo_of_tests();
-        let netted = Netted::new(&to).unwrap();
-        File::from(to.try_clone().unwrap()).write_all(&[7; 100_000]).unwrap();
-        let mut reader = File::from(from);
-        reader.read_exact(&mut [0; 1000]).unwrap();
-        let mut sink = Some(to);
-        assert_eq!((netted.unread(), netted.drain(&mut sink).unwrap()), (99_000, 99_000));
-        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // The end was given. The bytes that are left have a writer again, so that no reader takes them for the end.
-        File::from(sink.take().unwrap()).write_all(b"abc").unwrap();
-        assert_eq!((netted.unread(), netted.drain(&mut sink).unwrap()), (3, 3));
-        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        assert!(has_reader(sink.as_ref().unwrap()));
-        drop(reader);
-        assert!(!has_reader(sink.as_ref().unwrap()));
     }
 }

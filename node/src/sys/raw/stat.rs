@@ -95,29 +95,3 @@ fn repeat(mut answer: Vec<u8>, before: &[u8], fields: &[Range<usize>]) -> Vec<u8
     fields.iter().for_each(|field| answer[field.clone()].copy_from_slice(&before[field.clone()]));
     answer
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn later_answers_repeat_the_first() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        let snapshot = Snapshot::of(path).unwrap();
-        let mask = u64::from(libc::STATX_BASIC_STATS);
-        let answers = || (snapshot.plain(path).unwrap(), snapshot.extended(path, 0, mask).unwrap());
-        let first = answers();
-        for number in 0..500 {
-            fs::create_dir(path.join(format!("a name that makes the directory larger {number}"))).unwrap();
-        }
-        assert!(answers() == first && plain(path).unwrap() != first.0);
-        let read = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
-        assert_eq!(read(&first.0, offset_of!(libc::stat, st_nlink)), 1);
-        assert_eq!(read(&first.1, offset_of!(libc::statx, stx_nlink)), 1);
-        fs::set_permissions(path, Permissions::from_mode(0o711)).unwrap();
-        assert_eq!(read(&answers().0, offset_of!(libc::stat, st_mode)) & 0o777, 0o711);
-    }
-}
