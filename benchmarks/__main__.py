@@ -14,7 +14,6 @@ from rich.table import Table
 from .allocation import ALLOCATION
 from .auto import AUTO
 from .auto_at_scale import AUTO_AT_SCALE
-from .capio_chain import CAPIO_CHAIN
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
 from .containers import CONTAINERS
@@ -23,7 +22,6 @@ from .demo import run_demo
 from .disk_limit import DISK_LIMIT
 from .fanout import FANOUT
 from .features import workloads_of_features
-from .gate import GATE
 from .harness import run_workload
 from .intermediates import INTERMEDIATES, SIZE, intermediates
 from .io_tasks import IO_TASKS
@@ -36,21 +34,17 @@ from .read_sessions_alone import COUNTS
 from .shared_runs import SHARED_BURSTS, SHARED_RUNS
 from .table import render
 from .templates import EXAMPLE, THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
-from .watching import WATCHING
 from .workload import Workload
 
 WORKLOADS = {
     workload.name: workload
     for workload in (
         CHAIN,
-        CAPIO_CHAIN,
         AUTO,
         AUTO_AT_SCALE,
-        WATCHING,
         FANOUT,
         OVERHEAD,
         MANY_JOBS,
-        GATE,
         IO_TASKS,
         INTERMEDIATES,
         DISK_LIMIT,

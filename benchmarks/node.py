@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.runtime.node_runtime import NodeJob
-from streamflow_io.runtime.protocol import JobSpec, ObservationSpec, OutputRule, WarningEvent, WatchedOutput
+from streamflow_io.runtime.protocol import JobSpec, ObservationSpec, OutputRule, WatchedOutput
 
 from .model import Sample
 from .processes import CommandError
@@ -43,17 +42,6 @@ def with_runtime(directory: Path, action: Callable[[EmbeddedRuntime], Awaitable[
             await runtime.close()
 
     return asyncio.run(run())
-
-
-async def first_warning(job: NodeJob) -> str | None:
-    """Wait until a job warns that it does something else than it was asked for, or ends.
-
-    :return: the warning; none: it has ended without
-    """
-    async for event in job.events():
-        if isinstance(event, WarningEvent):
-            return event.message
-    return None
 
 
 def measure_wrapper(directory: Path) -> Sample:

@@ -22,22 +22,21 @@ WAIT = "wait:"
 ALL_CORES = "cores:"
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 _PIECE_BYTES = 2**18
-_CALLS_AT_A_TIME = 100
 
 
-def chain_source(chunks: int, chunk_bytes: int, work: Callable[[], None], descriptor: int = _STANDARD_OUTPUT) -> None:
-    """Write chunks to a file, or standard output, each after some work."""
+def chain_source(chunks: int, chunk_bytes: int, work: Callable[[], None]) -> None:
+    """Write chunks to standard output, each after some work."""
     for index in range(chunks):
         work()
-        _write(chunk(index, chunk_bytes), descriptor)
+        _write(chunk(index, chunk_bytes))
 
 
-def chain_transform(chunk_bytes: int, work: Callable[[], None], descriptor: int = _STANDARD_OUTPUT) -> None:
-    """Copy standard input to a file, or standard output, with every byte changed; some work for each chunk."""
+def chain_transform(chunk_bytes: int, work: Callable[[], None]) -> None:
+    """Copy standard input to standard output, with every byte changed; some work for each chunk."""
     table = bytes(value ^ 0x5A for value in range(256))
     while chunk := sys.stdin.buffer.read(chunk_bytes):
         work()
-        _write(chunk.translate(table), descriptor)
+        _write(chunk.translate(table))
 
 
 def chain_sum(chunk_bytes: int, work: Callable[[], None]) -> None:
@@ -111,32 +110,6 @@ def read_ranges(path: str, block: int, wait: float) -> None:
         print(checksum, flush=True)
 
 
-def time_calls(calls: int, programs: int, path: str) -> None:
-    """Print microseconds per open, stat and close of a file, and per run of a program."""
-
-    def open_stat() -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.stat(path)
-        os.close(descriptor)
-
-    def execute() -> None:
-        os.waitpid(os.posix_spawn("/bin/true", ["true"], os.environ), 0)
-
-    print("open_stat_us", _microseconds(open_stat, calls, _CALLS_AT_A_TIME))
-    print("exec_us", _microseconds(execute, programs, 1))
-
-
-def _microseconds(call: Callable[[], None], times: int, at_a_time: int) -> float:
-    """The mean of the fastest few in a row: what disturbs can only add, and a few ms are often undisturbed."""
-    fastest = float("inf")
-    for _ in range(times // at_a_time):
-        start = time.perf_counter()
-        for _ in range(at_a_time):
-            call()
-        fastest = min(fastest, time.perf_counter() - start)
-    return 1e6 * fastest / at_a_time
-
-
 def socket_address(address: str) -> str:
     """The address of a Unix socket for the kernel; `@` begins an abstract one."""
     return "\0" + address[1:] if address.startswith("@") else address
@@ -189,14 +162,8 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["chain-source", chunks, chunk_bytes, work]:
             chain_source(int(chunks), int(chunk_bytes), work_of(work))
-        case ["chain-source", chunks, chunk_bytes, work, path]:
-            with open(path, "wb", buffering=0) as file:
-                chain_source(int(chunks), int(chunk_bytes), work_of(work), file.fileno())
         case ["chain-transform", chunk_bytes, work]:
             chain_transform(int(chunk_bytes), work_of(work))
-        case ["chain-transform", chunk_bytes, work, path]:
-            with open(path, "wb", buffering=0) as file:
-                chain_transform(int(chunk_bytes), work_of(work), file.fileno())
         case ["chain-sum", chunk_bytes, work]:
             chain_sum(int(chunk_bytes), work_of(work))
         case ["fanout-source", files, file_bytes, interval]:
@@ -209,8 +176,6 @@ def main(arguments: list[str]) -> None:
             checkpoint(address, int(size), path)
         case ["read-ranges", path, block, wait]:
             read_ranges(path, int(block), float(wait))
-        case ["time-calls", calls, programs, path]:
-            time_calls(int(calls), int(programs), path)
         case _:
             raise SystemExit(f"tools.py: unknown tool or wrong number of arguments: {' '.join(arguments)}")
 

@@ -130,10 +130,9 @@ class StreamFlowRun:
         prefix = self.site.prefix if self.site is not None else ()
         return [*prefix, *launch, "run", str(self._write_file(directory)), "--outdir", str(directory / RESULT)]
 
-    def run(self, directory: Path, beside: Sequence[Sequence[str]] = ()) -> Outcome:
+    def run(self, directory: Path) -> Outcome:
         """Run it below an empty directory.
 
-        :param beside: commands that run at the same time, in its environment
         :return: the window is from StreamFlow's database: the start of the first command to the end of the last one
         :raises CommandError: if it fails, or ran nothing
         """
@@ -141,8 +140,7 @@ class StreamFlowRun:
         temporary.mkdir()
         environment = self.site.environment if self.site is not None else {}
         places = {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")}
-        commands = [self.command(directory), *beside]
-        finished = run(commands, directory, {**places, **environment}, self.time_limit)
+        finished = run([self.command(directory)], directory, {**places, **environment}, self.time_limit)
         jobs = job_times(directory)
         window = max(job.end for job in jobs) - min(job.start for job in jobs)
         return _outcome(finished, window, (self.digest or tree_digest)(output))
