@@ -20,8 +20,6 @@ from lab.runs import Bench
 
 BUSYBOX = "sfio-busybox"
 WORKDIR = "/data"
-#: What volumes of pods are, by name.
-Volumes = Mapping[str, Document]
 
 
 def container(name: str, volume: str | None = "data", image: str = "debian", **fields: Any) -> Document:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import secrets
 import shutil
 import sys
@@ -24,15 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.disks import can_loop, can_mount
-from lab.installed_capio import installed_capio
 from lab.machines.laboratory import LaboratoryError
 from lab.runs import Run
 
 from .allocations import Allocation, Cluster, cluster
-from .capio import CAPIO, CAPIO_SPAN
 from .cases import (
     ALLOCATION_FAULTS,
-    CAPIO_FAULTS,
     CONTAINER_FAULTS,
     CONTAINER_SPAN,
     FAULTS,
@@ -81,8 +77,6 @@ def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
         return HOST_FAULTS
     if options.allocation:
         return ALLOCATION_FAULTS
-    if options.capio:
-        return CAPIO_FAULTS
     if options.containers:
         # Without dockerd, there are no containers of other trials either.
         return [fault for fault in CONTAINER_FAULTS if fault.victim != "dockerd" or options.jobs == 1]
@@ -107,11 +101,7 @@ def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collectio
 
 def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, options: argparse.Namespace) -> list[Trial]:
     """Run all trials, and report each."""
-    span = CAPIO_SPAN if options.capio else CONTAINER_SPAN if options.containers else SPAN
-    if options.capio:
-        if (home := installed_capio()) is None:
-            sys.exit("CAPIO is not installed: `CAPIO_HOME` is not set")
-        os.environ["CAPIO_HOME"] = str(home)
+    span = CONTAINER_SPAN if options.containers else SPAN
     trials = []
     with place(options) as where:
         plain = run_workloads(directory, options, where)
@@ -154,8 +144,6 @@ def run_workloads(
     """Run each workload with plain StreamFlow. Of the random ones, those are left out that it cannot run."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
-    if options.capio:
-        return {CAPIO: run_plain(directory / f"plain-{CAPIO}", CAPIO)}
     with for_one(where if isinstance(where, Cluster) else None) as here:
         allocation = here if isinstance(here, Allocation) else None
         plain = {name: run_plain(directory / f"plain-{name}", name, allocation) for name in options.workloads}
@@ -217,9 +205,6 @@ def _options() -> argparse.Namespace:
         "--allocation",
         action="store_true",
         help="on two nodes of a Slurm of a laboratory, an allocation for each trial",
-    )
-    elsewhere.add_argument(
-        "--capio", action="store_true", help="with CAPIO itself, whose server dies, too (where it is installed)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")

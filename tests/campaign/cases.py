@@ -9,8 +9,8 @@ from random import Random
 from typing import Literal
 
 Victim = Literal[
-    "producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts", "container", "dockerd", "capio",
-    "srun", "node",
+    "producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts", "container", "dockerd", "srun",
+    "node",
 ]  # fmt: skip
 Kind = Literal[
     "KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "full", "stuck", "jump", "network", "pause", "down"
@@ -23,8 +23,8 @@ class Fault:
 
     :ivar victim: the processes of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`;
         the disk that holds the job directories and the run directory; the clock of the driver; two SSH hosts on
-        which all jobs run; a container in which some of them do, and the daemon of all containers; the server of
-        CAPIO; or an `srun` of an allocation, and a node of it
+        which all jobs run; a container in which some of them do, and the daemon of all containers; or an
+        `srun` of an allocation, and a node of it
     :ivar kind: a signal to one process; STOP (until CONT), and `frozen`: by its cgroup, with all of its job; a limit of
         the size of files (EFBIG), of open files (EMFILE) or of memory (ENOMEM), for all processes of the victim; a disk
         that is full (ENOSPC), or does nothing for a while; a clock that jumps; a network that is down for a while; a
@@ -74,8 +74,6 @@ CONTAINER_FAULTS = (
     Fault("container", "pause"),
     Fault("dockerd", "KILL"),
 )
-#: And these CAPIO itself.
-CAPIO_FAULTS = tuple(Fault(victim, "KILL") for victim in ("capio", "producer", "consumer", "driver"))
 #: The nodes of an allocation do not see a disk that is mounted for a trial.
 ALLOCATION_FAULTS = (
     *(fault for fault in LOCAL_FAULTS if fault.victim != "disk"),
@@ -84,7 +82,7 @@ ALLOCATION_FAULTS = (
     Fault("node", "down"),
     Fault("node", "network"),
 )
-FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS, *CAPIO_FAULTS, *ALLOCATION_FAULTS)))
+FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS, *ALLOCATION_FAULTS)))
 #: For how many seconds the network is down: shorter and longer than a reader tries to come back.
 OUTAGES = (10.0, 75.0)
 #: A random workload is named so.

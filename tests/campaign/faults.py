@@ -19,7 +19,6 @@ from lab.runs import Bench
 
 from . import containers
 from .allocations import Allocation
-from .capio import CAPIO
 from .cases import Case
 from .containers import Engine
 from .hosts import Hosts
@@ -55,12 +54,7 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
     def jobs_run() -> bool:
         if isinstance(place.where, Hosts):
             return bool(place.where.jobs())
-        processes = of_run(place.temporary)
-        if case.workload == CAPIO:
-            # Its server is a job, too; and its readers start late.
-            wanted = "consumer" if case.fault.victim == "consumer" else "producer"
-            return any(wanted in process.roles for process in processes)
-        return any(process.is_exec or process.roles for process in processes)
+        return any(process.is_exec or process.roles for process in of_run(place.temporary))
 
     if not case.early and not _wait(jobs_run, driver):
         return None
@@ -202,8 +196,6 @@ def _victims(case: Case, driver: Driver, processes: list[Process]) -> list[Proce
             return [process for process in processes if process.is_exec]
         case "srun":
             return [process for process in processes if process.is_srun]
-        case "capio":
-            return [process for process in processes if process.is_capio]
         case role:
             return [process for process in processes if role in process.roles]
 

@@ -30,11 +30,6 @@ class Process:
         return self.command[1:3] == ("serve", "--directory")
 
     @property
-    def is_capio(self) -> bool:
-        """Whether it is the server of CAPIO."""
-        return os.path.basename(self.command[0]) == "capio_server"
-
-    @property
     def is_srun(self) -> bool:
         return os.path.basename(self.command[0]) == "srun"
 

@@ -19,7 +19,6 @@ from lab.sites import Site
 from streamflow_io.records.learned.proofs import known_proofs
 
 from .allocations import Allocation
-from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault
 from .containers import Engine
 from .faults import Place, strike
@@ -105,8 +104,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Al
     if case.fault.victim == "clock":
         environment |= {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
     # A network that comes back late is part of the trial.
-    longest = CAPIO_SECONDS if case.workload == CAPIO else RUN_SECONDS
-    seconds = longest + (case.relief or 0) + (_LABORATORY_SECONDS if isinstance(where, Engine | Allocation) else 0)
+    seconds = RUN_SECONDS + (case.relief or 0) + (_LABORATORY_SECONDS if isinstance(where, Engine | Allocation) else 0)
     began = time.monotonic()
     left: list[str] = []
     with (
@@ -119,7 +117,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Al
         hung = not _ends(process, seconds)
         if beside is not None and other is not None:
             left += _wrong_beside(bench, beside, other, plain, may_fail=case.fault == Fault("node", "down"))
-        left += _leftovers(bench, path.parent, case, hung, process.pid)
+        left += _leftovers(bench, path.parent, case, hung)
         _kill(place.temporary)
     if isinstance(bench, Containers):
         bench.remove_containers()
@@ -175,14 +173,13 @@ def _ends(process: Driver, seconds: float) -> bool:
     return True
 
 
-def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -> list[str]:
+def _leftovers(bench: Bench, place: Path, case: Case, hung: bool) -> list[str]:
     """Leftovers that should not be there, and stay for longer than the runtime may take to leave.
 
     The containers of a driver that has ended stay, as without us, but nothing runs in them. StreamFlow gives up a
     container that was paused while it was deployed. A later run removes what a killed container has left.
 
     :param place: the directory of the run
-    :param driver: its process
     """
     temporary = place / "tmp"
     is_dead = case.fault.victim == "driver" and not hung
@@ -195,7 +192,6 @@ def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -
         # What is below `streamflow` is StreamFlow's: the directories of its jobs.
         left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
         left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]
-        left += left_by_capio(driver) if case.workload == CAPIO else []
         left = [what for what in left if not allowed.search(what)]
         if not left or time.monotonic() > end:
             return sorted(set(left))

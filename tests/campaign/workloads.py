@@ -16,7 +16,6 @@ from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import READERS
 
-from .capio import CAPIO, capio_streams
 from .cases import RANDOM
 
 # By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
@@ -341,7 +340,6 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "shared": {"storages": [{"name": "disk", "path": "/", "write": 20, "read": 20}], "ioExecutors": 8},
     "unhinted": _AUTO,
     "rehearsed": _AUTO,
-    CAPIO: {"runtime": "capio"},
 }
 #: The environment of their runs: the files of this one are small.
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {"windows": {"SFIO_NODE_BLOCK": "4096"}}
@@ -382,8 +380,6 @@ def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
 
     :param files: a directory for what it is given
     """
-    if name == CAPIO:
-        return capio_streams(), {}
     if not name.startswith(RANDOM):
         return WORKLOADS[name](), {}
     seed, number = map(int, name.removeprefix(RANDOM).split("-"))

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.installed_capio import use_installed_capio
 from lab.once import once
 from tests.campaign.__main__ import possible_faults
-from tests.campaign.capio import CAPIO
-from tests.campaign.cases import CAPIO_FAULTS, Case, Fault
+from tests.campaign.cases import Case, Fault
 from tests.campaign.trial import run_case, run_plain
 
 
@@ -70,14 +68,3 @@ def test_trial(tmp_path: Path, common: Path, chosen: Case, outcome: str) -> None
     assert trial.struck is not None
     assert trial.verdict.violations == ()
     assert trial.verdict.outcome == outcome
-
-
-@pytest.mark.long
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("fault", CAPIO_FAULTS, ids=lambda fault: fault.victim)
-def test_trial_with_the_real_capio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    use_installed_capio(monkeypatch)
-    trial = run_case(tmp_path / "trial", case(CAPIO, fault), run_plain(tmp_path / "plain", CAPIO))
-    assert trial.struck is not None
-    assert trial.verdict.violations == ()
-    assert trial.verdict.outcome == ("ended" if fault.victim == "driver" else "identical")
