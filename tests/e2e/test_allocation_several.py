@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -99,29 +97,6 @@ def test_jobs_that_wait_for_cores_get_another_allocation(login_node: Site) -> No
     assert len(nodes_of(ours)) == 2
     assert "number 2 of at most 2" in ours.log
     wait_until_gone(site)
-
-
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
-# With `pending`, all nodes of the laboratory must be free. Slurm may still clear one after another test.
-@pytest.mark.parametrize("pending", [pytest.param(True, marks=pytest.mark.long), False], ids=["pending", "running"])
-def test_both_are_given_back_when_the_run_is_ended(login_node: Site, how: signal.Signals, pending: bool) -> None:
-    """The second one waits in the queue, or jobs run in both."""
-    if pending:
-        login_node.control("sbatch", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
-        wait_for(lambda: allocations(login_node), "another job", 60)
-    others = login_node.queue()
-    site = asking(login_node, max=2)
-    each = tool("note begun; sleep 600", {}, {}, requirements=cores(2))
-    path = site.write(workflow({}, {"a": {"run": each, "in": {}}, "b": {"run": each, "in": {}}}, {}), {}, io=True)
-    process = site.start(path)
-    trace, log = path.parent / "trace", path.parent / "stderr"
-    wait_for(lambda: trace.exists() and trace.read_text().count("begun") == (1 if pending else 2), "its jobs", 60)
-    if pending:
-        wait_for(lambda: "waits in the queue of Slurm for allocation" in log.read_text(), "a second allocation", 60)
-    os.kill(process.pid, how)
-    process.wait(60)
-    wait_for(lambda: site.queue() == others, "the allocations are given back", 60)
-    check_gone(site)
 
 
 def test_an_allocation_without_jobs_is_given_back(login_node: Site) -> None:

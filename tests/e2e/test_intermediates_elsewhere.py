@@ -64,20 +64,6 @@ def test_on_hosts(hosts: Site, config: Document) -> None:
     assert login(place.laboratory, first, f"ls /scratch/{result}").split() == ["d.txt"]
 
 
-def test_a_limit_holds_on_each_host(hosts: Site) -> None:
-    """The third job has no space on its host. The driver's node has none of its own."""
-    place = apart(hosts)
-    write = tool("head -c 400000 /dev/urandom > $n.txt", {"n": "string"}, {"o": found("*.txt")}, requirements=SMALL)
-    last = tool("cat $i > all.txt", {"i": "File[]"}, {"o": found("all.txt")}, requirements=SMALL)
-    steps = {"a": {"run": write, "in": {"n": "names"}, "scatter": "n"}, "b": {"run": last, "in": {"i": "a/o"}}}
-    document = workflow({"names": "string[]"}, steps, {"o": "b/o"})
-    run = place.run(document, {"names": ["1", "2", "3", "4", "5"]}, config=LIMITED)
-    assert not run.ok
-    (line, *_) = [line for line in run.log.splitlines() if "SFIO-B010" in line]
-    assert "Nothing can go on within the diskLimit of 1.0 MB on " in line
-    assert "the space is held by /scratch/" in line
-
-
 def test_clean_on_hosts(hosts: Site) -> None:
     """The directories of jobs on hosts go, too; results that were copied stay."""
     place = apart(hosts)

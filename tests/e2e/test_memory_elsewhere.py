@@ -122,6 +122,7 @@ def test_a_job_reads_from_the_memory_of_another_node(allocation: Site) -> None:
     check_gone(allocation)
 
 
+@pytest.mark.parametrize("place", ["allocation"], indirect=True)
 def test_windows_in_memory(place: Site) -> None:
     steps = {
         "a": step(f"{NOTE}; {awaited(60 * MB)}", "a", output=streamable("stdout")),

@@ -65,26 +65,6 @@ def test_on_close(runtime: Node, out: Path) -> None:
     ]
 
 
-def test_directory_made_and_filled_at_once(runtime: Node, out: Path) -> None:
-    script = f"mkdir -p {out}/d/e/f; for i in 1 2 3; do echo $i > {out}/d/e/f/$i; done; echo 4 > {out}/d/4; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=4)])
-    wait_for(lambda: job.named("complete"), f"complete: {job.events()}")
-    assert sorted(job.committed()) == ["1", "2", "3", "4"]
-    (job.directory / "go").touch()
-    assert job.wait() == 0
-
-
-def test_glob_with_directories(runtime: Node, out: Path) -> None:
-    files = "; ".join(f"echo x > {out}/{name}/a.txt" for name in ("x/y", "x", ".h"))
-    script = f"mkdir -p {out}/x/y {out}/.h; {files}; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, ["*/*/*.txt", "*/a.txt"], "on_close", "files")])
-    wait_for(lambda: len(job.committed()) == 2, "two commits")
-    (job.directory / "go").touch()
-    assert job.wait() == 0
-    found = [os.path.relpath(str(event["path"]), out) for event in job.named("committed")]
-    assert sorted(found) == ["x/a.txt", "x/y/a.txt"]
-
-
 def test_standard_output(runtime: Node, out: Path) -> None:
     both = str(out / "log")
     job = runtime.shell(
@@ -147,11 +127,6 @@ def test_commit_is_prompt_when_the_writer_lives(runtime: Node, out: Path) -> Non
     assert job.wait() == 0
 
 
-def test_a_child_that_ends_well_commits_soon(runtime: Node, out: Path) -> None:
-    job = runtime.shell("j", f"/bin/echo x > {out}/a; {HOLD}", outputs=[output(out, "a", "on_close")])
-    finish(job, ["a"], before_end=["a"])
-
-
 KILL_SELF = "import os,sys; f = open(sys.argv[1], 'w'); f.write('x' * 10); f.flush(); os.kill(os.getpid(), 9)"
 EXCEPTION = "import os,sys; f = open(sys.argv[1], 'w'); f.write('x' * 10); f.flush(); raise ValueError"
 IN_FUNCTION = """
@@ -196,17 +171,6 @@ def test_what_a_killed_child_has_written_is_committed_with_success(runtime: Node
     job = runtime.shell("j", f"sh -c 'echo x; kill -9 $$' > {out}/a; exit 0", outputs=[output(out, "a", "on_close")])
     assert job.wait() == 0
     assert job.committed() == ["a"]
-
-
-def test_many_files(runtime: Node, out: Path) -> None:
-    script = """
-import os, sys
-for i in range(500):
-    os.close(os.open(f"{sys.argv[1]}/{i}", os.O_CREAT | os.O_WRONLY))
-"""
-    job = runtime.python("j", script, out, outputs=[output(out, "*", "on_close", "files")])
-    assert job.wait() == 0
-    assert sorted(map(int, job.committed())) == list(range(500))
 
 
 def test_lost_notices(runtime: Node, out: Path) -> None:
@@ -322,22 +286,10 @@ def test_process_substitution_is_waited_for(runtime: Node, out: Path) -> None:
     assert os.system(f"gzip -t {out}/a.gz") == 0
 
 
-def test_a_hard_link_of_a_file_that_is_written_waits(runtime: Node, out: Path) -> None:
-    script = f"exec 3> {out}/tmp; ln {out}/tmp {out}/a; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
-    finish(job, ["a"], before_end=[])
-
-
 def test_a_fifo_is_no_output(runtime: Node, out: Path) -> None:
     job = runtime.shell("j", f"mkfifo {out}/a; sleep 0.1; rm {out}/a", outputs=[output(out, "a", "on_close")])
     assert job.wait() == 0
     assert job.named("opened") == []
-
-
-def test_a_removed_file_cannot_close_another_of_its_name(runtime: Node, out: Path) -> None:
-    script = f"exec 3> {out}/a; rm {out}/a; exec 4> {out}/a; exec 3>&-; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
-    finish(job, ["a"], before_end=[])
 
 
 @pytest.mark.parametrize(
@@ -396,15 +348,6 @@ def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Pa
     ]
 
 
-def test_fewer_files_than_promised_are_committed_at_the_end_with_a_warning(runtime: Node, out: Path) -> None:
-    outputs = [output(out, "*", "on_n_files", "files", port="calls", n_files=3)]
-    job = runtime.shell("j", f"echo 1 > {out}/1; echo 2 > {out}/2", outputs=outputs)
-    assert job.wait() == 0
-    assert sorted(job.committed()) == ["1", "2"]
-    message = "output calls: on_n_files promised 3 files, 2 are there at the end: committed only now [SFIO-S025]"
-    assert [event["message"] for event in job.named("warning")] == [message]
-
-
 AFTERWARDS = {
     "append": ("echo y >> a", "written"),
     "rewrite": ("printf z | dd of=a conv=notrunc status=none", "written"),
@@ -435,10 +378,3 @@ def test_a_change_after_the_commit_is_told(runtime: Node, out: Path, how: str) -
         assert changed in ([], [("out", str(out / "a"), "written")])
     else:
         assert changed == ([("out", str(out / "a"), told)] if told else [])
-
-
-def test_nothing_is_told_of_a_change_before_the_commit(runtime: Node, out: Path) -> None:
-    script = f"cd {out}; echo x > a; echo y >> a; echo z > b; rm b; {HOLD}"
-    job = runtime.shell("j", script, outputs=[output(out, "*", "on_termination", "files")])
-    finish(job, ["a"], before_end=[])
-    assert job.named("changed") == []

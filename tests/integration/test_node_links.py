@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import signal
 import socket
 import struct
 import subprocess
@@ -75,13 +74,6 @@ def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
     nodes.read_while_written()
 
 
-def test_several_consumers(nodes: Pair) -> None:
-    assert nodes.write(200, 20_000, 0.0).wait() == 0
-    consumers = [nodes.read(f"c{i}", pause=0.001 * i) for i in range(4)]
-    assert [job.wait() for job in consumers] == [0] * 4
-    assert all(nodes.has_read_all(job.name) for job in consumers)
-
-
 def test_two_inputs_one_from_here(nodes: Pair) -> None:
     nodes.write(20, 100_000, 0.005)
     here = nodes.two.base / "here"
@@ -98,26 +90,10 @@ def test_two_inputs_one_from_here(nodes: Pair) -> None:
     assert len(job.named("stream")) == 2
 
 
-def test_a_consumer_that_stops_reading(nodes: Pair) -> None:
-    producer = nodes.write(20, 1_000_000, 0.0)
-    job = nodes.two.shell("c", "head -c 3 | wc -c; exec sleep 0.1", inputs=[nodes.link("p", None)])
-    assert (job.wait(), producer.wait()) == (0, 0)
-
-
 @pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
 def test_a_failed_producer_is_no_end(nodes: Pair, end: str) -> None:
     consumer = nodes.read()
     nodes.produce(f"head -c 100000 /dev/zero > {nodes.path()}; sleep 0.2; {end}")
-    assert_failed(consumer, "producer", "failed before committing")
-    assert not nodes.has_seen_an_end()
-
-
-def test_a_lost_producer_is_no_end(nodes: Pair) -> None:
-    producer = nodes.produce(f"echo 1 > {nodes.path()}; sleep 600")
-    consumer = nodes.read()
-    producer.wait_for("opened")
-    time.sleep(0.1)
-    producer.process.send_signal(signal.SIGKILL)
     assert_failed(consumer, "producer", "failed before committing")
     assert not nodes.has_seen_an_end()
 

@@ -35,14 +35,6 @@ def test_exit_code(shared: RemoteNode, code: int) -> None:
     assert job.local() == []
 
 
-@pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
-def test_exit_by_signal(shared: RemoteNode, name: str) -> None:
-    number = signal.Signals["SIG" + name]
-    job = shell(shared, "j", f"ulimit -c 0; kill -{name} $$")
-    assert job.wait() == -number
-    assert (job.exit()["signal"], job.exit()["reason"]) == (number, "exited")
-
-
 def test_streams_environment_and_directory_are_the_commands(shared: RemoteNode) -> None:
     script = "cat; echo error >&2; pwd; echo $X $SFIO_JOB; grep -E 'Sig(Blk|Ign)' /proc/self/status"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -75,14 +67,6 @@ def test_events_are_mirrored_in_order_and_once(shared: RemoteNode) -> None:
     assert len(job.named("complete")) == 2
     assert shared.leave() == 0
     assert job.served() == [{"job": "j", **event} for event in events if event["event"] != "entry"]
-
-
-def test_events_are_created_at_once_and_for_us_alone(tmp_path: Path) -> None:
-    directory = make_run(tmp_path)
-    job = run_alone(directory, ["sleep", "0.2"])
-    wait_for((directory / "events.jsonl").exists, "the events")
-    assert (directory / "events.jsonl").stat().st_mode & 0o777 == 0o600
-    assert job.wait() == 0
 
 
 def test_a_job_is_started_once(shared: RemoteNode) -> None:
@@ -126,14 +110,6 @@ def test_signals_cancel_the_whole_tree(shared: RemoteNode, name: str) -> None:
     assert job.wait() != 0
     assert job.exit()["reason"] == "cancelled"
     has_left_nothing(job)
-
-
-def test_other_signals_are_passed_on(shared: RemoteNode) -> None:
-    ready = shared.base / "ready"
-    job = shell(shared, "j", f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.02; done")
-    wait_for(ready.exists, "the trap")
-    job.process.send_signal(signal.SIGUSR1)
-    assert job.wait() == 7
 
 
 def test_a_signal_at_any_moment_leaves_nothing(tmp_path: Path) -> None:

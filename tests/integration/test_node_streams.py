@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
 import re
 import resource
@@ -96,20 +95,6 @@ def test_consumer_first(runtime: Node) -> None:
     assert write(runtime).wait() == 0
     assert consumer.wait() == 0
     assert_same(runtime, "c")
-
-
-def test_late_consumer(runtime: Node) -> None:
-    assert write(runtime).wait() == 0
-    assert read(runtime, "c").wait() == 0
-    assert_same(runtime, "c")
-
-
-def test_three_consumers(runtime: Node) -> None:
-    producer = write(runtime, 200, 20_000, 0.0)
-    consumers = [read(runtime, f"c{i}", pause=0.001 * i) for i in range(3)]
-    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0, 0]
-    for job in consumers:
-        assert_same(runtime, job.name)
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
@@ -286,16 +271,6 @@ def test_a_file_that_grows_after_its_commit_is_no_shorter_stream(runtime: Node) 
     assert consumer.exit()["reason"] == "rewritten"
 
 
-def test_a_consumer_may_stop_early(runtime: Node) -> None:
-    producer = write(runtime, 50, 100_000, 0.002)
-    fifo = runtime.base / "in" / "f"
-    stream = runtime.stream("p", runtime.base / "out" / "p", fifo)
-    consumer = runtime.shell("c", f"head -c 1000 {fifo} > {runtime.base}/head", inputs=[stream])
-    assert consumer.wait() == 0
-    assert (runtime.base / "head").stat().st_size == 1000
-    assert producer.wait() == 0
-
-
 def test_an_input_that_is_never_opened(runtime: Node) -> None:
     producer = write(runtime, 50, 1000, 2)
     stream = runtime.stream("p", runtime.base / "out" / "p", runtime.base / "in" / "f")
@@ -347,18 +322,6 @@ def test_an_empty_stream_is_read_once(runtime: Node, script: str, is_read_once: 
     assert copy.read_text() == ""
 
 
-def test_gzip_reads_a_stream(runtime: Node) -> None:
-    base = runtime.base
-    script = f"sleep 0.2; seq 1 200000 | gzip > {base}/out/p"
-    runtime.shell("p", script, outputs=[output(base / "out", "p")])
-    fifo = base / "in" / "f.gz"
-    job = runtime.shell(
-        "c", f"gzip -dc {fifo} | tail -n 1 > {base}/last", inputs=[runtime.stream("p", base / "out" / "p", fifo)]
-    )
-    assert job.wait() == 0
-    assert (base / "last").read_text() == "200000\n"
-
-
 def test_a_fifo_left_by_a_killed_job_is_replaced(runtime: Node) -> None:
     os.mkfifo(runtime.base / "in" / "c-p")
     write(runtime)
@@ -372,25 +335,6 @@ def test_a_file_in_the_place_of_the_fifo_is_an_error(runtime: Node) -> None:
     assert job.wait() == 125
     assert "c-p" in str(job.exit()["message"])
     assert (runtime.base / "in" / "c-p").read_text() == "precious"
-
-
-def test_chain(runtime: Node) -> None:
-    base = runtime.base
-    write(runtime, 100, 10_000, 0.002)
-    previous = "p"
-    for i in range(4):
-        stream = runtime.stream(previous, base / "out" / previous, None)
-        name = f"s{i}"
-        text = {
-            "streams": [stream],
-            "command": {"stdout": str(base / "out" / name)},
-            "outputs": [output(base / "out", name)],
-        }
-        job = runtime.start(name, ["cat"], job=json.dumps({"name": name, **text}))
-        previous = name
-    assert job.wait() == 0
-    assert digest(base / "out" / "s3") == digest(base / "out" / "p")
-    wait_for(lambda: all(j.process.poll() == 0 for j in runtime.jobs), "the chain")
 
 
 @pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from benchmarks.disk import CongestedDisk, Curve, Server
-from benchmarks.io_tasks import CURVE, IO_EXECUTORS, IO_TASKS, STATIC_MB, STORAGE_MB, is_remembered
-from benchmarks.processes import CommandError
-from benchmarks.tools import socket_address
+from benchmarks.io_tasks import CURVE, IO_EXECUTORS, STATIC_MB, STORAGE_MB
 from benchmarks.workflows import TOOL
 from lab.loop_device import LoopDeviceError, limited_disk
 from lab.pauses import Pauses
-from streamflow_io.records.records import ChoiceRecord, RunRecord
-from streamflow_io.records.runs import TELEMETRY_FILE
-from streamflow_io.records.writer import to_json
 
 SIZE = 500_000
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -125,27 +118,6 @@ async def test_a_writer_that_has_died_no_longer_counts(tmp_path: Path) -> None:
         assert limits.empty()
 
 
-def test_checkpoints_are_made_from_their_state_and_printed(disk: CongestedDisk, state: Path) -> None:
-    with disk.mounted(by_kernel=False):
-        first, again = (write(disk, state, disk.directory / name) for name in ("first", "again"))
-        state_of_another = state.with_name("other")
-        state_of_another.write_text("another")
-        other = write(disk, state_of_another, disk.directory / "other")
-        digests = [process.communicate()[0] for process in (first, again, other)]
-        content = (disk.directory / "first" / "checkpoint.data").read_bytes()
-    assert len(content) == SIZE
-    assert digests[0].decode().strip() == hashlib.sha256(content).hexdigest()
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    nowhere = CongestedDisk(tmp_path / "disk", str(tmp_path / "no" / "socket"), Curve(1e6, 1e6, 0))
-    with pytest.raises(CommandError, match=r"the congested disk failed: (?s:.*)No such file"), nowhere.mounted():
-        pytest.fail("is mounted")
-    assert not nowhere.directory.is_mount()
-    assert not nowhere.directory.exists()
-
-
 @pytest.mark.usefixtures("loop_devices")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_mount_is_left_when_the_benchmark_is_ended(
@@ -168,37 +140,3 @@ def test_no_mount_is_left_when_the_benchmark_is_ended(
         process.send_signal(number)
     assert gone(disk.directory)
     assert not list(tmp_path.glob("*.image"))
-
-
-@pytest.mark.usefixtures("loop_devices")
-def test_a_disk_in_use_is_unmounted_when_it_is_no_longer(disk: CongestedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk.directory.mkdir()
-    monkeypatch.setattr("lab.loop_device._UNMOUNT_SECONDS", 0.2)
-    with limited_disk(disk.directory, 2**25):
-        file = (disk.directory / "file").open("wb")
-    with file:
-        assert not disk.directory.is_mount()
-
-
-def test_addresses() -> None:
-    assert socket_address("@name") == "\0name"
-    assert socket_address("/a/path") == "/a/path"
-
-
-def test_the_annotations_of_io_tasks_are_valid_and_differ(tmp_path: Path) -> None:
-    names = [variant.name for variant in IO_TASKS.prepare(tmp_path) if variant.name != "plain"]
-    contents = {(tmp_path / f"{name}.yml").read_text() for name in names}
-    # `auto` and `remembered` differ in what was learned alone.
-    assert len(contents) == len(names) - 1
-
-
-@pytest.mark.parametrize(("reason", "remembered"), [("remembered", True), ("first", False)])
-def test_whether_limits_were_remembered_is_read_from_the_telemetry(
-    reason: Literal["remembered", "first"], remembered: bool, tmp_path: Path
-) -> None:
-    choice = ChoiceRecord(time=1, step="/s", storage="disk", constraint=4, reason=reason, outstanding=1)
-    lines = (RunRecord(time=0, name="r", workflow="w"), choice)
-    (directory := tmp_path / "runs" / "r").mkdir(parents=True)
-    (directory / TELEMETRY_FILE).write_text("".join(f"{to_json(line).decode()}\n" for line in lines))
-    assert is_remembered(tmp_path) is remembered
-    assert not is_remembered(directory / "nothing")

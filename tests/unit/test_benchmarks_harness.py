@@ -61,21 +61,6 @@ def test_different_outputs_are_found(in_one_variant: bool) -> None:
     assert not report.met
 
 
-def test_a_skipped_variant_is_reported() -> None:
-    runs: list[str] = []
-    skipped = Variant("b", lambda _: pytest.fail("was run"), skipped="no tool")
-    report = run_workload(workload(recorded("a", runs), skipped), 1)
-    assert report.variants[1].skipped == "no tool"
-    assert report.variants[1].samples == ()
-
-
-def test_notes_are_reported_once() -> None:
-    def noted(name: str) -> Variant:
-        return Variant(name, lambda _: Outcome(Sample(wall=1, window=1), notes=["by hand"]))
-
-    assert run_workload(workload(noted("a"), noted("b")), 2).notes == ("by hand",)
-
-
 def test_a_failure_names_the_variant_and_leaves_nothing(temporary: Path) -> None:
     def fail(directory: Path) -> Outcome:
         run([["sh", "-c", "echo broken >&2; exit 3"]], directory)
@@ -136,19 +121,3 @@ def test_exit_code_and_json(
     assert data["commit"] is None or re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", data["commit"])
     assert data["machine"]["load"] >= 0
     assert data["variants"][1]["samples"] == [{"wall": 1, "window": 1, "further": {}}] * 2
-
-
-@pytest.mark.parametrize("arguments", [["run", "nothing"], ["run", "chain", "--reps", "0"], []])
-def test_wrong_usage(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        command_line.main(arguments)
-    assert exit_info.value.code == 2
-
-
-def test_a_failed_run_exits_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(_: Path) -> Outcome:
-        raise CommandError("broken")
-
-    monkeypatch.setitem(command_line.WORKLOADS, "test", workload(Variant("a", fail)))
-    assert command_line.main(["run", "test"]) == 1
-    assert "a: broken" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.runs import Run
-from tests.campaign.cases import CONTAINER_FAULTS, HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
+from tests.campaign.cases import LOCAL_FAULTS, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
 from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name
 
@@ -29,22 +29,6 @@ def test_a_seed_and_a_number_say_everything() -> None:
     assert len({(case.workload, case.fault) for case in cases}) == len(names) * len(LOCAL_FAULTS)
     assert all(0 <= case.delay <= SPAN for case in cases)
     assert {case.retries for case in cases} == {True, False}
-
-
-def test_what_stands_still_goes_on() -> None:
-    cases = [choose(7, number, ["gate"], [*LOCAL_FAULTS, *HOST_FAULTS]) for number in range(480)]
-    assert {case.relief for case in cases if case.fault.kind == "network"} == set(OUTAGES)
-    assert all(case.relief for case in cases if case.fault.kind in ("STOP", "frozen", "stuck"))
-    assert {case.jump < 0 for case in cases} == {True, False}
-
-
-def test_some_steps_run_beside_those_in_containers() -> None:
-    cases = [choose(7, number, ["gate"], CONTAINER_FAULTS) for number in range(100)]
-    assert all(case.relief for case in cases if case.fault.kind == "pause")
-    local = [case.local_steps(["make", "readfile", "readtree"]) for case in cases]
-    assert local == [case.local_steps(["make", "readfile", "readtree"]) for case in cases]
-    assert set().union(*local) == {"make", "readfile", "readtree"}
-    assert 10 < sum(not names for names in local) < 90
 
 
 def test_random_workflows_are_workloads(tmp_path: Path) -> None:
@@ -135,10 +119,6 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "unhinted": {"make", "sort", "shift", "copy"},
         "rehearsed": {"make", "sort", "shift", "copy"},
     }
-
-
-def test_where_there_is_no_gate_its_consumers_are_run_by_streamflow() -> None:
-    assert plain_steps(WORKLOADS["gate"](), has_gates=False) == {"readfile", "readtree"}
 
 
 def test_rules_that_serve_nobody_are_not_ours(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import gallery, site
-from scripts.gallery import EXAMPLES, DifferentResultsError, annotated
-from scripts.timelines import Span, busy, compared
+from scripts import site
+from scripts.gallery import EXAMPLES, annotated
+from scripts.timelines import Span, busy
 from tests.unit.test_pages import DOCS
 
 A_WORKFLOW = """
@@ -55,35 +55,6 @@ def test_a_step_is_busy_while_one_of_its_jobs_runs() -> None:
     spans = [Span("b", 4, 5), Span("a", 0, 2), Span("a", 1, 1.5), Span("a", 2.25, 3), Span("b", 7, 8)]
     assert busy(spans, pause=0.25) == [("a", [(0, 3)]), ("b", [(4, 5), (7, 8)])]
     assert busy(spans, pause=0.1) == [("a", [(0, 2), (2.25, 3)]), ("b", [(4, 5), (7, 8)])]
-
-
-def test_runs_are_drawn_on_one_axis() -> None:
-    picture = compared({"plain <1>": [Span("a", 100, 102), Span("b", 102, 104)], "other": [Span("a", 7, 9)]})
-    widths = [float(width) for width in re.findall(r'<rect [^>]*? width="([\d.]+)"', picture)]
-    assert widths == [280, 280, 280]
-    assert "plain &lt;1&gt;: 4.0 s" in picture
-    assert "other: 2.0 s" in picture
-
-
-@pytest.mark.parametrize(("error", "code", "words"), [(DifferentResultsError, 1, "differ"), (None, 0, "")])
-def test_different_results_are_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    error: type[Exception] | None,
-    code: int,
-    words: str,
-) -> None:
-    def make(*_: object) -> None:
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(gallery, "make", make)
-    monkeypatch.setattr(gallery, "GALLERY", tmp_path)
-    monkeypatch.setenv("PATH", "/usr/bin")  # main() puts a directory before it
-    monkeypatch.setattr("sys.argv", ["gallery", "kmeans"])
-    assert gallery.main() == code
-    assert words in capsys.readouterr().err
 
 
 def shown(markdown: str, page: str, repository: str = "") -> str:

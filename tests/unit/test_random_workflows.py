@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.container_sites import BUSYBOX, DEBIAN, USER
 from lab.runs import Run
-from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type, without_unused
-from tests.random_workflows.containers import contain
+from tests.random_workflows.blueprint import Blueprint, without_unused
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import EXTRAS, READERS, TRICKLED, WRITERS
@@ -75,37 +73,18 @@ def test_what_has_failed_before_occurs_often() -> None:
     assert min(found[key] for key in ("dead", "wrong", "tar")) >= len(blueprints()) // 10, found
 
 
-def test_all_mixtures_of_containers_occur() -> None:
-    contained = [contain(blueprint, 5, number) for number, blueprint in enumerate(blueprints())]
-    assert contained[:20] == [contain(generate(5, number), 5, number) for number in range(20)]
-    assert {blueprint.box for blueprint in contained} == {"", SHARED, "/tmp/own"}
-    mixtures = {
-        ((step.container or blueprint.container) is not None, step.boxed)
-        for blueprint in contained
-        for step in blueprint.steps
-    }
-    assert mixtures == {(True, False), (False, True), (False, False)}
-    own = [step.container for blueprint in contained for step in blueprint.steps if step.container]
-    everywhere = [*own, *(blueprint.container for blueprint in contained if blueprint.container)]
-    assert {container.image for container in own} == {DEBIAN, BUSYBOX, USER}
-    assert {(container.listed, container.network) for container in everywhere} == {
-        (listed, network) for listed in ("requirements", "hints") for network in (True, False)
-    }
-    assert any(container.output for container in own)
-
-
-@pytest.mark.parametrize("number", range(100))
-def test_every_source_is_there(number: int, tmp_path: Path) -> None:
-    blueprint = blueprints()[number]
-    known = {*blueprint.given}
-    for step in blueprint.steps:
-        for _, link in step.links:
-            assert known.issuperset(link.sources)
-        known |= {step.source_of(output.port) for output in step.outputs}
-    assert known.issuperset(source for link in blueprint.results for source in link.sources)
-    assert blueprint.results
-    assert document(blueprint)["steps"].keys() == {step.name for step in blueprint.steps}
-    assert job(blueprint, tmp_path).keys() == blueprint.given.keys()
+def test_every_source_is_there(tmp_path: Path) -> None:
+    for number, blueprint in enumerate(blueprints()[:100]):
+        known = {*blueprint.given}
+        for step in blueprint.steps:
+            for _, link in step.links:
+                assert known.issuperset(link.sources)
+            known |= {step.source_of(output.port) for output in step.outputs}
+        assert known.issuperset(source for link in blueprint.results for source in link.sources)
+        assert blueprint.results
+        assert document(blueprint)["steps"].keys() == {step.name for step in blueprint.steps}
+        (place := tmp_path / str(number)).mkdir()
+        assert job(blueprint, place).keys() == blueprint.given.keys()
 
 
 def test_what_shows_something_becomes_small() -> None:
@@ -121,13 +100,6 @@ def test_what_shows_something_becomes_small() -> None:
     # Those names and lists belong together with what the step reads.
     assert not {*small.steps[0].extras} - {"name", "k", *small.steps[0].scatter}
     assert all(not shows(candidate) for candidate in candidates(small))
-
-
-def test_types_of_links() -> None:
-    blueprint = next(b for b in blueprints() if b.given["files"].type.depth == 1)
-    assert link_type(blueprint, Link(("files", "files"), merge="merge_nested")).depth == 2
-    assert link_type(blueprint, Link(("file", "file"), merge="merge_flattened")).depth == 1
-    assert link_type(blueprint, Link(("file", "file"), pick="all_non_null")).depth == 1
 
 
 SAME = Run(0, "", {"r0": 1}, {"a": b"1"}, [])

@@ -131,16 +131,6 @@ def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Benc
 
 
 @pytest.mark.long
-def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench) -> None:
-    """A FIFO would give the reader another answer, and the reader would succeed with that."""
-    script = "path = os.environ['file']\nprint(os.path.getsize(path), open(path).read())\n"
-    _, ours = bench.run_both(pipeline(producer(lines()), reader("b", script)), config=CAPIO)
-    why = f"{DOES} it asks for the type or size of its input a-1/out.txt"
-    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {why}" in ours.log
-    assert left_in_shared_memory() == []
-
-
-@pytest.mark.long
 def test_other_bytes_are_seen_before_anything_made_of_them_is_delivered(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,27 +149,6 @@ def test_the_plan_says_what_capio_serves(bench: Bench) -> None:
     (mapping,) = plan_file(path).forecasts["capio"].values()
     assert mapping.served == ()
     assert "CAPIO counts the closes of readers, too" in next(iter(mapping.refused.values()))
-
-
-@pytest.mark.long
-def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
-    """`b` writes into CAPIO itself, `c` reads only the beginning, `d` has as standard input what `b` writes."""
-    through = program(
-        "\nout = open('through.txt', 'w')" + READ.replace("print(line", "print(line, file=out, flush=True"),
-        {"file": streamable(), "name": {"type": "string", "default": "b"}},
-        {"out": streamable(outputBinding={"glob": "through.txt"}), "log": found("log.txt")},
-        stderr="log.txt",
-    )
-    beginning = "line = open(os.environ['file']).readline()\nnote('c', line.strip())\nprint(line)\n"
-    steps = {
-        "a": {"run": producer(lines("b", "c", "d")), "in": {}},
-        "b": {"run": through, "in": {"file": "a/out"}},
-        "c": {"run": reader("c", beginning), "in": {"file": "a/out"}},
-        "d": {"run": standard_input("d"), "in": {"file": "b/out"}},
-    }
-    outputs = {name: f"{name}/out" for name in steps}
-    _, ours = bench.run_both(workflow({}, steps, {**outputs, "log": "b/log"}), config=CAPIO)
-    assert_served(ours, "b", "c", "d")
 
 
 def standard_input(name: str) -> Document:
@@ -213,20 +182,6 @@ def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
     assert len(ours.times("b line 1")) == 2
     assert len(ours.times("b all")) == 1
     assert bench.leftovers() == left_in_shared_memory() == []
-
-
-@pytest.mark.long
-def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
-    """A program that is given the path of the output directory writes beside CAPIO; `c` reads an empty file."""
-    script = LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + "open('empty.txt', 'w')\n" + END
-    outputs = {name: streamable(outputBinding={"glob": f"{name}.txt"}) for name in ("out", "empty")}
-    steps = {
-        "a": {"run": program(script, {}, outputs), "in": {}},
-        "b": {"run": reader("b"), "in": {"file": "a/out"}},
-        "c": {"run": reader("c"), "in": {"file": "a/empty"}},
-    }
-    _, ours = bench.run_both(workflow({}, steps, {"b": "b/out", "c": "c/out"}), config=CAPIO)
-    assert ours.time("b line 1") > ours.time("end")
 
 
 def test_a_failed_producer_is_no_end_of_file_and_is_retried_with_its_readers(bench: Bench) -> None:
@@ -411,53 +366,6 @@ def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_cap
     _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
     assert "CAPIO is not used any more for the jobs of /b, they run without it: " in ours.log
     assert left_in_shared_memory() == []
-
-
-# More than what is on the way to the server.
-MORE = """
-    for _ in range(100):
-        out.write(("y" * 99 + "\\n") * 2_000)
-        time.sleep(0.02)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("real")
-@pytest.mark.timeout(240)
-def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench) -> None:
-    """The server answers no client any more: the run sees that in 20 s."""
-    document = pipeline(producer(lines("b", script=BIG).replace(END, MORE + END)), reader("b", BIG_READ))
-    plain = bench.run(document, io=False)
-    path = bench.write(document, {}, True, CAPIO)
-    process = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 60)
-    for pid in servers_of(path.parent):
-        os.kill(pid, signal.SIGSTOP)
-    stopped = datetime.now().timestamp()
-    ours = bench.finish(process, path)
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-    (line,) = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
-    assert "as if its program hung under CAPIO" in line
-    assert datetime.fromisoformat(line.partition(" WARNING")[0].strip()).timestamp() - stopped < 22
-    assert bench.leftovers() == left_in_shared_memory() == []
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("real")
-def test_two_runs_with_the_real_capio_at_the_same_time(bench: Bench) -> None:
-    """Each has a server of its own, and is served by it to its end."""
-    document = pipeline(producer(lines("b", script=BIG)), reader("b", BIG_READ))
-    plain = bench.run(document, io=False)
-    for _ in range(4):
-        runs = bench.run_all([bench.write(document, {}, True, CAPIO) for _ in range(2)])
-        assert [(run.ok, run.results) for run in runs] == [(True, plain.results)] * 2
-        assert bench.leftovers() == left_in_shared_memory() == []
-        if not any("CAPIO is not used any more" in run.log for run in runs):
-            break
-    for run in runs:
-        assert_served(run, "b")
 
 
 @pytest.mark.usefixtures("real")
