@@ -58,12 +58,6 @@ def test_who_writes_and_who_reads(bench: Bench) -> None:
     assert rules(configuration)["a/a.txt"] == ("on_close:2", "no_update")
 
 
-def test_a_workflow_without_hints_is_written_as_it_runs(bench: Bench) -> None:
-    path = bench.write(two_steps(writer(None)), {}, io=False)
-    (plan,) = plan_file(path).plans.values()
-    assert rules(plan.configuration) == dict.fromkeys(("a/a.txt", "b/read.txt"), ("on_termination", "update"))
-
-
 def test_what_falls_back_is_written_as_it_is_served(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     reader = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
     document = two_steps(writer({"committed": "on_close", "mode": "no_update"}), reader)
@@ -100,16 +94,6 @@ def test_instances_of_a_scatter_have_files_of_their_own(bench: Bench) -> None:
         "b-0.0/read.txt": (),
         "b-0.1/read.txt": (),
     }
-
-
-def test_instances_that_the_run_makes_have_a_pattern(bench: Bench) -> None:
-    document = two_steps(writer({"committed": "on_close", "mode": "no_update"}, "*.txt", "File[]"))
-    document["steps"]["b"]["scatter"] = "file"
-    document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
-    configuration = planned(bench, document)
-    assert configuration.applications == ("a", "b")
-    assert readers(configuration) == {"a/*.txt": ("b",), "b-*/read.txt": ()}
-    assert rules(configuration)["a/*.txt"] == ("on_close", "no_update")
 
 
 def test_globs_are_evaluated_where_the_inputs_are_known(bench: Bench) -> None:
@@ -153,38 +137,6 @@ def test_an_expression_is_parsed_once_for_all_instances(bench: Bench, monkeypatc
     configuration = planned(bench, workflow({"names": "string[]"}, steps, {"out": "a/out"}), {"names": names})
     assert len(configuration.files) == len(names)
     assert parsed.count(script.removeprefix("$")) == 1
-
-
-def test_a_name_that_streamflow_makes_up_is_not_told(bench: Bench) -> None:
-    first = tool("true", {}, {"out": "stdout"})
-    assert planned(bench, two_steps(first)).files[0].path == "a/*"
-
-
-def test_the_rules_of_a_directory_and_of_its_files(bench: Bench) -> None:
-    reader = tool("true", {"file": "Directory"}, {"out": "stdout"}, stdout="read.txt")
-    reader["inputs"]["file"] = {"type": "Directory", "loadListing": "no_listing"}
-    hints = [
-        streaming(
-            {"port": "out", "committed": "on_n_files", "nFiles": 3},
-            {"port": "out", "files": ["*.bam"], "committed": "on_close:2", "permanent": True},
-            {"port": "out", "files": ["*.log"], "committed": "on_file", "fileDeps": ["*.done", "mark"]},
-        )
-    ]
-    outputs = {"out": found("d", "Directory"), "mark": found("mark.txt")}
-    configuration = planned(bench, two_steps(tool("true", {}, outputs, hints), reader))
-    assert rules(configuration) == {
-        "a/d": ("on_n_files", "update"),
-        "a/d/*": ("on_close", "update"),
-        "a/d/*.bam": ("on_close:2", "update"),
-        "a/d/*.log": ("on_file", "update"),
-        "a/mark.txt": ("on_termination", "update"),
-        "b/read.txt": ("on_termination", "update"),
-    }
-    files = {file.path: file for file in configuration.files}
-    assert files["a/d"].n_files == 3
-    assert files["a/d"].is_directory
-    assert files["a/d/*.log"].file_deps == ("a/d/*.done", "a/mark.txt")
-    assert [path for path, file in files.items() if file.permanent] == ["a/d/*.bam", "b/read.txt"]
 
 
 FORMATS = ["capio-cl-1.1", "capio-cl-1.0"]
