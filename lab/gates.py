@@ -7,7 +7,6 @@ from typing import Any
 from lab.cwl import Document, found, streaming, tool, workflow
 from lab.runs import Run
 
-RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 # The number of this attempt, counted by what earlier ones noted.
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # Waits until another job has noted something. Without the plugin no job waits: steps run one after the other. Nothing

@@ -16,8 +16,11 @@ from typing import Any
 
 from lab import forked
 from lab.cwl import Document, streamflow_file, versioned
+from lab.node import wait_for
 from lab.processes import is_dead, of_processes
 
+#: Of a StreamFlow file: a job that fails is tried again at once.
+RETRY: Document = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 STREAMFLOW = Path(sys.executable).with_name("streamflow")
 # By the name of a namespace in `/proc`, the option of `nsenter`.
 _JOINED = {"net": "net", "mnt": "mount"}
@@ -244,6 +247,17 @@ def kill_group(process: forked.Driver) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def wait_for_note(run: Path, what: str, times: int = 1, seconds: float = 60) -> None:
+    """Wait until the tools of a run have noted something.
+
+    :param run: the StreamFlow file, or another file beside the notes
+    :param what: a part of a line, which begins with the time
+    :raises AssertionError: if they have not after so many seconds
+    """
+    trace = run.with_name("trace")
+    wait_for(lambda: trace.exists() and trace.read_text().count(what) >= times, f"{what!r} in {trace}", seconds)
 
 
 def _noted(trace: Path) -> list[tuple[float, str]]:

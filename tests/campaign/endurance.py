@@ -1,26 +1,19 @@
-"""Much data, and many files: the memory of `sfio-node` does not grow with them.
-
-`python -m tests.campaign.endurance --gib 20` takes a minute; the tests run the same with less.
-"""
+"""Much data, and many files: the memory of `sfio-node` does not grow with them."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import re
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from lab.node import Job, Node, node, output
+from lab.node import Job, Node, output
 
 #: What `exec` and `serve` may have in memory, each. Most of it is the program itself.
 MEMORY_BYTES = 16 * 2**20
-_GIB = 2**30
 _SECONDS = 300.0
 
 #: Lets the file argv[1] grow to argv[2] bytes, without a block on disk.
@@ -107,29 +100,3 @@ def files(running: Node, count: int, kind: str = "files", **rule: Any) -> Memory
         assert producer.wait(_SECONDS) == 0
         assert len(producer.commits()) == count
     return memory
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.campaign.endurance", description=__doc__)
-    parser.add_argument("--gib", type=int, default=20, help="length of the stream in GiB (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=10_000, help="how many files (default: %(default)s)")
-    options = parser.parse_args()
-    measures: dict[str, Callable[[Node], Memory]] = {
-        f"a stream of {options.gib} GiB": lambda running: stream(running, options.gib * _GIB),
-        f"{options.files} files": lambda running: files(running, options.files, committed="on_close"),
-    }
-    broken = False
-    for what, measure in measures.items():
-        with tempfile.TemporaryDirectory(prefix="sfio-endurance-") as name:
-            for part in ("out", "in"):
-                Path(name, part).mkdir()
-            with node(Path(name)) as running:
-                memory = measure(running)
-        peaks = ", ".join(f"{process} {peak / 2**20:.1f} MiB" for process, peak in memory.greatest.items())
-        print(f"{what}: {peaks}", flush=True)
-        broken = broken or max(memory.greatest.values()) >= MEMORY_BYTES
-    return 1 if broken else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.container_sites import Containers
 from lab.disks import mounts, real_disk, small_disk
 from lab.forked import Driver
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 from lab.sites import Site
 from streamflow_io.records.learned.proofs import known_proofs
 
@@ -47,7 +47,6 @@ _MAY_BE_LEFT = {
 #: What StreamFlow says of a container that it has started, and then cannot look into.
 _DEPLOYED_IN_VAIN = re.compile(r"Error \w+.* Docker container \w+: .* is paused, unpause the container before exec")
 _CLOCK = Path(__file__).parent / "clock"
-_RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Al
     if case.workload in LEARNED and not (run := bench.run(document, job, config=config)).ok:
         raise RuntimeError(f"{case.workload} fails without a fault: {run.errors}")
     beside = bench.write(document, job, True, config) if case.workload in BESIDE else None
-    path = bench.write(document, job, True, config, **(_RETRIES if case.retries else {}))
+    path = bench.write(document, job, True, config, **(RETRY if case.retries else {}))
     place = Place(path.parent / "tmp", path.parent / "jump", bench, where)
     environment = dict(ENVIRONMENTS.get(case.workload, {}))
     if case.fault.victim == "clock":

@@ -20,9 +20,9 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import has_cgroups
 from lab.node import wait_for
-from lab.runs import STREAMFLOW, Run
+from lab.runs import RETRY, STREAMFLOW, Run, wait_for_note
 from lab.sites import Site, allocation_site
-from tests.e2e.test_streaming import RETRY, check_gone, check_nothing_fell_back
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 NODE = 'note "$SLURMD_NODENAME"; '
 
@@ -111,8 +111,7 @@ def test_files_are_delivered_at_their_commit(allocation: Site) -> None:
 def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Signals) -> None:
     path = allocation.write(three_streams("nothing"), {}, io=True)
     process = allocation.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    wait_for_note(path, " n", 4)
     os.kill(process.pid, how)
     process.wait(60)
     check_gone(allocation)
@@ -171,8 +170,7 @@ def test_the_guard_gives_the_allocation_back_when_the_login_node_is_lost(submitt
     document = workflow({}, {"a": {"run": tool(f"{NODE}sleep 600", {}, {}), "in": {}}}, {})
     path = submitting.write(document, {}, io=True)
     process = submitting.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and " n" in trace.read_text(), "a job", 60)
+    wait_for_note(path, " n")
     guards = ("squeue", "-h", "-s", "-o", "%j")
     wait_for(lambda: "sfio-guard" in submitting.control(*guards), "a guard", 30)
     lost = [process.pid, *launchers(submitting)]
@@ -258,7 +256,7 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
     path = allocation.write(document, {}, io=True, **RETRY)
     process = allocation.start(path)
     trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().strip(), "the first attempt", 60)
+    wait_for_note(trace, " ")
     first = trace.read_text().split()[1]
     try:
         lose(allocation, first)
@@ -280,7 +278,7 @@ def test_a_job_that_delivers_early_is_not_moved_from_a_lost_node(allocation: Sit
     path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
     process = allocation.start(path)
     trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    wait_for_note(trace, " n", 4)
     kill_serve(allocation, trace.read_text().split()[1])
     ours = allocation.finish(process, path)
     assert ours.code == 1
@@ -315,7 +313,7 @@ def test_a_job_whose_node_is_frozen_runs_again_elsewhere(allocation: Site) -> No
     path = allocation.write(document, {}, io=True, **RETRY)
     process = allocation.start(path)
     trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().strip(), "the first attempt", 60)
+    wait_for_note(trace, " ")
     first = trace.read_text().split()[1]
     frozen = processes_on(allocation, first)
     assert frozen
@@ -338,8 +336,7 @@ def test_a_job_whose_node_is_frozen_runs_again_elsewhere(allocation: Site) -> No
 def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
     process = allocation.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().count(" n") == 4, "four jobs", 60)
+    wait_for_note(path, " n", 4)
     job = allocation.environment["SLURM_JOB_ID"]
     allocation.control("scancel", job)
     ours = allocation.finish(process, path)

@@ -53,9 +53,9 @@ def test_each_node_has_a_storage_of_its_own(allocation: Site) -> None:
 
 
 def test_a_limit_is_learned(allocation: Site) -> None:
-    """The bytes of a job are measured on its node."""
+    """The bytes of a job are measured on its node. Commands know the deployment, its jobs, and what these have said."""
     config: Document = {"storages": [allocation.storage(8)], "ioExecutors": 4}
-    script = "head -c 300000 /dev/zero > more.bin; sleep 0.5;"
+    script = "echo loud and clear >&2; head -c 300000 /dev/zero > more.bin; sleep 0.5;"
     document = scattered([IO_TASK, bandwidth("auto(2,4,2)")], script)
     ours = allocation.run(document, {"parts": list(range(8))}, config=config)
     assert ours.ok, ours.errors
@@ -69,6 +69,13 @@ def test_a_limit_is_learned(allocation: Site) -> None:
     check_gone(allocation)
     (learned,) = allocation.streamflow_io("learned", "list")["learned"]
     assert learned["step"] == "/a"
+    plan = allocation.streamflow_io("plan", str(allocation.directory / "run1" / "streamflow.yml"))
+    assert '"deployment": "hpc"' in json.dumps(plan)
+    report = allocation.streamflow_io("report", "last")
+    assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [8]
+    assert "/a" in json.dumps(allocation.streamflow_io("watch", "last"))
+    logs = allocation.streamflow_io("logs", "last", "/a")
+    assert ["loud and clear" in json.dumps(one) for one in logs["jobs"]] == [True] * 8
 
 
 def test_a_core_is_lent(allocation: Site) -> None:
@@ -169,18 +176,3 @@ def test_intermediate_files_go(allocation: Site) -> None:
     assert run.files == {"d.txt": b"a\na\n"}
     assert "SFIO-B008" not in run.log
     assert [name for name in files(allocation.workdir) if not name.startswith("sfio-node-")] == ["d.txt"]
-
-
-def test_what_commands_say(allocation: Site) -> None:
-    """`plan` and the report know the deployment, `watch` its jobs, and `logs` what these have said."""
-    document = scattered([IO_TASK, bandwidth(40)], "echo loud and clear >&2;")
-    ours = allocation.run(document, {"parts": [1, 2]}, config={"storages": [allocation.storage(100)]})
-    assert ours.ok, ours.errors
-    path = allocation.directory / "run1" / "streamflow.yml"
-    plan = allocation.streamflow_io("plan", str(path))
-    assert '"deployment": "hpc"' in json.dumps(plan)
-    report = allocation.streamflow_io("report", "last")
-    assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [2]
-    assert "/a" in json.dumps(allocation.streamflow_io("watch", "last"))
-    logs = allocation.streamflow_io("logs", "last", "/a")
-    assert ["loud and clear" in json.dumps(one) for one in logs["jobs"]] == [True, True]

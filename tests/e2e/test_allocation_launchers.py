@@ -22,10 +22,11 @@ from lab.machines.hosts import ADDRESSES
 from lab.node import wait_for
 from lab.processes import of_processes
 from lab.queue_managers import write_stand_ins
+from lab.runs import RETRY, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import cores
 from tests.e2e.test_allocation_local import BY_DRIVER
-from tests.e2e.test_streaming import RETRY, check_nothing_fell_back, left_on_hosts
+from tests.e2e.test_streaming import check_nothing_fell_back, left_on_hosts
 
 ONE, OTHER = ADDRESSES
 FLUX = {
@@ -159,7 +160,7 @@ def test_an_allocation_is_given_back_when_the_run_is_ended(
     if pending:
         wait_for(lambda: "waits in the queue of" in said.read_text(), "a run that waits", 60)
     else:
-        wait_for(lambda: trace.exists() and trace.read_text().count("runs") == 2, "two jobs", 60)
+        wait_for_note(trace, "runs", 2)
     os.kill(process.pid, how)
     process.wait(60)
     wait_for(lambda: left(login_node) == [], "nothing that is left", 30)
@@ -181,8 +182,7 @@ def test_a_job_that_fitted_only_a_lost_node_does_not_wait(nodes: Site) -> None:
     large = tool("note large; sleep 600", {}, {}, requirements=cores(2))
     path = nodes.write(workflow({}, {"a": {"run": large, "in": {}}}, {}), {}, io=True, **RETRY)
     process = nodes.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "large" in trace.read_text(), "the job", 60)
+    wait_for_note(path, "large")
     parents = {pid: int(stat.rsplit(b")", 1)[1].split()[1]) for pid, (stat,) in of_processes("stat")}
     for pid, (command,) in of_processes("cmdline"):
         is_launched = command.startswith(b"/usr/bin/ssh") and ONE.encode() in command and b"serve" not in command

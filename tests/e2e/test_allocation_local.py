@@ -16,7 +16,7 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.processes import of_processes
-from lab.runs import Run
+from lab.runs import Run, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import (
     NODE,
@@ -150,7 +150,7 @@ def run_with_loss(site: Site, lose: Callable[[Site, str], None]) -> tuple[Run, s
     path = site.write(wait_then_read(), {}, io=True)
     process = site.start(path)
     trace, log = path.parent / "trace", path.parent / "stderr"
-    wait_for(lambda: trace.exists() and "written" in trace.read_text(), "the file", 60)
+    wait_for_note(trace, "written")
     node = trace.read_text().split()[1]
     wait_for(lambda: "COMPLETED Step /a" in log.read_text(), "the end of its job", 60)
     try:

@@ -11,9 +11,10 @@ import pytest
 
 from lab.cwl import found, tool, workflow
 from lab.node import wait_for
+from lab.runs import RETRY, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import NODE, cores, nodes_of
-from tests.e2e.test_streaming import RETRY, check_gone
+from tests.e2e.test_streaming import check_gone
 
 
 def asking(site: Site, **submit: Any) -> Site:
@@ -52,8 +53,7 @@ def test_a_job_runs_again_on_the_next_allocation(login_node: Site) -> None:
     steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"file": "a/out"}}}
     path = site.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, **RETRY)
     process = site.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "begun" in trace.read_text(), "a job", 60)
+    wait_for_note(path, "begun")
     (before,) = allocations(site)
     site.control("scancel", before)
     ours = site.finish(process, path)
@@ -72,9 +72,8 @@ def test_no_more_are_asked_for_than_allowed(login_node: Site) -> None:
         workflow({}, {"a": {"run": tool("note ran; sleep 600", {}, {}), "in": {}}}, {}), {}, io=True, **RETRY
     )
     process = site.start(path)
-    trace = path.parent / "trace"
     for count in (1, 2):
-        wait_for(lambda count=count: trace.exists() and trace.read_text().count("ran") == count, "an attempt", 60)
+        wait_for_note(path, "ran", count)
         (job,) = allocations(site)
         site.control("scancel", job)
     ours = site.finish(process, path)
@@ -121,7 +120,7 @@ def test_an_allocation_without_jobs_is_given_back(login_node: Site) -> None:
     path = site.write(workflow({}, steps, {"out": "c/out"}), {}, io=True)
     process = site.start(path)
     trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "waits" in trace.read_text(), "a job", 60)
+    wait_for_note(trace, "waits")
     log = path.parent / "stderr"
     # The waiting job may start before Slurm has granted the allocation, and last longer than the allocation.
     given_back = re.compile(r"allocation \d+ of Slurm was given back")

@@ -18,9 +18,8 @@ from lab.forked import Driver
 from lab.gates import pair, producer, reader
 from lab.node import wait_for
 from lab.once import once
-from lab.runs import Bench, Run
+from lab.runs import Bench, Run, wait_for_note
 from tests.e2e.test_containers import LONG, WRITE, stream_reader
-from tests.e2e.test_streaming import until
 
 #: Names as those of public images, so that one sees whose container it is.
 PRODUCER, CONSUMER = "quay.io/sfio/producer:1.0", "quay.io/sfio/consumer:1.0"
@@ -74,7 +73,7 @@ def interrupted(bench: Bench, document: Document, moment: str, act: Callable[[Dr
     """A run to which something is done when something has been noted."""
     path = bench.write(document, {}, io=True)
     driver = bench.start(path)
-    until(lambda: f" {moment}\n" in (path.parent / "trace").read_text(), path)
+    wait_for_note(path, f" {moment}\n")
     act(driver)
     return bench.finish(driver, path)
 

@@ -17,6 +17,7 @@ from lab.cwl import Document
 from lab.gates import assert_early, pair, producer
 from lab.machines.deployments import compose_environment
 from lab.node import wait_for
+from lab.runs import wait_for_note
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
@@ -27,7 +28,6 @@ from tests.e2e.test_containers import (
     stream_and_gate,
     stream_reader,
 )
-from tests.e2e.test_streaming import until
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def check_driver_killed(bench: Containers) -> None:
     document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), b=None)
     path = bench.write(document, {}, io=True)
     driver = bench.start(path)
-    until(lambda: " first\n" in (path.parent / "trace").read_text(), path)
+    wait_for_note(path, " first\n")
     (container,) = bench.containers()
     assert any("sfio-node" in command for command in bench.processes(container))
     driver.send_signal(signal.SIGKILL)

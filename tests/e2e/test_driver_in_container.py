@@ -21,7 +21,7 @@ from lab.gates import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, produ
 from lab.machines.deployments import docker_environment
 from lab.machines.laboratory import REPOSITORY, Laboratory
 from lab.node import wait_for
-from lab.runs import STREAMFLOW, Bench, Run
+from lab.runs import STREAMFLOW, Bench, Run, wait_for_note
 from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
 
 USER = 1234
@@ -97,8 +97,7 @@ class Enclosed(Bench):
         """Send a signal to the driver of a run when something has been noted, and wait for its end."""
         path = self.write(document, {}, io=True)
         driver = self.start(path)
-        trace = path.parent / "trace"
-        wait_for(lambda: trace.exists() and f" {moment}\n" in trace.read_text(), moment, 60)
+        wait_for_note(path, f" {moment}\n")
         self.docker("kill", f"--signal={number}", self.name(path))
         assert not self.finish(driver, path).ok
         return path

@@ -12,7 +12,7 @@ import pytest
 from lab.cwl import Document, found, streamable, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory, start_hosts
-from lab.node import wait_for
+from lab.runs import wait_for_note
 from lab.sites import Site, hosts_site
 from tests.e2e.conftest import require_laboratories
 from tests.e2e.test_parts_elsewhere import SAY, two_hosts
@@ -80,8 +80,7 @@ def test_a_host_is_lost_while_parts_are_read_from_it(lost: Site, how: str) -> No
     document, values = halves(directory)
     path = site.write(document, {**values, "go": str(directory / "go")}, io=True)
     process = site.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and trace.read_text().count("began") == 2, "readers")
+    wait_for_note(path, "began", 2, seconds=40)
     if how == "unplugged":
         # No process is told of the end of a connection.
         laboratory.run("ip", "link", "set", "host1", "down")

@@ -16,12 +16,12 @@ from lab.cwl import Document, streamable, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.node import wait_for
 from lab.node_remote import find_marked
-from lab.runs import Run, kill_group
+from lab.runs import RETRY, Run, kill_group, wait_for_note
 from lab.sites import Site, apart
 from streamflow_io.runtime.embedded import find_sfio_node
 from tests.e2e.test_allocation import kill_serve
 from tests.e2e.test_laboratory import login
-from tests.e2e.test_streaming import LONG, RETRY, check_gone
+from tests.e2e.test_streaming import LONG, check_gone
 from tests.integration.test_windows import awaited
 
 SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
@@ -189,9 +189,8 @@ def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
     flag.touch()
     path = place.write(document, {}, io=True, config=MEMORY, **RETRY)
     driver = place.start(path)
-    trace = path.parent / "trace"
     try:
-        wait_for(lambda: trace.exists() and "there" in trace.read_text(), "the job", 60)
+        wait_for_note(path, "there")
         assert left_in_memory(place)
         flag.unlink()
         if killed != "driver":

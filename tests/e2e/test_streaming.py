@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +14,13 @@ from lab.forked import Driver
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.node import wait_for as wait_until
-from lab.runs import Run
+from lab.runs import Run, wait_for_note
 from lab.sites import Site, apart
 from lab.templates import Template
 from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from tests.e2e.test_laboratory import login
 
-RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 # The number of this attempt, counted by what earlier ones noted.
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
@@ -282,11 +279,11 @@ def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Si
     slurm.control("scontrol", "update", "partitionname=all", "state=down")
     try:
         driver = slurm.start(path)
-        until(lambda: len(slurm.queue()) == 2, path)
+        wait_until(lambda: len(slurm.queue()) == 2, "two jobs in the queue", 60)
         first, _ = slurm.queue()
         slurm.control("scontrol", "hold", first)
         slurm.control("scontrol", "update", "partitionname=all", "state=up")
-        until(lambda: "started" in (path.parent / "trace").read_text(), path)
+        wait_for_note(path, "started")
         slurm.control("scontrol", "release", first)
     finally:
         slurm.control("scontrol", "update", "partitionname=all", "state=up")
@@ -373,7 +370,7 @@ def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts:
     reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
     path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)
     driver = place.start(path)
-    until(lambda: "first" in (path.parent / "trace").read_text(), path)
+    wait_for_note(path, "first")
     login(place.laboratory, ADDRESSES[1], KILL_ALL)
     ours = place.finish(driver, path, 60)
     assert not ours.ok
@@ -387,7 +384,7 @@ def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
     slurm.control("scontrol", "update", "partitionname=all", "state=down")
     try:
         driver = slurm.start(path)
-        until(lambda: len(slurm.queue()) == 2, path)
+        wait_until(lambda: len(slurm.queue()) == 2, "two jobs in the queue", 60)
         driver.send_signal(signal.SIGINT)
         run = slurm.finish(driver, path, 60)
         assert slurm.queue() == []
@@ -399,23 +396,12 @@ def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
     check_gone(slurm)
 
 
-def until(condition: Callable[[], bool], path: Path) -> None:
-    """Wait until something holds in a run; 60 seconds at most."""
-    limit = time.monotonic() + 60
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            if condition():
-                return
-        assert time.monotonic() < limit, (path.parent / "stderr").read_text()
-        time.sleep(0.1)
-
-
 def interrupted(site: Site, act: Callable[[Driver], object]) -> Run:
     """A run to which something is done when a stream is read; its producer would write on for a minute."""
     end = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done; note end"
     path = site.write(chain(read_while_written(end), consumer(READER)), {}, io=True)
     driver = site.start(path)
-    until(lambda: "first" in (path.parent / "trace").read_text(), path)
+    wait_for_note(path, "first")
     act(driver)
     return site.finish(driver, path, 60)
 

@@ -9,8 +9,9 @@ import pytest
 
 from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import RETRY
 from lab.sites import Site, apart
-from tests.e2e.test_streaming import LONG, RETRY, check_gone
+from tests.e2e.test_streaming import LONG, check_gone
 
 SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 SIZE: Final = 24_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.gates import ATTEMPT, MEET
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 
 #: Until a consumer of ours has begun.
 READ = "meet read"
@@ -272,8 +272,7 @@ def test_a_streamed_file_that_changes_after_its_commit_fails_the_run(bench: Benc
 
 def test_a_streamed_file_that_a_retry_writes_otherwise_fails_the_run(bench: Bench) -> None:
     script = f"{MEET}{ATTEMPT}echo $attempt > out.txt; meet had; [ $attempt -ge 2 ] || exit 3"
-    retry = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-    run = bench.run(streamed(script), **retry)
+    run = bench.run(streamed(script), **RETRY)
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.learned.proofs import Proof, known_proofs
@@ -292,8 +292,7 @@ def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench:
 def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
     """The reader fails twice, whatever it reads."""
     script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
-    retrying = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-    run = bench.run(chain(reader(script)), config=ALONE, **retrying)
+    run = bench.run(chain(reader(script)), config=ALONE, **RETRY)
     assert run.ok, run.errors
     assert not warned(run)
     assert known(bench) == []

@@ -11,7 +11,7 @@ import pytest
 
 from lab.cwl import Document, found, streamable, tool, workflow
 from lab.fuse import may_mount, served
-from lab.runs import Bench
+from lab.runs import RETRY, Bench
 from streamflow_io.commands.plan import plan_file
 from tests.integration.test_node_read import forget
 from tests.integration.test_read_sessions import MIB, NEEDS_CHECKSUM, SELECT, SIZE, SPLIT, of, ranges
@@ -122,8 +122,7 @@ def test_jobs_that_fail_once(bench: Bench, tmp_path: Path, form: str) -> None:
     command = document["steps"]["sum"]["run"]["baseCommand"]
     mark = 'mark="$(dirname "$TRACE")/$(echo "$chunk$range" | tr -dc 0-9 | tail -c 3)"'
     command[2] = f'{mark}; [ -e "$mark" ] || {{ touch "$mark"; exit 1; }}; {command[2]}'
-    retry = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-    ours = bench.run(document, job, **retry)
+    ours = bench.run(document, job, **RETRY)
     assert len(list((bench.directory / "run1").glob("[0-9]*"))) == 4
     assert ours.log.count("FAILED Job /sum/0.") >= 4
     end = b"  -\n" if form == "said" else b"\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.runs import Bench
-from tests.integration.test_faults import ATTEMPT, LINES, noted, pipeline, wait_for
+from lab.runs import Bench, wait_for_note
+from tests.integration.test_faults import ATTEMPT, LINES, pipeline
 
 NONE: Document = {}
 
@@ -120,7 +120,7 @@ def test_readers_restart_also_when_the_events_of_a_lost_job_cannot_be_completed(
     script = f"{ATTEMPT}note start; {LINES}; [ $attempt -ge 2 ] || exec sleep 600"
     path = bench.write(pipeline(script), {}, True, **retrying("default", max_retries=3))
     process = bench.start(path)
-    wait_for(noted(path, "read"))
+    wait_for_note(path, " read\n")
     (events,) = path.parent.glob("tmp/streamflow-io-*/jobs/*-a-0/events.jsonl")
     (pid,) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "-a-0 --" in line]
     # It would end its job when it finds that its events are not what it wrote.

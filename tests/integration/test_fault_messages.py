@@ -17,12 +17,12 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.disks import can_mount, fill, small_disk
-from lab.runs import Bench
+from lab.runs import Bench, wait_for_note
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from tests.campaign.verdict import clear_error
-from tests.integration.test_faults import LINES, noted, pipeline, wait_for
+from tests.integration.test_faults import LINES, pipeline
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_one_failure_is_told_once_with_all_that_follows_from_it(bench: Bench) ->
 def test_a_killed_exec(bench: Bench) -> None:
     path = bench.write(pipeline(f"note start; {LINES}"), {}, True)
     process = bench.start(path)
-    wait_for(noted(path, "read"))
+    wait_for_note(path, " read\n")
     (pid,) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "-a-0 --" in line]
     os.kill(pid, signal.SIGKILL)
     run = bench.finish(process, path)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from lab.cwl import PRELUDE, Document, found, streamable, streaming, tool, workflow
 from lab.forked import Driver
-from lab.gates import ATTEMPT, MEET, RETRY
-from lab.runs import Bench, Run
+from lab.gates import ATTEMPT, MEET
+from lab.node import wait_for
+from lab.runs import RETRY, Bench, Run, wait_for_note
 
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
 
@@ -180,18 +179,6 @@ def endless() -> Document:
     return pipeline("note start; while true; do echo line; sleep 0.1; done", "note read; sleep 1000 & cat $file")
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.1)
-
-
-def noted(path: Path, what: str) -> Callable[[], bool]:
-    trace = path.parent / "trace"
-    return lambda: trace.exists() and f" {what}\n" in trace.read_text()
-
-
 def to_driver(process: Driver, number: int) -> None:
     os.kill(process.pid, number)
 
@@ -211,22 +198,22 @@ def to_terminal(process: Driver, number: int) -> None:
 def test_nothing_is_left_when_the_driver_ends(bench: Bench, send: Callable[[Driver, int], None], number: int) -> None:
     path = bench.write(endless(), {}, io=True)
     process = bench.start(path)
-    wait_for(noted(path, "read"))
+    wait_for_note(path, " read\n")
     send(process, number)
     process.wait(30)
     assert process.returncode != 0
-    wait_for(lambda: bench.leftovers() == [])
+    wait_for(lambda: bench.leftovers() == [], "the end of all", 60)
 
 
 def test_nothing_is_left_when_exec_is_killed(bench: Bench) -> None:
     path = bench.write(endless(), {}, io=True)
     process = bench.start(path)
-    wait_for(noted(path, "read"))
+    wait_for_note(path, " read\n")
     (pid, *_) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if " exec --" in line]
     os.kill(pid, signal.SIGKILL)
     run = bench.finish(process, path)
     assert not run.ok
-    wait_for(lambda: bench.leftovers() == [])
+    wait_for(lambda: bench.leftovers() == [], "the end of all", 60)
 
 
 def kill_all(pids: list[int]) -> None:
@@ -242,7 +229,7 @@ def test_nothing_is_left_when_all_of_the_node_runtime_is_killed_at_once(bench: B
     document = pipeline("note start; while true; do echo line; sleep 0.1; done", reader)
     path = bench.write(document, {}, io=True, **RETRY)
     process = bench.start(path)
-    wait_for(noted(path, "read"))
+    wait_for_note(path, " read\n")
     kill_all([int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "sfio-node " in line])
     path.with_name("trace.killed").touch()
     run = bench.finish(process, path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
-from lab.gates import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
-from lab.runs import Bench
+from lab.gates import ATTEMPT, BY_LIST, FILES, assert_early, lister, pair, producer, reader
+from lab.runs import RETRY, Bench
 
 
 def read_as_an_optional_file() -> Document:

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from lab.cwl import Document, side_by_side, streamable
-from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
-from lab.runs import Bench
+from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer
+from lab.runs import RETRY, Bench
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery
 

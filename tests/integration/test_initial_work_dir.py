@@ -6,9 +6,8 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import MEET
-from lab.runs import Bench
+from lab.runs import RETRY, Bench
 
-RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lab.cwl import Document, found, tool, workflow
 from lab.gates import MEET, TOGETHER
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run, wait_for_note
 from lab.telemetry import write
 from streamflow_io.cli import main
 from streamflow_io.records.records import EndRecord, RunRecord
@@ -237,7 +237,7 @@ def test_bandwidth_is_returned_by_failed_jobs(bench: Bench) -> None:
         {"parts": [1, 2, 3]},
         True,
         {"storages": [storage(100)]},
-        failureManager={"type": "default", "config": {"max_retries": 3, "retry_delay": 0}},
+        **RETRY,
     )
     ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
@@ -257,11 +257,7 @@ def test_control_c_ends_jobs_that_run_and_jobs_that_wait(bench: Bench) -> None:
     run = scattered(writer([IO_TASK, bandwidth(60)], seconds=30))
     path = bench.write(run, {"parts": list(range(4))}, True, {"storages": [storage(100)]})
     process = bench.start(path)
-    trace = path.parent / "trace"
-    end = time.monotonic() + 60
-    while not (trace.exists() and "start" in trace.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for_note(path, "start")
     process.send_signal(signal.SIGINT)
     bench.finish(process, path)
     assert bench.leftovers() == []

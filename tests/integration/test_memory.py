@@ -13,7 +13,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
-from lab.runs import Bench
+from lab.runs import Bench, wait_for_note
 from streamflow_io.storage.intermediates.memory import memory_here
 from tests.integration.test_windows import awaited
 
@@ -142,8 +142,7 @@ def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench, number: signal.
     flag.touch()
     path = bench.write(document, {}, io=True, config=MEMORY)
     driver = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "there" in trace.read_text(), "the job")
+    wait_for_note(path, "there", seconds=40)
     assert left(bench)
     os.kill(driver.pid, number)
     driver.wait(60)

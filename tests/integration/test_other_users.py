@@ -12,12 +12,11 @@ import pytest
 
 from lab.cwl import streamable, tool, workflow
 from lab.node import node_binary
-from lab.runs import Bench
+from lab.runs import Bench, wait_for_note
 from streamflow_io.files import stranger
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.records.records import EndRecord
 from streamflow_io.records.writer import TelemetryWriter
-from tests.integration.test_faults import noted, wait_for
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
@@ -178,7 +177,7 @@ def test_a_job_that_has_read_something_else_than_its_stream_fails(bench: Bench, 
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
     path = bench.write(workflow({}, steps, {"read": "b/read"}), {}, io=True, config=config)
     process = bench.start(path)
-    wait_for(noted(path, "began"))
+    wait_for_note(path, " began\n")
     (fifo,) = (file for file in path.parent.glob("tmp/streamflow/*/*/out.txt") if file.is_fifo())
     fifo.parent.rename(moved := fifo.parent.with_name("moved"))
     fifo.parent.mkdir()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lab.cwl import Document, found, tool, workflow
 from lab.node import wait_for
-from lab.runs import Bench
+from lab.runs import RETRY, Bench
 from lab.splits import count, fifo, job, written
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
@@ -145,15 +145,12 @@ def test_a_wrong_line(bench: Bench, tmp_path: Path) -> None:
     assert bench.leftovers() == []
 
 
-RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-
-
 @pytest.mark.long
 def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     """Parts that were said hold: their readers need no other job."""
     once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
     document = then_joined(tmp_path, split(tmp_path, after=once))
-    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
+    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRY) for io in (False, True))
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert len(ours.times("count l")) == 3, "each reader ran once"
@@ -164,7 +161,7 @@ def test_a_split_that_cuts_elsewhere_when_it_is_tried_again(bench: Bench, tmp_pa
     run = split(tmp_path, after='test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }')
     script = run["baseCommand"][2]
     run["baseCommand"][2] = script.replace("note split;", 'note split; test ! -e "$TRACE.once" || each=13;')
-    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRY)
     assert not ours.ok
     assert "Job /split/0: the part chunk-00.txt is another one than before: " in ours.errors, ours.errors
     assert "by the rule {port: chunks, of: reads} of `sfio:ReadSession`" in ours.errors
@@ -177,7 +174,7 @@ def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) ->
     echo '{"path": "chunk-'$i'.txt", "extents": [[0, 5]]}' >> "$SFIO_PARTS"
     test $i = 1 || { touch "$TRACE.once"; sleep 1; exit 3; }"""
     run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
-    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRY)
     assert not ours.ok
     assert "Job /split/0: the part chunk-0.txt was reported by an earlier attempt, and is missing now" in ours.errors
     assert bench.leftovers() == []
@@ -190,7 +187,7 @@ def test_a_reader_that_fails_is_tried_again_alone(bench: Bench, tmp_path: Path) 
         + reader["baseCommand"][2]
     )
     document = then_joined(tmp_path, split(tmp_path), reader)
-    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
+    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRY) for io in (False, True))
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert len(ours.times("split")) == 1

@@ -17,9 +17,8 @@ import pytest
 
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.gates import RETRY
 from lab.once import once
-from lab.runs import Bench
+from lab.runs import RETRY, Bench
 
 
 def everything() -> Document:

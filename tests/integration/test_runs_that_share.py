@@ -9,7 +9,7 @@ import pwd
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import pytest
 
 from lab.cwl import Document, found, tool, workflow
 from lab.gates import TOGETHER
-from lab.runs import Bench, Run, kill_group
+from lab.node import wait_for
+from lab.runs import Bench, Run, kill_group, wait_for_note
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
 
@@ -138,9 +139,9 @@ def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
     paths = [write(bench, tasks(hints, script=until), 6), write(bench, tasks(hints, seconds=0.1), 1)]
     large = bench.start(paths[0])
     try:
-        wait_for(paths[0], "start")
+        wait_for_note(paths[0], " start\n")
         started = bench.start(paths[1])
-        wait_until(lambda: len(wanted := [*map(wants, entries(bench))]) == 2 and all(wanted), paths[1])
+        wait_for(lambda: len(wanted := [*map(wants, entries(bench))]) == 2 and all(wanted), "two that wait", 60)
         paths[0].with_name("trace.go").touch()
         small = bench.finish(started, paths[1])
         run = bench.finish(large, paths[0])
@@ -172,11 +173,11 @@ def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signa
     whole = write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=30), 1)
     first = bench.start(whole)
     try:
-        wait_for(whole, "start")
+        wait_for_note(whole, " start\n")
         second = write(bench, tasks([IO_TASK, bandwidth(10)]), 2)
         process = bench.start(second)
         time.sleep(1)
-        assert not noted(second, "start")
+        assert not second.with_name("trace").exists()
         os.kill(first.pid, how)
         run = bench.finish(process, second)
         assert run.ok, run.errors
@@ -214,22 +215,6 @@ def wants(entry: Path) -> object:
         return json.loads(entry.read_text()).get("wanted")
     except (json.JSONDecodeError, FileNotFoundError):
         return None
-
-
-def wait_for(path: Path, what: str) -> None:
-    wait_until(lambda: noted(path, what), path)
-
-
-def wait_until(condition: Callable[[], bool], path: Path, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, (path.parent / "stderr").read_text()
-        time.sleep(0.05)
-
-
-def noted(path: Path, what: str) -> bool:
-    trace = path.parent / "trace"
-    return trace.exists() and f" {what}\n" in trace.read_text()
 
 
 @needs_root

@@ -13,8 +13,8 @@ import pytest
 
 from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
-from lab.runs import Bench
-from tests.integration.test_faults import wait_for
+from lab.node import wait_for
+from lab.runs import RETRY, Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 TALK = "echo progress >&2; echo data"
@@ -172,8 +172,7 @@ def test_a_failed_tool_without_files_for_its_streams(bench: Bench) -> None:
 def test_each_attempt_has_its_own(bench: Bench) -> None:
     script = 'echo "attempt" >&2; test -e $TRACE && { echo done; exit 0; }; note tried; exit 5'
     steps: dict[str, Document] = {"a": {"run": tool(script, {}, {"out": "stdout"}, stdout="out.txt"), "in": {}}}
-    manager = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-    run = bench.run(workflow({}, steps, {"out": "a/out"}), **manager)
+    run = bench.run(workflow({}, steps, {"out": "a/out"}), **RETRY)
     assert run.ok, run.errors
     (job,) = logs(bench, "/a")["jobs"]
     assert [(one["attempt"], one["code"], one["text"]) for one in job["attempts"]] == [
@@ -189,7 +188,7 @@ def test_what_a_killed_job_has_said_is_kept(bench: Bench) -> None:
     )
     process = bench.start(path)
     pid = path.parent / "trace.pid"
-    wait_for(pid.exists)
+    wait_for(pid.exists, "the process", 60)
     os.kill(int(pid.read_text()), signal.SIGKILL)
     run = bench.finish(process, path)
     assert "\tabout to die" in run.log.partition("FAILED Workflow execution: ")[2].splitlines()

@@ -12,7 +12,7 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 from streamflow_io.records.history import read_history
 from streamflow_io.records.learned.proofs import Way
 from streamflow_io.records.reader import read_records
@@ -214,7 +214,6 @@ def test_a_reader_that_needs_the_file_when_bytes_are_gone(bench: Bench) -> None:
     assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
 
 
-RETRIES: Final[Document] = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 #: A script that waits until bytes of its input are discarded, or this cannot be any more.
 ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 30000000 $i > half; sleep 1; exit 3; }; '
 
@@ -229,7 +228,7 @@ def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
     document = workflow({}, steps, {"o": f"{last}/o"})
     plain = bench.write_plain(document, {})
     (plain.parent / "trace.once").touch()
-    path = bench.write(document, {}, io=True, **WINDOW, **RETRIES)
+    path = bench.write(document, {}, io=True, **WINDOW, **RETRY)
     expected, ours = bench.run_all([plain, path], seconds=120)
     assert ours.ok, ours.errors
     assert ours.results == expected.results

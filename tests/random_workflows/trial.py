@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from lab.forked import Driver
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 from tests.campaign.verdict import clear_error
 
 from .blueprint import Blueprint, Link, without_unused
@@ -26,7 +26,6 @@ LARGER: Final = (8, 40)
 HARMLESS: Final = ("same", "both fail", "unstable")
 #: A run of a few seconds that takes longer hangs.
 SECONDS: Final = 60.0
-_RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _start_plain(bench: Bench, blueprint: Blueprint) -> _Started:
 def _start(bench: Bench, blueprint: Blueprint, *, io: bool, files_in: str = "files") -> _Started:
     files = bench.directory / files_in
     files.mkdir(parents=True, exist_ok=True)
-    settings = dict(_RETRIES) if blueprint.retries else {}
+    settings = dict(RETRY) if blueprint.retries else {}
     config = dict(blueprint.config) if io else {}
     # What proofs hold for is the same in each run.
     given = {**job(blueprint, files), "trace": "/dev/null"}

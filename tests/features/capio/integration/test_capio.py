@@ -16,12 +16,11 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
 from lab.node import wait_for
 from lab.processes import of_processes
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run, wait_for_note
 from streamflow_io.commands.plan import plan_file
 from tests.features.capio.stand_in.support import install
 
 CAPIO = {"runtime": "capio"}
-RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 # No shells: CAPIO does not serve them. What `note` notes is as in those of `lab.cwl`.
 PYTHON = """
 import os, sys, time
@@ -172,8 +171,7 @@ def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)
     process = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 60)
+    wait_for_note(path, "b line 1")
     os.kill(feeder(bench), signal.SIGKILL)
     ours = bench.finish(process, path)
     assert ours.ok, ours.errors
@@ -260,8 +258,7 @@ def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.Mo
     monkeypatch.setenv("CAPIO_STAND_IN", "deaf untidy")
     path = bench.write(pipeline(producer(lines("b") + "time.sleep(60)"), reader("b")), {}, True, CAPIO)
     process = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "b line 5" in trace.read_text(), "the last line")
+    wait_for_note(path, "b line 5", seconds=40)
     assert shared_memory_of(process.pid) != []
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -373,8 +370,7 @@ def test_nothing_is_left_of_a_killed_driver_under_the_real_capio(bench: Bench) -
     document = pipeline(producer(lines("b", script=BIG) + "time.sleep(60)"), reader("b", BIG_READ))
     path = bench.write(document, {}, True, CAPIO)
     process = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 30)
+    wait_for_note(path, "b line 1", seconds=30)
     (server,) = servers_of(path.parent)
     # CAPIO-CL would listen to the network for commits of others.
     assert not [fd for fd in os.listdir(f"/proc/{server}/fd") if "socket:" in os.readlink(f"/proc/{server}/fd/{fd}")]

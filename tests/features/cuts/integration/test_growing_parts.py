@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.cwl import Document, found, streamable, tool, workflow
-from lab.runs import Bench, Run
+from lab.runs import RETRY, Bench, Run
 from lab.splits import LINES, count, fifo, stdin, written
 from streamflow_io.commands.plan import plan_file
 
@@ -17,7 +17,6 @@ RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 
 SPLIT = "note split; split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $reads chunk-"
 # Those of the first two parts, and the first of the third.
 FIRST = 29
-RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
 def producer(between: str, before: str = "") -> Document:
@@ -123,7 +122,7 @@ def test_a_producer_that_fails_writes_the_same_again(bench: Bench, tmp_path: Pat
     """The parts of its first file hold, for they have the same bytes."""
     document, values = document_of(producer(ONCE)), job(tmp_path)
     plain = verified(bench, document_of(producer(":")), values)
-    ours = again(bench, document, values, plain, **RETRIED)
+    ours = again(bench, document, values, plain, **RETRY)
     assert len(ours.times("producer")) == 2
     assert len(readers(ours)) == 3, "each reader ran once"
     assert readers(ours)[1] < ours.times("producer")[1]
@@ -134,7 +133,7 @@ def test_a_producer_that_fails_and_writes_something_else(bench: Bench, tmp_path:
     verified(bench, document_of(producer(":")), values)
     other = 'test ! -e "$TRACE.once" || { sed "s/line 3 /LINE 3 /" "$reads" > "$TRACE.other"; reads=$TRACE.other; }'
     made = producer(ONCE, other)
-    ours = bench.run(document_of(made), values, **RETRIED)
+    ours = bench.run(document_of(made), values, **RETRY)
     assert not ours.ok
     assert "Job /split/0: the part chunk-01.txt has other bytes than before" in ours.errors, ours.errors
     assert bench.leftovers() == []
