@@ -57,7 +57,7 @@ def words_of(text: str) -> Words:
 
 
 def words_quoted(message: str) -> Words:
-    return words_of(re.sub(r"\.\.\.|…|\b[A-Z]+\b(?!-)|['`]\w['`]|'\w+'|(?<![\w-])\d\S*", HOLE, message))
+    return words_of(re.sub(r"\.\.\.|…|\b[A-Z]+\b(?!-)|['`]\w['`]|'\w+'|(?<![\w.-])\d\S*", HOLE, message))
 
 
 @cache
