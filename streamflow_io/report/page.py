@@ -20,12 +20,12 @@ from .analysis.edges import EdgeResult
 from .analysis.lease_results import LeaseResult
 from .analysis.locations import LocationFlow, LocationResult, rest_of
 from .analysis.model import MB, Advice
-from .analysis.results import RunResult, StepResult
+from .analysis.results import RunResult, StepLearning, StepResult
 from .analysis.session_results import SessionResult
 from .analysis.verdict import path_text, span_text
-from .chart import Figure, draw_figure, numbers
+from .chart import Figure, draw_figure
 from .graph_drawing import draw_graph, draw_legend
-from .timeline_data import timeline_data
+from .timeline_drawing import draw_timeline
 
 # Shorter waits of a job are not shown, in seconds: a request takes a moment, too.
 _TO_SPEAK_OF = 0.1
@@ -57,27 +57,13 @@ SESSION_HEADER = (
     "end",
     "size (MB)",
     "readers",
-    "chunk (MB)",
-    "window (MB)",
     "from storage (MB)",
     "cached (MB)",
-    "read / size",
-    "peak of window (MB)",
     "reading (s)",
     "overlap",
-    "parts",
-    "arrived",
-    "consumed",
 )
-LEASE_HEADER = (
-    "storage",
-    "direction",
-    "waited for other runs (s)",
-    "slowed down, at most",
-    "bursts held for a slot",
-    "begun at it",
-    "held (s)",
-)
+LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most", "bursts held", "held (s)")
+LEARNING_HEADER = ("step", "storage", "epoch", "storageBW (MB/s)", "jobs at once", "jobs", "mean time (s)", "counts")
 LOCATION_HEADER = ("location", "jobs", "failed", "cores", "cores held", "received (MB)", "sent (MB)")
 PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
@@ -115,17 +101,13 @@ def render(
     :param comparisons: the comparisons of other runs with the first
     """
     templates = environment(__package__)
-    templates.policies["json.dumps_kwargs"] = {
-        "allow_nan": False,
-        "ensure_ascii": False,
-        "separators": (",", ":"),
-    }
     templates.filters |= {
         "run_row": _run_row,
         "step_row": step_row,
         "session_row": session_row,
         "edge_row": edge_row,
         "lease_row": lease_row,
+        "learning_rows": learning_rows,
         "location_rows": location_rows,
         "flow_text": flow_text,
         "path_row": path_row,
@@ -137,20 +119,20 @@ def render(
         "remarks": remarks,
         "graph": lambda graph: Markup(draw_graph(graph)),
         "legend": lambda graph: Markup(draw_legend(graph)),
+        "timeline": lambda run: Markup(draw_timeline(run, max(one.seconds for one in runs))),
         "chart": lambda figure: Markup(draw_figure(figure)),
-        "numbers": numbers,
     }
     page = templates.get_template("report.html").render(
         runs=runs,
         figures=figures,
         advice=advice or [()] * len(runs),
         comparisons=comparisons,
-        timeline=timeline_data(runs),
         run_header=_RUN_HEADER,
         step_header=STEP_HEADER,
         session_header=SESSION_HEADER,
         edge_header=EDGE_HEADER,
         lease_header=LEASE_HEADER,
+        learning_header=LEARNING_HEADER,
         location_header=LOCATION_HEADER,
         path_header=PATH_HEADER,
     )
@@ -269,10 +251,26 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
 
 def lease_row(lease: LeaseResult) -> tuple[str, ...]:
     """Return a row of the table of shared storages."""
-    held = [one.seconds for one in lease.held]
-    at_slot = sum(one.is_at_slot for one in lease.held)
-    shown = (f"{len(held):,}", f"{at_slot:,}", number(sum(held))) if held else ("", "", "")
-    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *shown
+    held = (f"{lease.bursts:,}", number(lease.held)) if lease.bursts else ("", "")
+    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *held
+
+
+def learning_rows(learning: StepLearning) -> list[tuple[str, ...]]:
+    """Return the rows of the table of learning: a row for each epoch, and the choice."""
+    of = learning.step, learning.storage
+    rows: list[tuple[str, ...]] = [
+        (
+            *of,
+            f"{epoch.number}",
+            number(epoch.constraint),
+            f"{epoch.concurrency:,}",
+            f"{epoch.jobs:,}",
+            number(epoch.mean_seconds),
+            "yes" if epoch.registered else "no",
+        )
+        for epoch in learning.epochs
+    ]
+    return rows if learning.chosen is None else [*rows, (*of, "chosen", number(learning.chosen), "", "", "", "")]
 
 
 def location_rows(locations: Sequence[LocationResult], most: int = _LOCATIONS) -> list[tuple[str, ...]]:
@@ -320,17 +318,10 @@ def session_row(session: SessionResult) -> tuple[str, ...]:
         _REASONS[session.reason],
         megabytes(session.size),
         f"{session.most_readers} of {session.readers}",
-        megabytes(session.chunk),
-        megabytes(session.window),
         number(session.storage_bytes / MB),
         number(session.cached_bytes / MB),
-        f"{session.read_ratio:.2f}",
-        number(session.peak_window / MB),
         number(session.read_seconds),
         "" if session.overlap is None else f"{session.overlap:.0%}",
-        f"{session.parts:,}",
-        f"{session.arrived:,}",
-        f"{session.consumed:,}",
     )
 
 

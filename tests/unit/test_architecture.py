@@ -114,7 +114,7 @@ PURE = (
     "report.live_view",
     "report.spans",
     "report.table_export",
-    "report.timeline_data",
+    "report.timeline_drawing",
     "report.trace_events",
 )
 NOT_PURE = {

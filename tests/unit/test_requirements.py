@@ -22,7 +22,7 @@ from streamflow_io.report.analysis.requirements import requirements
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import step_row
-from streamflow_io.report.timeline_data import timeline_data
+from streamflow_io.report.timeline_drawing import draw_timeline
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def test_limits_in_the_report() -> None:
     assert step_row(save)[-2:] == ("30", "1.5")
     [compute] = [step for step in run.steps if step.step == "/compute"]
     assert step_row(compute)[-2:] == ("", "")
-    assert json.dumps(timeline_data([run])).count("paused 30 times, 1.50 s") == 6
+    assert draw_timeline(run, run.seconds).count("paused 30 times, 1.50 s") == 6
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.records.jobs import DelayCause
-from streamflow_io.records.records import EpochRecord, RunStatus
-from streamflow_io.series import covered, levels, rates, thinned
+from streamflow_io.records.records import RunStatus
+from streamflow_io.series import covered, levels, rates
 
 from .critical_path import PathSpan, critical_path
 from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
@@ -67,17 +67,14 @@ class JobActivity(AnalysisModel):
 
 
 class Throughput(AnalysisModel):
-    """Bytes of I/O tasks, each spread evenly over the run time of its command.
+    """Bytes of I/O tasks.
 
     :ivar mean: over the time in which at least one I/O task ran
-    :ivar over_time: in each interval of `width` seconds
     """
 
     mean: float
     bytes: int
     seconds: float
-    width: float
-    over_time: list[float]
 
 
 class EpochResult(AnalysisModel):
@@ -90,25 +87,15 @@ class EpochResult(AnalysisModel):
 
 
 class StepLearning(AnalysisModel):
-    """The epochs of a step on a storage, of one learning."""
+    """The epochs of a step on a storage, of one learning.
+
+    :ivar chosen: the storageBW that was chosen last. None: no choice was recorded
+    """
 
     step: str
     storage: str
     epochs: list[EpochResult]
-
-
-class Choice(AnalysisModel):
-    time: float
-    constraint: float
-    reason: str
-
-
-class Constraint(AnalysisModel):
-    """The storageBW of a step's jobs; each choice holds until the next."""
-
-    step: str
-    storage: str
-    choices: list[Choice]
+    chosen: float | None
 
 
 class AdmittedBandwidth(AnalysisModel):
@@ -168,7 +155,6 @@ class RunResult(AnalysisModel):
     activity: JobActivity
     throughput: Throughput | None
     learning: list[StepLearning]
-    constraints: list[Constraint]
     admitted: list[AdmittedBandwidth]
     timeline: list[TimelineJob]
     requirements: Requirements | None
@@ -208,8 +194,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         steps=_steps(history),
         activity=_activity(history),
         throughput=_throughput(history, io_steps),
-        learning=_learning(history.epochs),
-        constraints=_constraints(history),
+        learning=_learning(history),
         admitted=_admitted(history),
         timeline=timeline(history, path),
         requirements=requirements(history) if history.requests else None,
@@ -300,47 +285,24 @@ def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughp
     if not amounts:
         return None
     total, seconds = sum(amount for _, _, amount in amounts), covered((start, end) for start, end, _ in amounts)
-    over_time = [rate / MB for rate in rates(amounts, history.seconds, BINS)]
-    return Throughput(
-        mean=total / MB / seconds if seconds > 0 else 0.0,
-        bytes=total,
-        seconds=seconds,
-        width=history.seconds / BINS,
-        over_time=over_time,
-    )
+    return Throughput(mean=total / MB / seconds if seconds > 0 else 0.0, bytes=total, seconds=seconds)
 
 
-def _learning(epochs: Iterable[EpochRecord]) -> list[StepLearning]:
+def _learning(history: History) -> list[StepLearning]:
+    chosen = {(choice.step, choice.storage): choice.constraint for choice in history.choices}
     open_learnings: dict[tuple[str, str], StepLearning] = {}
     result = []
-    for epoch in epochs:
+    for epoch in history.epochs:
         key = epoch.step, epoch.storage
         learning = open_learnings.get(key)
         # The epochs of each learning are numbered from 1.
         if learning is None or epoch.number <= learning.epochs[-1].number:
-            learning = open_learnings[key] = StepLearning(step=epoch.step, storage=epoch.storage, epochs=[])
+            learning = open_learnings[key] = StepLearning(
+                step=epoch.step, storage=epoch.storage, epochs=[], chosen=chosen.get(key)
+            )
             result.append(learning)
         learning.epochs.append(EpochResult.model_validate(epoch, from_attributes=True))
     return result
-
-
-def _constraints(history: History) -> list[Constraint]:
-    choices: dict[tuple[str, str], list[Choice]] = defaultdict(list)
-    for record in history.choices:
-        time = history.since_start(record.time)
-        choices[record.step, record.storage].append(
-            Choice(time=time, constraint=record.constraint, reason=record.reason)
-        )
-    fixed: dict[tuple[str, str], list[Choice]] = {}
-    for job in history.jobs:
-        if job.storage is not None and job.constraint is not None and job.admitted is not None:
-            first = Choice(time=job.admitted, constraint=job.constraint, reason="static")
-            fixed.setdefault((job.step, job.storage), [first])
-    # Choices hold, where a step has both.
-    return [
-        Constraint(step=step, storage=storage, choices=thinned(items, POINTS))
-        for (step, storage), items in (choices | fixed | choices).items()
-    ]
 
 
 def _admitted(history: History) -> list[AdmittedBandwidth]:

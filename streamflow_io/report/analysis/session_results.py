@@ -13,7 +13,7 @@ from streamflow_io.bandwidth.phases import overlap
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.parts.chunks import asked_bytes
 from streamflow_io.parts.director import ENOUGH_CACHED
-from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionForm
+from streamflow_io.records.files import ChunkRecord, SessionForm
 from streamflow_io.records.history import History, Interval, Session
 from streamflow_io.series import levels, thinned
 
@@ -33,22 +33,15 @@ class SessionResult(AnalysisModel):
 
     :ivar readers: how many chunks may be read at the same time
     :ivar most_readers: how many chunks were read at the same time
-    :ivar chunk: the most bytes of a chunk
     :ivar window: the most bytes that may have arrived and not be consumed
     :ivar storage_bytes: bytes that were not in the page cache when their chunk was read, as far as is known
     :ivar cached_bytes: bytes that were in the page cache, from before the session or because of other readers
-    :ivar read_ratio: `storage_bytes` / size; 1 where the session has read each byte once
-    :ivar peak_window: the most bytes that had arrived and were not consumed
     :ivar read_seconds: from the beginning of the session to its last chunk
     :ivar overlap: the share of the reading time in which at least one job computed; a job that only tells the parts
         does not count. None: no chunk was read
     :ivar reason: why the session ended. None: no end was recorded
-    :ivar parts: how many parts are known
-    :ivar arrived: parts that have arrived, or for which no job waits any more
-    :ivar consumed: parts with a reader that has ended
     :ivar nothing_to_gain: whether the file was in the page cache before the session began
     :ivar over_time: from the beginning to the last chunk, or to the last part that is consumed
-    :ivar readers_over_time: chunks that are read; each number holds until the next
     """
 
     session: int
@@ -58,21 +51,14 @@ class SessionResult(AnalysisModel):
     form: SessionForm
     readers: int
     most_readers: int
-    chunk: int
     window: int
     storage_bytes: int
     cached_bytes: int
-    read_ratio: float
-    peak_window: int
     read_seconds: float
     overlap: float | None
     reason: SessionReason | None
-    parts: int
-    arrived: int
-    consumed: int
     nothing_to_gain: bool
     over_time: list[ReadAhead]
-    readers_over_time: list[tuple[float, float]]
 
 
 def session_results(history: History) -> list[SessionResult]:
@@ -84,28 +70,20 @@ def _result(history: History, session: Session) -> SessionResult:
     facts, end = session.facts, session.end
     began = history.since_start(facts.time)
     chunks = [step for step in session.progress if isinstance(step, ChunkRecord)]
-    consumed = {step.part for step in session.progress if isinstance(step, ConsumedRecord)}
     cached = sum(chunk.cached or 0 for chunk in chunks)
     storage = sum(max(0, chunk.bytes - (chunk.cached or 0)) for chunk in chunks)
     reading = [_reading(history, chunk) for chunk in chunks]
     readers = levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS)
-    seen = (chunk.held + chunk.bytes for chunk in chunks)
     return SessionResult(
         **{name: value for name, value in asdict(facts).items() if name in SessionResult.model_fields},
         most_readers=int(max((count for _, count in readers), default=0)),
         storage_bytes=storage,
         cached_bytes=cached,
-        read_ratio=storage / facts.size if facts.size else 0.0,
-        peak_window=max(seen, default=0) if end is None else end.peak_window,
         read_seconds=max((until for _, until in reading), default=began) - began,
         overlap=overlap(reading, _computing(history, session)),
         reason=None if end is None else end.reason,
-        parts=max(0 if end is None else end.parts, len(session.arrived | consumed)),
-        arrived=len(session.arrived),
-        consumed=len(consumed),
         nothing_to_gain=_nothing_to_gain(chunks, None if end is None else end.reason),
         over_time=thinned(_over_time(history, session), POINTS),
-        readers_over_time=readers,
     )
 
 
