@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from rich.console import Console
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
-from streamflow_io.report.analysis.comparison import RunComparison, compare
+from streamflow_io.report.analysis.comparison import COMPARED_HEADER, compared, compared_rows
 from streamflow_io.report.analysis.edges import EdgeResult
 from streamflow_io.report.analysis.model import Advice
 from streamflow_io.report.analysis.results import RunResult, StepResult, run_results
@@ -36,7 +35,6 @@ from streamflow_io.report.page import (
 )
 from streamflow_io.report.spans import as_spans
 from streamflow_io.report.suggestions.advice import advice
-from streamflow_io.report.table_export import as_csv
 from streamflow_io.report.trace_events import as_trace
 from streamflow_io.wording import counted, size_text
 
@@ -46,8 +44,6 @@ from .output import write_output
 #: The formats of a report, with the default file of each.
 FORMATS = {
     "html": "io-report.html",
-    "csv": "io-report.csv",
-    "json": "io-report.json",
     "perfetto": "io-report.trace.json",
     "multiqc": "io-report_mqc.json",
     "otel": "io-report.otlp.json",
@@ -61,13 +57,11 @@ class Report(Struct, frozen=True):
     """The results of runs.
 
     :ivar advice: the next steps for each run
-    :ivar comparisons: the comparison of each other run with the first
     :ivar file: the file that was written. None: only numbers were asked for
     """
 
     runs: Sequence[RunResult]
     advice: Sequence[Sequence[Advice]] = ()
-    comparisons: Sequence[RunComparison] = ()
     file: Path | None = None
 
     ok = True
@@ -79,16 +73,15 @@ class Report(Struct, frozen=True):
         return {
             "file": None if self.file is None else str(self.file),
             "runs": runs,
-            "comparisons": [one.model_dump(by_alias=True) for one in self.comparisons],
         }
 
     def show(self, console: Console) -> None:
         for index, run in enumerate(self.runs):
             self._show_run(console, run, self.advice[index] if index < len(self.advice) else ())
-        for comparison in self.comparisons:
-            say(console, comparison.verdict, "bold")
-            for difference in comparison.differences:
-                say(console, f"  {difference}")
+        if len(self.runs) > 1:
+            for other in self.runs[1:]:
+                say(console, compared(self.runs[0], other), "bold")
+            _show_table(console, COMPARED_HEADER, list(compared_rows(self.runs)), COMPARED_HEADER[2:])
         if self.file is not None:
             say(console, f"Written: {self.file.absolute()}")
 
@@ -188,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(FORMATS),
         metavar="FORMAT",
         default="html",
-        help="html (default); csv, a table; json, all numbers; perfetto, a trace; multiqc, a section; otel, spans",
+        help="html (default); perfetto, a trace; multiqc, a section; otel, spans. All numbers: --json",
     )
     parser.add_argument(
         "-o",
@@ -212,17 +205,14 @@ def run(arguments: argparse.Namespace) -> Report:
     histories = [read_history(label, read_records(file)) for label, file in zip(labels, files, strict=True)]
     runs = run_results(histories)
     some = [advice(history, of.path, of.edges) for history, of in zip(histories, runs, strict=True)]
-    comparisons = [compare(runs[0], other) for other in runs[1:]]
-    report = Report(runs, some, comparisons, output)
+    report = Report(runs, some, output)
     if output is not None:
         write_output(output, _CONTENT[arguments.format](report))
     return report
 
 
 _CONTENT: dict[str, Callable[[Report], str]] = {
-    "html": lambda report: render(report.runs, draw(report.runs), report.advice, report.comparisons),
-    "csv": lambda report: as_csv(report.runs),
-    "json": lambda report: json.dumps(report.to_json(), indent=2) + "\n",
+    "html": lambda report: render(report.runs, draw(report.runs), report.advice),
     "perfetto": lambda report: as_trace(report.runs),
     "multiqc": lambda report: as_multiqc(report.runs),
     "otel": lambda report: as_spans(report.runs),

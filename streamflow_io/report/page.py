@@ -14,7 +14,7 @@ from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
 from streamflow_io.wording import counted, displayed, size_text
 
-from .analysis.comparison import RunComparison
+from .analysis.comparison import COMPARED_HEADER, compared, compared_rows
 from .analysis.critical_path import PathSpan
 from .analysis.edges import EdgeResult
 from .analysis.lease_results import LeaseResult
@@ -93,12 +93,10 @@ def render(
     runs: Sequence[RunResult],
     figures: Sequence[Figure],
     advice: Sequence[Sequence[Advice]] = (),
-    comparisons: Sequence[RunComparison] = (),
 ) -> str:
     """Return the page.
 
     :param advice: for each run, the next steps
-    :param comparisons: the comparisons of other runs with the first
     """
     templates = environment(__package__)
     templates.filters |= {
@@ -126,7 +124,9 @@ def render(
         runs=runs,
         figures=figures,
         advice=advice or [()] * len(runs),
-        comparisons=comparisons,
+        compared=[compared(runs[0], other) for other in runs[1:]],
+        compared_rows=list(compared_rows(runs)),
+        compared_header=COMPARED_HEADER,
         run_header=_RUN_HEADER,
         step_header=STEP_HEADER,
         session_header=SESSION_HEADER,

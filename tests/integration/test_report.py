@@ -64,15 +64,12 @@ def test_numbers_for_programs(runs: Path) -> None:
     assert run["run"] == "auto"
     assert run["throughput"]["mean"] > 0
     assert [epoch["registered"] for epoch in run["learning"][0]["epochs"]] == [True, True, True, False]
-    assert numbers["comparisons"][0]["withRun"] == "auto"
     assert not list(runs.glob("*.html"))
 
 
 @pytest.mark.parametrize(
     ("name", "file", "begins"),
     [
-        ("csv", "io-report.csv", "run,kind,step,job"),
-        ("json", "io-report.json", '{\n  "file"'),
         ("perfetto", "io-report.trace.json", '{"displayTimeUnit"'),
         ("multiqc", "io-report_mqc.json", '{\n  "id": "streamflow_io"'),
         ("otel", "io-report.otlp.json", '{"resourceSpans"'),

@@ -113,7 +113,6 @@ PURE = (
     "report.graph_drawing",
     "report.live_view",
     "report.spans",
-    "report.table_export",
     "report.timeline_drawing",
     "report.trace_events",
 )

@@ -1,10 +1,8 @@
-"""Runs side by side in words, as a table, and as a trace."""
+"""Runs side by side, as a trace, and as files for other programs."""
 
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import itertools
 import json
 from collections import defaultdict
@@ -19,11 +17,11 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.analysis.comparison import compare
+from streamflow_io.report.analysis.comparison import compared, compared_rows
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.multiqc import as_multiqc
+from streamflow_io.report.page import render
 from streamflow_io.report.spans import as_spans
-from streamflow_io.report.table_export import COLUMNS, as_csv
 from streamflow_io.report.trace_events import as_trace
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",)}
@@ -52,40 +50,27 @@ def fast() -> RunResult:
     return run("fast", *records, end=9)
 
 
-def test_differences_in_words() -> None:
-    found = compare(plain(), fast())
-    assert found.verdict == "fast took 9.0 s, plain 13.0 s: 4.0 s (31%) less."
-    assert found.differences == [
-        "/b began 7.5 s earlier, at 0.5 s instead of 8.0 s: it read what /a wrote while that was written.",
-        "The job of /b took 4.5 s instead of 5.0 s, without what it waited for bytes or at the gate.",
+def test_the_steps_of_runs_side_by_side() -> None:
+    assert compared(plain(), fast()) == "fast took 9.0 s, plain 13.0 s: 4.0 s (31%) less."
+    assert "4.0 s (44%) more" in compared(fast(), plain())
+    assert compared(plain(), plain()).endswith("as good as the same.")
+    assert list(compared_rows([plain(), fast()])) == [
+        ("/a", "plain", "0.0", "1", "", "8.0", "0.0"),
+        ("", "fast", "0.0", "1", "", "8.0", "0.0"),
+        ("/b", "plain", "8.0", "1", "", "5.0", "0.0"),
+        ("", "fast", "0.5", "1", "", "8.5", "0.5"),
     ]
-    back = compare(fast(), plain())
-    assert "4.0 s (44%) more" in back.verdict
-    assert "/b began 7.5 s later, at 8.0 s instead of 0.5 s: in fast it read" in back.differences[0]
-
-
-def test_no_difference_is_made_up() -> None:
-    assert compare(plain(), plain()).differences == []
-    assert compare(plain(), plain()).verdict.endswith("as good as the same.")
+    page = render([plain(), fast()], [])
+    assert "4.0 s (31%) less" in page
+    assert "Side by side" not in render([fast()], [])
 
 
 def test_a_run_that_failed_is_not_taken_for_a_fast_one() -> None:
     failed = run("bad", *job("/a/0", 0, 0, 2, status="failed"), end=2, status="failed")
-    found = compare(plain(), failed)
-    assert found.verdict.endswith("bad has not succeeded, so that their times say little.")
-    assert found.differences[0] == "/a: 1 of its jobs failed, 0 in plain."
-    assert "/b has jobs in plain only, none in bad." in found.differences
-
-
-def test_a_table_of_all_that_took_time() -> None:
-    rows = list(csv.DictReader(io.StringIO(as_csv([plain(), fast()]))))
-    assert tuple(rows[0]) == COLUMNS
-    (stream,) = (row for row in rows if row["kind"] == "stream")
-    assert (stream["run"], stream["job"], stream["source"], stream["bytes"]) == ("fast", "/b/0", "/a/0", "1000")
-    assert (stream["begin"], stream["end"], stream["seconds"], stream["waited"]) == ("1.0", "8.0", "7.0", "4.0")
-    jobs = [(row["run"], row["job"], float(row["seconds"])) for row in rows if row["kind"] == "job"]
-    assert jobs == [("plain", "/a/0", 8), ("plain", "/b/0", 5), ("fast", "/a/0", 8), ("fast", "/b/0", 8.5)]
-    assert sum(float(row["seconds"]) for row in rows if (row["kind"], row["run"]) == ("path", "plain")) == 13
+    assert compared(plain(), failed).endswith("bad has not succeeded, so that their times say little.")
+    rows = list(compared_rows([plain(), failed]))
+    assert rows[1] == ("", "bad", "0.0", "1", "1", "", "0.0")
+    assert [row[1] for row in rows[2:]] == ["plain"]
 
 
 def spans_of(*runs: RunResult) -> dict[str, Span]:
