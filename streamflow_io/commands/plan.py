@@ -41,9 +41,7 @@ from streamflow_io.storage.sharing.status import SharedStatus, status_of
 from .console import say
 from .javascript import missing_engine
 from .known_locations import KnownLocations, known_locations
-from .known_values import KnownValues
 from .plan_view import plan_to_json, show_plan
-from .selected_ranges import wrong_ranges
 from .storage_status import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
@@ -275,7 +273,7 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
 def _translated(
     workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None
 ) -> tuple[Plan, tuple[str, ...]]:
-    definition = _load(file)
+    definition: CWLObject = cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
         if "://" not in inputs_path and not os.path.isfile(inputs_path):
@@ -299,18 +297,7 @@ def _translated(
     )
     scripts = missing_engine(definition)  # before StreamFlow changes the document
     plan = translator.plan(in_detail=True)
-    return plan, (*_warnings(plan, scripts), *_ranges(plan, file, inputs_path))
-
-
-def _ranges(plan: Plan, file: str, inputs_path: str | None) -> list[str]:
-    if not any(step.sessions for step in plan.annotations.values()):
-        return []
-    # Load the document again, because StreamFlow has changed it.
-    return list(map(str, wrong_ranges(plan.annotations, KnownValues(_load(file), inputs_path))))
-
-
-def _load(file: str) -> CWLObject:
-    return cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
+    return plan, _warnings(plan, scripts)
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:

@@ -25,8 +25,6 @@ from streamflow_io.hints.yaml_text import TooMuchError
 from .console import say, show_errors, table
 from .cwltool_validation import run_cwltool
 from .javascript import missing_engine
-from .known_values import KnownValues
-from .selected_ranges import wrong_ranges
 
 # Step path, `in` or `out`, name.
 Port = tuple[str, str, str]
@@ -123,8 +121,6 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion)
     edges = list(_edges(document, steps)) if cwl_valid else []
     warnings = [*check_streamable(steps, edges), *check_both_ends(steps, edges), *missing_engine(document)]
-    if cwl_valid and any(step.sessions for step in steps.values()):
-        warnings += wrong_ranges(steps, KnownValues(document, job))
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
 
 
