@@ -59,7 +59,6 @@ GROUPS = {
     },
     "with other programs": {
         "coordination": Subcommand("write the coordination of a StreamFlow file in CAPIO-CL", ("streamflow.yml",)),
-        "completion": Subcommand("print the completion of commands for a shell", ("bash",)),
     },
 }
 for _feature in features():
@@ -139,11 +138,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_ALWAYS_PRINTED)
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    # A shell that completes a line starts the program without arguments, and has the line in its environment.
-    is_completing = "_ARGCOMPLETE" in os.environ
-    parser, modules = parser_of(os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv)
-    if is_completing:
-        import_module("streamflow_io.commands.completion").complete(parser)
+    parser, modules = parser_of(argv)
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)
     try:

@@ -6,12 +6,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from shutil import which
 
 import pytest
 from rich.text import Text
 
-from lab import forked
 from lab.telemetry import learning_run
 from streamflow_io.cli import COMMANDS, main, parser_of
 from streamflow_io.commands.console import SafeConsole, say, table
@@ -45,7 +43,6 @@ ARGUMENTS = {
     "learned": ["list"],
     "explain": ["SFIO-S001"],
     "coordination": ["streamflow.yml"],
-    "completion": ["bash"],
 }
 #: Commands that have commands of their own.
 ACTIONS = {
@@ -124,40 +121,6 @@ def actions_of(command: str) -> list[str]:
 def test_actions_of_commands_are_here() -> None:
     for command, actions in ACTIONS.items():
         assert actions_of(command) == list(actions)
-
-
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("streamflow-io repo", ["report"]),
-        ("streamflow-io report la", ["last"]),
-        ("streamflow-io storage sh", ["share"]),
-        ("streamflow-io plan --js", ["--json"]),
-        ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
-    ],
-)
-def test_a_shell_completes_a_line(line: str, completed: list[str], tmp_path: Path) -> None:
-    said = {
-        "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_IFS": "\n",
-        "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "completed"),
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
-        "XDG_DATA_HOME": str(tmp_path),
-    }
-    ended = forked.run("streamflow-io", environment=said, seconds=60)
-    assert ended.stdout == ended.stderr == ""
-    assert (tmp_path / "completed").read_text().split() == completed
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_what_a_shell_is_given(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    code = capsys.readouterr().out
-    assert "streamflow-io" in code
-    if which(shell):
-        subprocess.run([shell, "-n"], input=code, text=True, check=True, timeout=60)
 
 
 def test_a_code_is_taken_as_it_is_copied(capsys: pytest.CaptureFixture[str]) -> None:
