@@ -32,7 +32,6 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
         "run": run,
         "seconds": found.seconds,
         "saved": found.saved,
-        "savedAtMost": found.saved_at_most,
         "proposals": [_to_json(proposal) for proposal in found.proposals],
         "notProposed": [asdict(refusal) for refusal in found.refusals],
         "annotations": annotations_content(found.proposals),
@@ -43,17 +42,12 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
 
 def _tables(found: Suggestions) -> Iterator[Table]:
     if found.proposals:
-        gains = ("starts\nearlier", "run\nshorter")
+        gain = "run shorter,\nat most"
         rows = [
-            (
-                _what(one.subject, one.evidence),
-                one.text,
-                f"{one.earlier:.1f} s",
-                f"{'<= ' if one.saves_at_most else ''}{one.saved:.1f} s",
-            )
+            (_what(one.subject, one.evidence), one.text, f"{one.saved:.1f} s" if one.saved >= 0.05 else "")
             for one in found.proposals
         ]
-        yield table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains)
+        yield table("Proposals", ("what and why", "hint", gain), rows, numbers=(gain,), unfolded=(gain,))
     if found.refusals:
         refused = [(_what(one.subject, one.reason), one.what) for one in found.refusals]
         yield table("Not proposed", ("what and why not", "hint"), refused)
@@ -63,12 +57,7 @@ def _verdict(run: str, found: Suggestions, file: Path | None) -> str:
     if not found.proposals:
         why = f"; {found.core_use.text}" if found.core_use is not None and found.core_use.is_busy else ""
         return f"{run}: nothing to propose{why}"
-    saved = []
-    if any(proposal.is_sure for proposal in found.proposals):
-        saved.append(f"{found.saved:.1f} s less with all that is sure")
-    if not all(proposal.is_sure for proposal in found.proposals):
-        saved.append(f"up to {found.saved_at_most:.1f} s less with what is to be tried")
-    text = f"{run}: {found.seconds:.1f} s; {', '.join(saved)}"
+    text = f"{run}: {found.seconds:.1f} s; up to {found.saved:.1f} s less with all proposals"
     return text + (f"\nWritten: {file}; nothing is applied" if file is not None else "")
 
 
@@ -104,7 +93,7 @@ def _to_json(proposal: Proposal) -> dict[str, Any]:
         "hint": proposal.text,
         "sure": proposal.is_sure,
         "evidence": proposal.evidence,
-        "startsEarlier": proposal.earlier,
+        "lead": proposal.lead,
         "saved": proposal.saved,
     }
 

@@ -81,7 +81,7 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
     streams = {"/prepare/table -> /read/table", "/map/out -> /save/out"}
     assert proposals.keys() - {"/save"} == {"/prepare/first", *streams}, result
     assert proposals["/prepare/first"]["hint"] == "committed: on_close"
-    assert proposals["/prepare/first"]["startsEarlier"] > 0.7
+    assert proposals["/prepare/first"]["lead"] > 0.7
     assert proposals["/prepare/table -> /read/table"]["hint"] == "streamable"
     assert refusals["/prepare/first -> /map/first", "streamable"] == "/map maps it into memory"
     assert refusals["/prepare/table -> /twice/table", "streamable"] == "/twice reads it twice"

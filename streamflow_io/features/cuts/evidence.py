@@ -10,8 +10,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.records.files import SplitRecord
 from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.suggestions.evidence import SplitEvidence
-from streamflow_io.report.suggestions.proposal import CUTS, Proposal, Refusal
-from streamflow_io.report.suggestions.simulation import SplitHint
+from streamflow_io.report.suggestions.proposal import CUTS, Proposal, Refusal, SplitHint
 from streamflow_io.wording import counted
 
 

@@ -1,7 +1,7 @@
 """The time that a run would have taken, had each file been delivered when its job ended.
 
 The run is taken as a network of activities (Kelley and Walker 1959): a job starts when all jobs before it have ended.
-:mod:`streamflow_io.report.suggestions.simulation` does the same in the other direction. The assumptions:
+The assumptions:
 
 - A job comes after the jobs of the steps before that have its tag, or a tag above or below it.
 - A job takes as long as it took, less its waits for bytes and at the gate. Jobs that shared too few cores may have

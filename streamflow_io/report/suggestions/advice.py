@@ -6,7 +6,6 @@ import posixpath
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
 
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import OFF
@@ -17,11 +16,10 @@ from streamflow_io.report.analysis.edges import EdgeResult
 from streamflow_io.report.analysis.model import Advice
 from streamflow_io.wording import counted
 
-from .proposals import WORTH, suggest
-from .simulation import CoreUse, core_use
+from .proposal import Pair
+from .proposals import WORTH, CoreUse, core_use, overlap_gains, suggest
 
 MOST = 3
-_Pair = tuple[str, str]
 # Smaller savings, in seconds, are not mentioned.
 _LEAST = 0.1
 # In a shorter run, in seconds, the start of the programs takes a large share.
@@ -44,7 +42,7 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     """
     if not history.ended:
         return []
-    gains = _gains(history, path)
+    gains = overlap_gains(history, path)
     if first := [*_failed(history)]:
         return first + [*_not_as_asked(edges, gains)][: MOST - 1]
     used = core_use(history)
@@ -111,10 +109,10 @@ def _proposed(history: History) -> Iterator[Advice]:
     for place, one in enumerate(found.proposals):
         what = f"`{one.text}`" if one.is_sure else f"`{one.text.removeprefix('try ')}`, which is to be tried"
         write = "; `streamflow-io suggest -o FILE` writes all such hints" if place == 0 else ""
-        yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence + write, saved=one.saved)
+        yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence + write, saved=one.saved or None)
 
 
-def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[_Pair, float]) -> Iterator[Advice]:
+def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[Pair, float]) -> Iterator[Advice]:
     by_reason: defaultdict[str, list[EdgeResult]] = defaultdict(list)
     for edge in edges:
         for reason in edge.reasons[:1]:
@@ -179,20 +177,7 @@ def _for_more(history: History, cause: DelayCause) -> str:
     }[cause]
 
 
-def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
-    """Return the most seconds that two steps would save by running at the same time.
-
-    Counts pairs where one step began after the other had ended.
-    """
-    gains: defaultdict[_Pair, float] = defaultdict(float)
-    for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
-        # A job that reads from another while it runs has begun before the other ended.
-        if before in history.run.steps.get(after, ()) and begins:
-            gains[before, after] += min(ran_before, ran)
-    return gains
-
-
-def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
+def _handed_over(history: History, all_gains: Mapping[Pair, float]) -> Iterator[Advice]:
     """Yield advice for a run without hints, about which nothing else is known."""
     if _is_observed(history):
         return
@@ -212,14 +197,6 @@ def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator
         why=f"{target} begins when {source} has ended: both at a time would take up to {seconds:,.1f} s less{more}",
         saved=sum(gains.values()),
     )
-
-
-def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
-    """Yield the jobs of a path in order: step, whether the whole job is on the path, and its seconds there."""
-    for (_, step), spans in groupby((span for span in path if span.job and span.step), lambda one: (one.job, one.step)):
-        some = list(spans)
-        seconds = sum(span.seconds for span in some if span.what in ("ran", "tail"))
-        yield step or "", all(span.what != "tail" for span in some), seconds
 
 
 def _itself(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from streamflow_io.hints.annotations_text import Commented, annotations_text, scalar
 
-from .proposal import Proposal
+from .proposal import CommitHint, GateHint, IOTaskHint, Proposal, RequiredHint, SplitHint, StreamHint
 from .proposals import Suggestions, by_step
-from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SplitHint, StreamHint
 
 
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def suggestions_text(run: str, suggestions: Suggestions) -> str:
         (
             f"Proposed by `streamflow-io suggest` from what was seen in the run {run}, which took "
             f"{suggestions.seconds:.1f} s.",
-            f"With all of it the run would have been {_saved(suggestions.saved)}.",
+            f"With all of it, the run would have been {suggestions.saved:.1f} s shorter at most.",
             "Read the evidence, and take out what may not hold for other inputs.",
         ),
         {
@@ -131,8 +130,5 @@ def _tried(proposals: Sequence[Proposal]) -> Iterator[str]:
 
 
 def _comment(proposal: Proposal) -> str:
-    return f"{proposal.evidence}. The run: {_saved(proposal.saved)}"
-
-
-def _saved(seconds: float) -> str:
-    return f"{seconds:.1f} s shorter" if seconds >= 0.05 else "not shorter"
+    saved = f". The run: {proposal.saved:.1f} s shorter at most" if proposal.saved >= 0.05 else ""
+    return proposal.evidence + saved

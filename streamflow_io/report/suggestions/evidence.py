@@ -12,11 +12,10 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, JobAttempt
+from streamflow_io.report.analysis.network import known
 from streamflow_io.wording import counted
 
-from .proposal import Proposal, Refusal
-from .simulated_jobs import touched
-from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
+from .proposal import CommitHint, GateHint, IOTaskHint, Proposal, Refusal, StreamHint
 
 # A smaller gain, in seconds, is not worth a hint.
 EARLY = 0.2
@@ -53,7 +52,7 @@ class SplitEvidence:
 
 
 def evidence(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
-    """Yield all hints that were looked for, with the evidence for or against each. The savings are not known yet.
+    """Yield all hints that were looked for, with the evidence for or against each. The gains are not known yet.
 
     :param jobs: the jobs that count
     """
@@ -63,7 +62,7 @@ def evidence(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal 
     virtual = {one.subject for one in splits if isinstance(one, Proposal)}
     routes = [route for route in history.routes if route.output not in virtual]
     yield from _commits(routes, jobs)
-    streams = list(_streams(routes, jobs))
+    streams = list(_streams(history, routes, jobs))
     yield from streams
     streamed = {one.hint.output for one in streams if isinstance(one, Proposal) and isinstance(one.hint, StreamHint)}
     yield from _gates(history, routes, jobs, streamed)
@@ -119,7 +118,7 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
         f"{counted(len({record.job for record in written}), 'job')}, {counted(files, 'file')} ({_names(written)}): "
         f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
     )
-    return Proposal(CommitHint(output), evidence, CommitRule("on_close", most))
+    return Proposal(CommitHint(output), evidence, CommitRule("on_close", most), lead=fmean(leads))
 
 
 def _by_number(output: str, jobs: Sequence[JobAttempt], written: Sequence[OutputRecord]) -> Proposal | Refusal:
@@ -145,14 +144,16 @@ def _by_number(output: str, jobs: Sequence[JobAttempt], written: Sequence[Output
         )
         return Refusal(output, "on_n_files", reason)
     evidence = f"{counted(len(jobs), 'job')}: {evidence}"
-    return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])
+    return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0], lead=fmean(leads))
 
 
 def _known(times: Iterable[float | None]) -> list[float]:
     return [time for time in times if time is not None]
 
 
-def _streams(routes: Sequence[RouteRecord], jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
+def _streams(
+    history: History, routes: Sequence[RouteRecord], jobs: Sequence[JobAttempt]
+) -> Iterator[Proposal | Refusal]:
     for route in routes:
         if route.kind is OutputKind.OTHER or route.delivery is not Delivery.TERMINATION:
             continue
@@ -167,15 +168,31 @@ def _streams(routes: Sequence[RouteRecord], jobs: Sequence[JobAttempt]) -> Itera
             continue
         readers = counted(len({record.job for record in used if record.opens}), "job")
         evidence = f"{readers} read it once, front to back"
-        hint = StreamHint(route.output, route.input)
+        hint, is_sure = StreamHint(route.output, route.input), route.standard_output
         if optional := {reason for record in used for reason in record.reasons}:
             how = " and ".join(_HOW[reason] for reason in sorted(optional))
-            unseen = "" if route.standard_output else "; how it is written was not seen"
-            yield Proposal(hint, f"{evidence}, but {consumer} {how}, where it can{unseen}", is_sure=False)
-        elif route.standard_output:
-            yield Proposal(hint, f"{evidence}; it is a standard output")
+            evidence, is_sure = f"{evidence}, but {consumer} {how}, where it can", False
+        elif is_sure:
+            evidence += "; it is a standard output"
+        if not route.standard_output:
+            evidence += "; how it is written was not seen"
+        lead = fmean(_streamed_seconds(history, job, name) for job in jobs if job.step == consumer)
+        if lead < EARLY:
+            yield Refusal(subject, "streamable", f"{evidence}, but no job would have ended earlier")
         else:
-            yield Proposal(hint, f"{evidence}; how it is written was not seen", is_sure=False)
+            yield Proposal(hint, evidence, is_sure=is_sure, lead=lead)
+
+
+def _streamed_seconds(history: History, job: JobAttempt, name: str) -> float:
+    """Return the seconds of a job, less those after it had read all of an input, if it began to write only then.
+
+    A job that wrote before, as `sed` does, works as it reads. A file that is read in one go does not show how long the
+    job works on it afterwards.
+    """
+    records = [record for record in job.inputs if record.input == name]
+    reads = [history.since_start(record.read) for record in records if record.read is not None and record.whole]
+    is_seen = reads and len(reads) == len(records)
+    return min(known(job.ended), max(reads) if is_seen else known(job.ended)) - known(job.started)
 
 
 def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: Sequence[InputRecord]) -> str | None:
@@ -213,12 +230,19 @@ def _gates(
             for job in jobs
             if job.step == consumer
             and job.started is not None
-            and (lead := touched(history, [record for record in job.inputs if record.input == name], job.started))
+            and (lead := _untouched(history, [record for record in job.inputs if record.input == name], job.started))
             is not None
         ]
         if leads and fmean(leads) >= _LEAD:
             evidence = f"{counted(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
-            yield Proposal(GateHint(output), evidence)
+            yield Proposal(GateHint(output), evidence, lead=fmean(leads))
+
+
+def _untouched(history: History, records: Sequence[InputRecord], started: float) -> float | None:
+    """Return the seconds that a job worked before it would have waited for a file at the gate. None: unknown."""
+    times = [record.first if record.touched is None else record.touched for record in records]
+    known = [history.since_start(time) for time in times if time is not None]
+    return max(min(known) - started, 0.0) if known else None
 
 
 def _can_be_gated(route: RouteRecord) -> bool:

@@ -8,32 +8,71 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.commit import CommitRule
 
-from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SimulatedHint, SplitHint, StreamHint
-
+#: The steps of a producer and a consumer.
+Pair = tuple[str, str]
 #: Fields of a rule of a read session that give the size of a part.
 CUTS = ("every", "parts", "chunk")
+
+
+class CommitHint(Struct, frozen=True):
+    """An output is delivered at its commit."""
+
+    output: str
+
+
+class StreamHint(Struct, frozen=True):
+    """An input reads an output while it is written."""
+
+    output: str
+    input: str
+
+
+class GateHint(Struct, frozen=True):
+    """The readers of an output start with its producer, and wait where they open the output."""
+
+    output: str
+
+
+class IOTaskHint(Struct, frozen=True):
+    """The jobs of a step take no core."""
+
+    step: str
+
+
+class RequiredHint(Struct, frozen=True):
+    """The jobs of a step, which take no core, move no faster than required."""
+
+    step: str
+
+
+class SplitHint(Struct, frozen=True):
+    """The files of an output are parts of an input, and are not written."""
+
+    output: str
+
+
+Hint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint | SplitHint
 
 
 class Proposal(Struct, frozen=True):
     """A hint for the next run.
 
-    :ivar hint: the hint in the simulation
     :ivar rule: the commit rule, for a commit
     :ivar n_files: the number of files, with `on_n_files`
     :ivar split: the fields of a rule of a read session, for a split
     :ivar is_sure: false: some operation could not be seen. The hint is to be tried, and does not count in sums
-    :ivar saved: by how many seconds the run would have been shorter, with this hint alone
-    :ivar earlier: by how many seconds the jobs of the hint would have started earlier, on average
+    :ivar lead: the most seconds that a job would gain by the hint, on average. 0: unknown
+    :ivar gains: for each pair of steps, the most seconds by which the run would have been shorter
     """
 
-    hint: SimulatedHint
+    hint: Hint
     evidence: str
     rule: CommitRule | None = None
     n_files: int | None = None
     split: Mapping[str, str | int] = field(default_factory=dict)
     is_sure: bool = True
-    saved: float = 0.0
-    earlier: float = 0.0
+    lead: float = 0.0
+    gains: Mapping[Pair, float] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -47,9 +86,9 @@ class Proposal(Struct, frozen=True):
                 return step
 
     @property
-    def saves_at_most(self) -> bool:
-        """Whether `saved` is an upper bound."""
-        return isinstance(self.hint, StreamHint | SplitHint)
+    def saved(self) -> float:
+        """The most seconds by which the run would have been shorter. 0: none, or unknown."""
+        return sum(self.gains.values())
 
     @property
     def text(self) -> str:

@@ -4,148 +4,75 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from statistics import fmean, median
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from streamflow_io.bandwidth.pacing import SMALL
 from streamflow_io.records.history import History, JobAttempt
+from streamflow_io.report.analysis.critical_path import PathSpan, critical_path
+from streamflow_io.report.analysis.network import step_of
 from streamflow_io.report.analysis.requirements import requirements
 
 from .evidence import EARLY, evidence
-from .proposal import Proposal, Refusal
-from .simulated_jobs import completed_jobs, simulated_jobs
-from .simulation import (
+from .proposal import (
     CommitHint,
-    CoreUse,
     GateHint,
     IOTaskHint,
+    Pair,
+    Proposal,
+    Refusal,
     RequiredHint,
-    SimulatedHint,
-    SimulatedJob,
     SplitHint,
     StreamHint,
-    Times,
-    core_use,
-    end_of,
-    saved_on_cores,
-    saved_seconds,
-    simulate_on_cores,
 )
 
 _MB = 1e6
 #: Share of the reached rate. A job that required more gains nothing visible, and is easily late.
 HIDDEN = 0.5
-
-
-def hidden(
-    history: History, jobs: Sequence[JobAttempt], simulated: Sequence[SimulatedJob], io_tasks: AbstractSet[str]
-) -> Iterator[Proposal]:
-    """Yield proposals for I/O tasks that moved their data at least twice as fast as required.
-
-    A small request is not limited, and needs no such hint.
-
-    :param jobs: the jobs that count
-    :param simulated: these jobs in the simulation
-    :param io_tasks: the steps that are to be I/O tasks
-    """
-    tasks = {*io_tasks, *(step for step, hints in history.steps.items() if hints.io_task)}
-    windows = _windows(simulated, tasks)
-    # Another StorageBandwidth would replace that of a step which has one, with its storage and direction.
-    for step in sorted(io_tasks - history.steps.keys()):
-        moves = [
-            (job.usage.moved("write"), windows[index], job.usage.ended - job.usage.started)
-            for index, job in enumerate(jobs)
-            if job.step == step and job.usage is not None
-        ]
-        yield from _proposal(step, [move for move in moves if move[0] >= SMALL])
-    without = {step for step, hints in history.steps.items() if hints.io_task and hints.storage_bw is None}
-    for found in requirements(history).steps if history.requests else ():
-        if found.step in without and (found.bytes or 0.0) >= SMALL:
-            yield from _compared(found.step, found.phases, found.bytes, found.window, found.throughput)
-
-
-def _windows(simulated: Sequence[SimulatedJob], io_tasks: Collection[str]) -> list[float]:
-    """Return, for each job, the seconds from when its inputs are there until a job waits for its outputs.
-
-    0 means that a job waits at once. A reader with other inputs waits from when those are there. Data that only I/O
-    tasks may read is needed when the last job has computed.
-    """
-    readers: dict[int, list[SimulatedJob]] = defaultdict(list)
-    for reader in simulated:
-        for read in reader.reads if reader.step not in io_tasks else ():
-            readers[read.producer].append(reader)
-    end = end_of([job for job in simulated if job.step not in io_tasks])
-    found = []
-    for index, job in enumerate(simulated):
-        ready = _ready(simulated, job)
-        needed = [
-            max((simulated[read.producer].ended for read in reader.reads if read.producer != index), default=ready)
-            for reader in readers[index]
-        ]
-        found.append(max(0.0, min(needed, default=end) - ready))
-    return found
-
-
-def _ready(simulated: Sequence[SimulatedJob], job: SimulatedJob) -> float:
-    return min(job.started, max((simulated[read.producer].ended for read in job.reads), default=job.submitted))
-
-
-def _proposal(step: str, moves: Sequence[tuple[int, float, float]]) -> Iterator[Proposal]:
-    if moves:
-        size, window = median(moved for moved, _, _ in moves), median(window for _, window, _ in moves)
-        reached = median(moved / seconds for moved, _, seconds in moves if seconds > 0)
-        yield from _compared(step, len(moves), size, window, reached / _MB)
-
-
-def _compared(
-    step: str, count: int, size: float | None, window: float | None, reached: float | None
-) -> Iterator[Proposal]:
-    """Yield a proposal if the required rate is low enough.
-
-    :param reached: in MB/s
-    """
-    if size is None or reached is None or not window:
-        return
-    required = size / _MB / window
-    if required <= HIDDEN * reached:
-        times = "once" if count == 1 else f"{count:,} times"
-        evidence = (
-            f"{times} {size / _MB:.0f} MB, for which a job waited after {window:.1f} s in the median: "
-            f"{rate_text(required)} would do, {rate_text(reached)} were reached"
-        )
-        yield Proposal(RequiredHint(step), evidence)
-
-
-def rate_text(value: float) -> str:
-    """Return a rate as text.
-
-    :param value: in MB/s
-    """
-    return f"{value:,.0f} MB/s" if value >= 100 else f"{value:.3g} MB/s"
-
-
 #: The least share of a run's time that is worth a proposal. Runs differ by less.
 WORTH = 0.03
+#: Cores that compute for this share of the time have next to nothing to spare.
+BUSY = 0.9
 _NO_SHORTER = "the run would have been no shorter"
-_BUSY = f"the cores were busy: {_NO_SHORTER}"
+
+
+class CoreUse(Struct, frozen=True):
+    """The use that a run's jobs made of the cores of its locations.
+
+    :ivar cores: the cores of all locations with a known number of cores
+    :ivar share: the CPU time of the jobs, as a share of the cores' time between the first start and the last end
+    """
+
+    cores: float
+    share: float
+
+    @property
+    def is_busy(self) -> bool:
+        return self.share >= BUSY
+
+    @property
+    def text(self) -> str:
+        """The use of the cores and its consequence, as a sentence without its end."""
+        one = self.cores == 1
+        return (
+            f"the {'core' if one else f'{self.cores:,.0f} cores'} of the run computed for {self.share:.0%} of its time:"
+            " jobs that run beside others cannot make it shorter"
+        )
 
 
 class Suggestions(Struct, frozen=True):
     """All hints and changes for which a run gives reasons.
 
     :ivar seconds: from the start of the run to the end of its last job
-    :ivar saved: seconds that all sure proposals save together
-    :ivar saved_at_most: seconds that all proposals save, including those that are to be tried
+    :ivar saved: the most seconds that all proposals save together
     :ivar core_use: the run's use of its cores. None: unknown
     """
 
     seconds: float
     saved: float
-    saved_at_most: float
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
     core_use: CoreUse | None = None
@@ -160,31 +87,52 @@ def suggest(history: History) -> Suggestions:
     :param history: the history of a run that was observed
     """
     jobs = completed_jobs(history)
-    simulated = simulated_jobs(history, jobs)
-    found = list(evidence(history, jobs))
-    io_tasks = {one.hint.step for one in found if isinstance(one, Proposal) and isinstance(one.hint, IOTaskHint)}
-    found += hidden(history, jobs, simulated, io_tasks)
+    path = critical_path(history)
+    gains = overlap_gains(history, path)
+    found = [*evidence(history, jobs), *_slower(history)]
     refusals = [one for one in found if isinstance(one, Refusal)]
-    weighed, idle = _weigh(simulated, [one for one in found if isinstance(one, Proposal)])
+    weighed = [_weighed(history, path, gains, one) for one in found if isinstance(one, Proposal)]
+    seconds = max((job.ended or 0.0 for job in jobs), default=0.0)
     used = core_use(history)
-    if saved_on_cores(simulated, _hints(weighed)) < max(EARLY, WORTH * end_of(simulated)):
-        why = _BUSY if used is not None and used.is_busy else _NO_SHORTER
-        idle += [Refusal(one.subject, one.text, f"{one.evidence}, but {why}") for one in weighed if _overlaps(one)]
+    why = "the cores were busy: " + _NO_SHORTER if used is not None and used.is_busy else None
+    overlapping = [one for one in weighed if _overlaps(one)]
+    if _together(history, jobs, overlapping) < max(EARLY, WORTH * seconds):
+        why = why or _NO_SHORTER
+    if why is not None:
+        refusals += [Refusal(one.subject, one.text, f"{one.evidence}, but {why}") for one in overlapping]
         weighed = [one for one in weighed if not _overlaps(one)]
-    sure = [proposal.hint for proposal in weighed if proposal.is_sure]
-    every = _hints(weighed)
-    return Suggestions(
-        end_of(simulated),
-        saved_on_cores(simulated, sure),
-        saved_on_cores(simulated, every),
-        tuple(weighed),
-        (*refusals, *idle),
-        used,
-    )
+    weighed.sort(key=lambda one: (not one.is_sure, -one.saved, -one.lead, one.subject))
+    return Suggestions(seconds, _together(history, jobs, weighed), tuple(weighed), tuple(refusals), used)
 
 
-def _hints(proposals: Sequence[Proposal]) -> list[SimulatedHint]:
-    return [proposal.hint for proposal in proposals]
+def completed_jobs(history: History) -> list[JobAttempt]:
+    """Return the jobs that succeeded, each once, in the order of their starts."""
+    last = {job.name: job for job in history.jobs if job.status == "completed"}
+    complete = [job for job in last.values() if None not in (job.submitted, job.started, job.ended)]
+    return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
+
+
+def overlap_gains(history: History, path: Sequence[PathSpan]) -> dict[Pair, float]:
+    """Return the most seconds that two steps would save by running at the same time.
+
+    Counts pairs on the critical path where one step began after the other had ended.
+    """
+    before = {(source, step) for step, sources in history.run.steps.items() for source in sources}
+    before |= {(step_of(route.output), step_of(route.input)) for route in history.routes}
+    gains: defaultdict[Pair, float] = defaultdict(float)
+    for (source, _, ran_before), (target, begins, ran) in pairwise(_in_turn(path)):
+        # A job that reads from another while it runs has begun before the other ended.
+        if (source, target) in before and begins:
+            gains[source, target] += min(ran_before, ran)
+    return gains
+
+
+def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
+    """Yield the jobs of a path in order: step, whether the whole job is on the path, and its seconds there."""
+    for (_, step), spans in groupby((span for span in path if span.job and span.step), lambda one: (one.job, one.step)):
+        some = list(spans)
+        seconds = sum(span.seconds for span in some if span.what in ("ran", "tail"))
+        yield step or "", all(span.what != "tail" for span in some), seconds
 
 
 def _overlaps(proposal: Proposal) -> bool:
@@ -192,36 +140,71 @@ def _overlaps(proposal: Proposal) -> bool:
     return isinstance(proposal.hint, CommitHint | GateHint | StreamHint)
 
 
-def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
-    """Return the proposals with their savings, the most valuable first, and refusals of those that bring nothing."""
-    weighed, idle = [], []
-    for proposal in proposals:
-        others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
-        # Two early files help only together, if one job needs both.
-        alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
-        gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
-        moved = [gain.started for gain in gains if gain.started > 0.0]
-        # A job that starts earlier, and then only waits, gains nothing.
-        saved = saved_on_cores(simulated, [proposal.hint])
-        if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
-            idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_BUSY}"))
-            continue
-        if max((gain.ended for gain in gains), default=0.0) < EARLY and not isinstance(
-            proposal.hint, IOTaskHint | RequiredHint
-        ):
-            what = "ended" if max(moved, default=0.0) >= EARLY else "started"
-            reason = f"{proposal.evidence}, but no job would have {what} earlier"
-            idle.append(Refusal(proposal.subject, proposal.text, reason))
-            continue
-        weighed.append(replace(proposal, saved=saved, earlier=fmean(moved) if moved else 0.0))
-    weighed.sort(key=lambda proposal: (not proposal.is_sure, -proposal.saved, -proposal.earlier, proposal.subject))
-    return weighed, idle
+def _weighed(history: History, path: Sequence[PathSpan], gains: Mapping[Pair, float], proposal: Proposal) -> Proposal:
+    """Return a proposal with its savings."""
+    hint = proposal.hint
+    if isinstance(hint, SplitHint):
+        step = step_of(hint.output)
+        ran = sum(span.seconds for span in path if span.step == step and span.what in ("ran", "tail"))
+        return replace(proposal, gains={(step, step): ran})
+    if not isinstance(hint, CommitHint | GateHint | StreamHint):
+        return proposal
+    inputs = [route.input for route in history.routes if route.output == hint.output]
+    pairs = {(step_of(hint.output), step_of(one)) for one in inputs}
+    if isinstance(hint, StreamHint):
+        pairs = {(step_of(hint.output), step_of(hint.input))}
+    return replace(proposal, gains={pair: min(gains.get(pair, 0.0), proposal.lead) for pair in pairs})
 
 
-def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
-    """Return the seconds by which each job starts, and ends, earlier with one more hint."""
-    pairs = zip(simulate_on_cores(simulated, others), simulate_on_cores(simulated, [*others, hint]), strict=True)
-    return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
+def _together(history: History, jobs: Sequence[JobAttempt], proposals: Sequence[Proposal]) -> float:
+    """Return the most seconds that proposals save together: no more than until the last job that stays where it is."""
+    best: dict[Pair, float] = {}
+    for one in proposals:
+        for pair, seconds in one.gains.items():
+            best[pair] = max(best.get(pair, 0.0), seconds)
+    steps, moved = {step for pair in best for step in pair}, 0
+    while len(steps) > moved:
+        moved = len(steps)
+        steps |= {step_of(route.input) for route in history.routes if step_of(route.output) in steps}
+    end = max((job.ended or 0.0 for job in jobs), default=0.0)
+    stays = max((job.ended or 0.0 for job in jobs if job.step not in steps), default=0.0)
+    return min(sum(best.values()), end - stays)
+
+
+def core_use(history: History) -> CoreUse | None:
+    """Return the use that a run's jobs made of its cores. None: the cores or their use are not known."""
+    known = [job for job in history.jobs if job.usage is not None and job.location_cores]
+    cores = sum({job.location: job.location_cores or 0.0 for job in known}.values())
+    intervals = [interval for job in known if (interval := history.measured(job)) is not None]
+    seconds = max((end for _, end in intervals), default=0.0) - min((begin for begin, _ in intervals), default=0.0)
+    if not cores or seconds <= 0:
+        return None
+    used = sum(job.usage.cpu_seconds for job in known if job.usage is not None)
+    return CoreUse(cores, min(1.0, used / (cores * seconds)))
+
+
+def _slower(history: History) -> Iterator[Proposal]:
+    """Yield proposals for I/O tasks that moved their data at least twice as fast as required.
+
+    A small request is not limited, and needs no such hint.
+    """
+    without = {step for step, hints in history.steps.items() if hints.io_task and hints.storage_bw is None}
+    for found in requirements(history).steps if history.requests else ():
+        size, window, reached = found.bytes or 0.0, found.window, found.throughput
+        if found.step not in without or size < SMALL or reached is None or not window:
+            continue
+        if (required := size / _MB / window) <= HIDDEN * reached:
+            times = "once" if found.phases == 1 else f"{found.phases:,} times"
+            evidence = (
+                f"{times} {size / _MB:.0f} MB, for which a job waited after {window:.1f} s in the median: "
+                f"{_rate(required)} would do, {_rate(reached)} were reached"
+            )
+            yield Proposal(RequiredHint(found.step), evidence)
+
+
+def _rate(value: float) -> str:
+    """Return a rate in MB/s as text."""
+    return f"{value:,.0f} MB/s" if value >= 100 else f"{value:.3g} MB/s"
 
 
 def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
