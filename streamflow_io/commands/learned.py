@@ -41,7 +41,7 @@ class LearnedList(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {kind.name: [] for kind in _KINDS}
         for entry in self.entries:
-            found[_kind(entry).name].append(entry_to_json(entry))
+            found[_kind(entry).name].append(_kind(entry).to_json(entry))
         return {"file": str(self.path), **found}
 
     def show(self, console: Console) -> None:
@@ -60,7 +60,7 @@ class LearnedDetails(Struct, frozen=True):
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return entry_to_json(self.entry)
+        return _kind(self.entry).to_json(self.entry)
 
     def show(self, console: Console) -> None:
         _kind(self.entry).show(console, self.entry)
@@ -73,7 +73,7 @@ class Forgotten(Struct, frozen=True):
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return {"forgotten": list(map(entry_to_json, self.entries))}
+        return {"forgotten": [_kind(entry).to_json(entry) for entry in self.entries]}
 
     def show(self, console: Console) -> None:
         for entry in self.entries:
@@ -153,12 +153,6 @@ def _act(arguments: argparse.Namespace, path: Path, known: Sequence[LearnedEntry
 
 def _kind(entry: LearnedEntry) -> EntryKind[Any]:
     return next(kind for kind in _KINDS if kind.of is type(entry))
-
-
-def entry_to_json(entry: LearnedEntry) -> dict[str, Any]:
-    """Return all facts of an entry, for programs."""
-    kind = _kind(entry)
-    return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **kind.to_json(entry)}
 
 
 def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable
 from textwrap import shorten
 from typing import Any, Generic
 
@@ -16,7 +17,7 @@ from streamflow_io.records.learned.database import E, date_of
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.records.learned.sizes import SizeKey, size_range
-from streamflow_io.storage.intermediates.learned_sizes import WINDOW, LearnedSize
+from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
@@ -24,6 +25,8 @@ from .console import say, table
 
 # The most characters of an outcome in a table.
 _MOST = 120
+# Facts that are times.
+_DATES = ("learned", "found", "compared")
 
 
 class EntryKind(Struct, Generic[E], frozen=True):
@@ -32,10 +35,8 @@ class EntryKind(Struct, Generic[E], frozen=True):
     :ivar name: the field in the JSON of a list
     :ivar columns: columns of the table, after the key
     :ivar row: returns the cells of an entry in these columns
-    :ivar facts: returns all facts of an entry, by name. A fact with an empty value is left out
     :ivar what: returns the subject of an entry, on one line
-    :ivar to_json: returns all facts of an entry for programs, except its key, its step and its tool
-    :ivar details: makes a table that follows the facts
+    :ivar facts: returns all facts of an entry, except its key, its step and its tool
     :ivar unfolded: the columns that are not folded
     """
 
@@ -44,10 +45,8 @@ class EntryKind(Struct, Generic[E], frozen=True):
     title: str
     columns: tuple[str, ...]
     row: Callable[[E], tuple[str, ...]]
-    facts: Callable[[E], Mapping[str, str]]
     what: Callable[[E], str]
-    to_json: Callable[[E], dict[str, Any]]
-    details: Callable[[E], Table] | None = None
+    facts: Callable[[E], dict[str, Any]]
     unfolded: tuple[str, ...] = ()
 
     def table(self, entries: Iterable[tuple[str, E]]) -> Table:
@@ -58,14 +57,18 @@ class EntryKind(Struct, Generic[E], frozen=True):
         rows = [(key, *self.row(entry)) for key, entry in entries]
         return table(self.title, ("key", *self.columns), rows, unfolded=("key", *self.unfolded))
 
+    def to_json(self, entry: E) -> dict[str, Any]:
+        """Return all facts of an entry, for programs."""
+        return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **self.facts(entry)}
+
     def show(self, console: Console, entry: E) -> None:
-        facts = {"key": entry.key.digest, **self.facts(entry)}
+        """Print all facts of an entry, those of a list below each other."""
+        facts = {name: value for name, value in self.to_json(entry).items() if value not in (None, "", [])}
         width = max(map(len, facts)) + 2
         for name, value in facts.items():
-            if value:
-                say(console, f"{f'{name}:':{width}}{value}")
-        if self.details is not None:
-            console.print(self.details(entry))
+            shown = date_of(value) if name in _DATES else value if isinstance(value, str) else json.dumps(value)
+            for number, text in enumerate(map(json.dumps, value) if isinstance(value, list) else [shown]):
+                say(console, f"{f'{name}:' if number == 0 else '':{width}}{text}")
 
 
 def proven_how(excerpt: int | None, bound: int | None) -> str:
@@ -84,17 +87,6 @@ def _limit_row(limit: LearnedLimit) -> tuple[str, ...]:
     return limit.step, limit.storage, _sizes(limit.key), times, learned, counted(limit.used, "run")
 
 
-def _limit_facts(limit: LearnedLimit) -> Mapping[str, str]:
-    return {
-        "step": limit.step,
-        "tool": limit.key.tool,
-        "storage": limit.key.storage,
-        "input files": f"{_sizes(limit.key)}, all of a job together",
-        "learned": f"{date_of(limit.learned)}, with {limit.executors} I/O executors{_unfinished(limit)}",
-        "used in": counted(limit.used, "run"),
-    }
-
-
 def _limit_json(limit: LearnedLimit) -> dict[str, Any]:
     registry = limit.registry
     return {
@@ -110,17 +102,6 @@ def _limit_json(limit: LearnedLimit) -> dict[str, Any]:
             for one in registry.entries
         ],
     }
-
-
-def _registry(limit: LearnedLimit) -> Table:
-    job_bytes = limit.registry.job_bytes
-    of = "" if job_bytes is None else f", of a job that moves {job_bytes / 1e6:.4g} MB"
-    columns = ("storageBW, MB/s", "jobs at once", "mean seconds of a job", "mean of jobs")
-    rows = [
-        (f"{entry.constraint:.4g}", str(entry.concurrency), f"{entry.seconds:.4g}", str(entry.jobs))
-        for entry in limit.registry.entries
-    ]
-    return table(f"Constraint registry{of}", columns, rows, numbers=columns)
 
 
 def _unfinished(limit: LearnedLimit) -> str:
@@ -152,20 +133,6 @@ def _window_row(window: LearnedWindow) -> tuple[str, ...]:
     return window.step, window.key.storage, _sizes(window.key), _seconds(window), date_of(window.learned)
 
 
-def _window_facts(window: LearnedWindow) -> Mapping[str, str]:
-    of = window.of
-    moved = "not known" if of.ratio is None else f"{of.ratio:.3g} bytes for each byte of input"
-    return {
-        "step": window.step,
-        "tool": window.key.tool,
-        "storage": window.key.storage,
-        "input files": f"{_sizes(window.key)}, all of a job together",
-        "window": f"{_seconds(window)}: the median of {of.phases:,} first phases",
-        "moved": moved,
-        "learned": date_of(window.learned),
-    }
-
-
 def _window_json(window: LearnedWindow) -> dict[str, Any]:
     of = window.of
     found = {"window": of.window, "ratio": of.ratio, "phases": of.phases}
@@ -180,47 +147,14 @@ def _size_row(size: LearnedSize) -> tuple[str, ...]:
     return size.step, _sizes(size.key), size_text(size.of.written), date_of(size.learned)
 
 
-def _size_facts(size: LearnedSize) -> Mapping[str, str]:
-    return {
-        "step": size.step,
-        "tool": size.key.tool,
-        "input files": f"{_sizes(size.key)}, all of a job together",
-        "written": f"{size_text(size.of.written)}, from {size_text(size.of.inputs)} of input"
-        + (", without what its window has freed" if size.key.storage == WINDOW else ""),
-        "learned": date_of(size.learned),
-    }
-
-
 def _size_json(size: LearnedSize) -> dict[str, Any]:
     return {**_sizes_json(size.key), "learned": size.learned, "inputs": size.of.inputs, "written": size.of.written}
-
-
-_WAYS = {
-    "net": "as a file; what a pipe cannot do waits for the file",
-    "pipe": "as a pipe",
-}
 
 
 def _proof_row(proof: Proof) -> tuple[str, ...]:
     # A reason may quote the last lines of a tool; `learned show` prints all of it.
     outcome = shorten(_proof_outcome(proof), _MOST, placeholder=" …")
     return _port(proof), outcome, str(proof.runs), date_of(proof.learned)
-
-
-def _proof_facts(proof: Proof) -> Mapping[str, str]:
-    reads = proof.key.kind != "writes"
-    tried = f"{proof.bytes:,} bytes" if proof.bytes else ""
-    return {
-        "step": proof.step,
-        "tool": proof.key.tool,
-        "input" if reads else "output": proof.key.port,
-        "options": proof.key.options or "all",
-        "outcome": _proof_outcome(proof),
-        "read": "" if proof.way is None else _WAYS[proof.way],
-        "tried with": tried if proof.excerpt is None else f"the first {proof.excerpt:,} of {proof.bytes:,} bytes",
-        "streamed in": counted(proof.runs, "job") if reads else "",
-        "found": date_of(proof.learned),
-    }
 
 
 def _proof_json(proof: Proof) -> dict[str, Any]:
@@ -259,18 +193,6 @@ def _inconclusive_row(found: InconclusiveRehearsal) -> tuple[str, ...]:
     return _port(found), shorten(found.reason, _MOST, placeholder=" …"), date_of(found.learned)
 
 
-def _inconclusive_facts(found: InconclusiveRehearsal) -> Mapping[str, str]:
-    return {
-        "step": found.step,
-        "tool": found.key.tool,
-        "input": found.key.port,
-        "options": found.key.options or "all",
-        "reason": found.reason,
-        "tried with": f"{found.bytes:,} bytes",
-        "found": date_of(found.learned),
-    }
-
-
 def _tried_json(tried: Proof | InconclusiveRehearsal) -> dict[str, Any]:
     return {
         "kind": tried.key.kind,
@@ -288,10 +210,8 @@ LIMITS = EntryKind(
     "Learned limits",
     ("step", "storage", "input files", "MB/s: seconds", "learned", "used in"),
     _limit_row,
-    _limit_facts,
     lambda limit: f"{limit.step} on {limit.storage}, {_sizes(limit.key)}",
     _limit_json,
-    _registry,
 )
 WINDOWS = EntryKind(
     LearnedWindow,
@@ -299,7 +219,6 @@ WINDOWS = EntryKind(
     "Windows with `required`: of I/O tasks, and of byte streams",
     ("step", "storage, or stream", "input files", "window", "learned"),
     _window_row,
-    _window_facts,
     lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
     _window_json,
 )
@@ -309,7 +228,6 @@ SIZES = EntryKind(
     "Sizes of outputs, with a diskLimit or memory",
     ("step", "input files", "written", "learned"),
     _size_row,
-    _size_facts,
     lambda size: f"{size.step}, {size_text(size.of.written)}, {_sizes(size.key)}",
     _size_json,
 )
@@ -319,7 +237,6 @@ PROOFS = EntryKind(
     "Byte streams",
     ("of", "outcome", "jobs", "found"),
     _proof_row,
-    _proof_facts,
     lambda proof: f"{_port(proof)}, {_proof_outcome(proof)}",
     _proof_json,
     unfolded=("of",),
@@ -332,7 +249,6 @@ INCONCLUSIVE = EntryKind(
     "Rehearsals that have shown nothing",
     ("of", "reason", "found"),
     _inconclusive_row,
-    _inconclusive_facts,
     lambda found: f"{_port(found)}, rehearsal that has shown nothing",
     _tried_json,
     unfolded=("of",),

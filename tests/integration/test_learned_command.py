@@ -193,8 +193,8 @@ def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) 
     assert "5.25 s" in capsys.readouterr().out
     assert main(["learned", "show", windows[1].key.digest[:7]]) == 0
     text = capsys.readouterr().out
-    assert "5.25 s: the median of 12 first phases" in text
-    assert "1 bytes for each byte of input" in text
+    assert "phases:     12" in text
+    assert "ratio:      1.0" in text
     assert answer(capsys, "show", windows[0].key.digest)["ratio"] is None
     forgotten = answer(capsys, "forget", "--step", "/align")["forgotten"]
     assert {one["key"] for one in forgotten} == {ALIGN.digest, ALIGN_LARGE.digest, windows[0].key.digest}
@@ -233,7 +233,7 @@ def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[s
     assert "not streamed: was written" in table
     assert "proven up to 4.0 kB" in table
     assert main(["learned", "show", refused.key.digest]) == 0
-    assert "not streamed: was written again" in capsys.readouterr().out
+    assert "was written again" in capsys.readouterr().out
     forgotten = answer(capsys, "forget", "--step", "/sort")["forgotten"]
     assert [one["port"] for one in forgotten] == ["out"]
     assert [one["port"] for one in answer(capsys, "list")["streams"]] == ["text"]

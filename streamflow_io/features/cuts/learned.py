@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from streamflow_io.commands.learned_entries import EntryKind, MoreKinds
@@ -11,17 +10,6 @@ from streamflow_io.records.learned.database import date_of
 from streamflow_io.wording import counted
 
 from .verdicts import Verdict
-
-
-def _verdict_facts(verdict: Verdict) -> Mapping[str, str]:
-    return {
-        "step": verdict.step,
-        "tool": verdict.key.tool,
-        "rule": _rule(verdict),
-        "other inputs": verdict.key.inputs,
-        "verdict": _verdict_outcome(verdict),
-        "compared": date_of(verdict.learned),
-    }
 
 
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -52,7 +40,6 @@ VERDICTS = EntryKind(
     "Declared splits",
     ("step", "rule", "verdict", "compared"),
     lambda verdict: (verdict.step, _rule(verdict), _verdict_outcome(verdict), date_of(verdict.learned)),
-    _verdict_facts,
     lambda verdict: f"{verdict.step}, {_verdict_outcome(verdict)}",
     _verdict_json,
 )
