@@ -145,10 +145,10 @@ def test_an_attempt_before_and_a_failure() -> None:
     failed = [*job("/a/0", 0, 0, 2, status="failed"), *job("/b/0", 0, 0, 5)]
     found = history(*failed, status="failed")
     assert spans(found) == [("ran", "/a/0", 2), ("end", None, 3)]
-    assert verdict(found) == (
-        "Failed after 5.0 s: 1 of 2 jobs succeeded; the first to fail was /a/0, 2.0 s after the start"
-    )
-    assert advice(found, critical_path(found), [])[0].text.startswith("Mend /a: ")
+    assert verdict(found) == "This run has failed after 5.0 s: 1 of 2 jobs succeeded"
+    (first, *_) = advice(found, critical_path(found), [])
+    assert first.text.startswith("Mend /a: ")
+    assert first.why == "1 job failed, first /a/0 after 2.0 s"
 
 
 def test_a_job_that_failed_with_a_byte_stream_is_told_with_it() -> None:
@@ -205,12 +205,17 @@ def test_verdicts() -> None:
         reading("/b/0", "/a/out", "/a/0", 0),
         streamed("/b/0", "/a/out", "/a/0", 0.5, 8, 3),
     ]
-    assert verdict(history(*streams)) == "9.0 s instead of about 14.0 s: 1 byte stream carried 8.0 MB"
+    assert verdict(history(*streams)) == (
+        "This run has taken 9.0 s, for 2 jobs; 1 byte stream carried 8.0 MB; with each file delivered when its job "
+        "ended, the run would have taken about 14.0 s, 5.0 s more"
+    )
     fell = FallbackRecord(time=BEGIN + 4, job="/b/0", step="/b", output="/a/out", reason="no way")
-    assert verdict(history(*hints, fell, *CHAIN)) == "10.0 s; nothing was delivered before its job had ended"
+    assert verdict(history(*hints, fell, *CHAIN)) == (
+        "This run has taken 10.0 s, for 3 jobs; nothing was delivered before its job had ended"
+    )
     off = edge("/a/out", "/b/in", Delivery.TERMINATION, OFF)
-    assert verdict(history(off, *CHAIN)).startswith("10.0 s with `runtime: off`: nothing was to be delivered")
-    assert verdict(history(*CHAIN)).startswith("10.0 s, for 3 jobs; nothing was to be delivered")
+    assert verdict(history(off, *CHAIN)) == "This run has taken 10.0 s, for 3 jobs, with `runtime: off`"
+    assert verdict(history(*CHAIN)) == "This run has taken 10.0 s, for 3 jobs"
 
 
 def test_what_to_do_next() -> None:

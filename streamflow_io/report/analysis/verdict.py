@@ -18,8 +18,13 @@ _MOST = 5
 
 
 def verdict(history: History) -> str:
-    """Return the run in a sentence: its time, the time without early delivery, and why they differ."""
-    return "; ".join([_verdict(history), *(text[0].lower() + text[1:] for text in _removed_lines(history))])
+    """Return the run in a sentence: its time, what was delivered early and what that saved, and what was removed."""
+    done = counted(sum(job.status == "completed" for job in history.jobs), "job")
+    first = f"Killed, or still going on: nothing is known after {history.seconds:,.1f} s; {done} succeeded by then"
+    if history.ended:
+        first = _time_line(history) + (f", with {OFF}" if is_off(history) else "")
+    lines = [*_early_lines(history), *_removed_lines(history)]
+    return "; ".join([first, *(line[0].lower() + line[1:] for line in lines)])
 
 
 def _removed_lines(history: History) -> Iterator[str]:
@@ -46,44 +51,9 @@ def _came(size: int, expected: int | None) -> str:
     return size_text(size) + ("" if expected is None else f" (forecast: {size_text(expected)})")
 
 
-def _verdict(history: History) -> str:
-    took = f"{history.seconds:,.1f} s"
-    jobs = [job for job in history.jobs if job.status == "completed"]
-    if not history.ended:
-        return (
-            f"Killed, or still going on: nothing is known after {took}; {counted(len(jobs), 'job')} succeeded by then"
-        )
-    if history.status in ("failed", "cancelled"):
-        what = "Failed" if history.status == "failed" else "Cancelled"
-        text = f"{what} after {took}: {len(jobs):,} of {counted(len(history.jobs), 'job')} succeeded"
-        failed = [job for job in history.jobs if job.status == "failed" and job.ended is not None]
-        if failed:
-            first = min(failed, key=lambda job: job.ended or 0.0)
-            text += f"; the first to fail was {first.name}, {first.ended or 0.0:,.1f} s after the start"
-        return text
-    told = ", ".join(early_parts(history))
-    if told:
-        return f"{took}{_instead(history, at_termination(history))}: {told}"
-    if is_off(history):
-        return f"{took} with {OFF}: nothing was to be delivered before its job had ended"
-    if any(edge.delivery is not Delivery.TERMINATION or edge.fallback for edge in history.edges):
-        return f"{took}; nothing was delivered before its job had ended"
-    if history.edges or history.steps:
-        return f"{took}, for {counted(len(history.jobs), 'job')}"
-    return f"{took}, for {counted(len(history.jobs), 'job')}; nothing was to be delivered before its job had ended"
-
-
 def is_off(history: History) -> bool:
     """Whether a run with hints was a baseline, without a node runtime."""
     return any(edge.fallback == OFF for edge in history.edges)
-
-
-def _instead(history: History, otherwise: Otherwise) -> str:
-    if otherwise.seconds is None:
-        return f" (what early delivery saved is not known: {otherwise.unknown})"
-    if not is_to_speak_of(history, otherwise):
-        return ", and next to no time was saved" + (", as far as is known" if otherwise.is_least else "")
-    return f" instead of {'at least' if otherwise.is_least else 'about'} {otherwise.seconds:,.1f} s"
 
 
 def path_text(path: Sequence[PathSpan]) -> str:
@@ -146,7 +116,7 @@ def _time_line(history: History) -> str:
 
 
 def _early_lines(history: History) -> Iterator[str]:
-    told = list(early_parts(history))
+    told = list(_early_parts(history))
     if not told:
         if any(edge.delivery is not Delivery.TERMINATION for edge in history.edges):
             yield "Nothing was delivered before its job had ended"
@@ -158,7 +128,7 @@ def _early_lines(history: History) -> Iterator[str]:
         yield text if history.status != "completed" else f"{text}; what that saved is not known: {otherwise.unknown}"
         return
     about = "at least" if otherwise.is_least else "about"
-    if not is_to_speak_of(history, otherwise):
+    if not _is_to_speak_of(history, otherwise):
         which = "no time, as far as is known" if otherwise.is_least else "next to no time"
         yield f"{text}; that saved {which}"
     else:
@@ -168,14 +138,14 @@ def _early_lines(history: History) -> Iterator[str]:
         )
 
 
-def is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
+def _is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
     """Whether early delivery has saved enough time to be mentioned."""
     if otherwise.seconds is None:
         return False
     return otherwise.seconds - history.seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
 
 
-def early_parts(history: History) -> Iterator[str]:
+def _early_parts(history: History) -> Iterator[str]:
     """Yield the data that was delivered before its job had ended, by way of delivery."""
     if history.streamed:
         size = sum(stream.bytes for stream in history.streamed)
