@@ -61,6 +61,8 @@ def draw_timeline(run: RunResult, until: float) -> str:
                 f'<rect class="{kind}" x="{short(at)}" y="{short(top)}" width="{short(wide)}" height="{height}">'
                 f"<title>{text_of(said)}</title></rect>"
             )
+            if kind == "path" and width_of(said) < wide:
+                parts.append(f'<text class="on" x="{short(at + 4)}" y="{short(y + 11)}">{text_of(said)}</text>')
         last = max((end for _, end, _, _ in row.bars), default=0.0)
         parts.append(f'<text x="{short(x(last) + 6)}" y="{short(y + 11)}">{text_of(row.text)}</text>')
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
 from xml.etree import ElementTree
 
 from hypothesis import given
@@ -13,9 +13,9 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, FallbackRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import Record, RunRecord
-from streamflow_io.report.analysis.edges import WorkflowGraph
+from streamflow_io.report.analysis.edges import GraphFlow, GraphStep, WorkflowGraph
 from streamflow_io.report.analysis.results import run_results
-from streamflow_io.report.graph_drawing import draw_graph, draw_legend, flow_text, layout
+from streamflow_io.report.graph_drawing import bends_of, draw_graph, draw_legend, flow_text, layout
 
 NODES = [f"/{name}" for name in "abcdefgh"]
 EDGES = st.lists(st.tuples(st.sampled_from(NODES), st.sampled_from(NODES)), max_size=20)
@@ -36,16 +36,28 @@ def stream(size: int) -> StreamedRecord:
 def test_nodes_are_below_those_before_and_never_above_each_other(edges: list[tuple[str, str]]) -> None:
     forward = [(one, other) for one, other in edges if one < other]
     found = layout(NODES, forward)
-    assert all(found.layers[one] < found.layers[other] for one, other in forward)
+    assert len(set(found.values())) == len(found)
     for one, other in combinations(NODES, 2):
-        if found.layers[one] == found.layers[other]:
-            assert abs(found.columns[one] - found.columns[other]) > 0.99
-    assert all(len(bends) == found.layers[b] - found.layers[a] - 1 for (a, b), bends in found.bends.items())
+        if found[one][1] == found[other][1]:
+            assert abs(found[one][0] - found[other][0]) > 0.99
+    for source, target in set(forward):
+        passed = range(found[source][1] + 1, found[target][1])
+        assert found[source][1] < found[target][1]
+        assert [found[bend][1] for bend in islice(bends_of(source, target), len(passed))] == list(passed)
 
 
 @given(EDGES)
 def test_cycles_are_drawn_too(edges: list[tuple[str, str]]) -> None:
-    assert set(layout(NODES, edges).layers) == set(NODES)
+    assert set(layout(NODES, edges)) >= set(NODES)
+    steps = [GraphStep(step=node, io_task=False, jobs=1, failed=0, seconds=None, on_path=0.0) for node in NODES]
+    flows = [
+        GraphFlow(source=one, target=other, delivery=Delivery.COMMIT, ports=[], bytes=5, fell_back=False)
+        for one, other in edges
+        if one != other
+    ]
+    drawn = ElementTree.fromstring(draw_graph(WorkflowGraph(steps=steps, flows=flows, hidden=0)))
+    assert len(drawn.findall(".//{*}path")) == len(flows)
+    assert "nan" not in draw_graph(WorkflowGraph(steps=steps, flows=flows, hidden=0))
 
 
 def test_what_went_where() -> None:
