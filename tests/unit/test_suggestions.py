@@ -336,31 +336,6 @@ def test_elements_of_a_list_go_on_one_by_one() -> None:
     assert proposal.evidence.startswith("1 job, 3 files (0.txt, 1.txt, ...): closed once")
 
 
-def test_a_number_of_files_is_no_rule_until_it_was_seen_often() -> None:
-    def directory(name: str) -> OutputRecord:
-        return wrote(name, 10, "d", files=5, close=2)
-
-    def reader(name: str, source: str) -> list[Record]:
-        return ran(name, 10, 14, read(name, source, "d", files=5))
-
-    one = suggestions(
-        route(kind="Directory", not_streamed="a Directory"),
-        ran("/a/0", 0, 10, directory("/a/0")),
-        reader("/b/0", "/a/0"),
-    )
-    assert one.proposals == ()
-    assert "always 5 files" in one.refusals[0].reason
-    assert "1 job cannot show" in one.refusals[0].reason
-    names = ["0.0", "0.1", "0.2"]
-    three = suggestions(
-        route(kind="Directory", not_streamed="a Directory"),
-        *(ran(f"/a/{name}", 0, 10, directory(f"/a/{name}")) for name in names),
-        *(reader(f"/b/{name}", f"/a/{name}") for name in names),
-    )
-    (proposal,) = three.proposals
-    assert (proposal.text, proposal.saved) == ("committed: on_n_files, nFiles: 5", pytest.approx(4))
-
-
 def test_two_files_of_one_job_help_together() -> None:
     early = [
         ran("/a/0", 0, 10, wrote("/a/0", 10, close=3)),

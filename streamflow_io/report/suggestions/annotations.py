@@ -63,8 +63,6 @@ def _rule(output: str, behind: Sequence[Proposal], sure: Sequence[Proposal]) -> 
             rule["start"] = "producer"
             continue
         rule["committed"] = str(proposal.rule)
-        if proposal.n_files is not None:
-            rule["nFiles"] = proposal.n_files
     if any(isinstance(other.hint, StreamHint) and other.hint.output == output for other in sure):
         # A rule holds instead of `streamable` on the output.
         rule["mode"] = "no_update"

@@ -23,7 +23,6 @@ EARLY = 0.2
 _LEAD = 0.5
 # A number that could differ with other inputs counts as certain when it was seen this often.
 _OFTEN_CLOSED = 2
-_OFTEN_COUNTED = 3
 # A step is bound by I/O if it waited for devices for more than this share of its time, and computed for less.
 _IO_BOUND = 0.5
 _MEASURABLE = 1.0
@@ -72,19 +71,17 @@ def evidence(history: History, jobs: Sequence[JobAttempt]) -> Iterator[Proposal 
 def _commits(found: Sequence[RouteRecord], jobs: Sequence[JobAttempt]) -> Iterator[Proposal | Refusal]:
     for output, routes in grouped(found, lambda route: route.output).items():
         step, port = posixpath.split(output)
-        if routes[0].kind is OutputKind.OTHER:
-            continue
         written = [record for job in jobs if job.step == step for record in job.outputs if record.port == port]
-        by_close = routes[0].kind is OutputKind.FILE or any(route.by_element for route in routes)
-        what = "on_close" if by_close else "on_n_files"
+        is_list = routes[0].kind is OutputKind.FILES and any(route.by_element for route in routes)
+        if routes[0].kind is not OutputKind.FILE and not is_list:
+            # Such an output is complete with a number of files, which one run does not tell.
+            continue
         if (reason := _never_early(routes)) is not None:
-            yield Refusal(output, what, reason)
+            yield Refusal(output, "on_close", reason)
         elif not written:
-            yield Refusal(output, what, "nothing was seen of it")
-        elif by_close:
-            yield _by_close(output, written)
+            yield Refusal(output, "on_close", "nothing was seen of it")
         else:
-            yield _by_number(output, [job for job in jobs if job.step == step], written)
+            yield _by_close(output, written)
 
 
 def _never_early(routes: Iterable[RouteRecord]) -> str | None:
@@ -119,36 +116,6 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
         f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
     )
     return Proposal(CommitHint(output), evidence, CommitRule("on_close", most), lead=fmean(leads))
-
-
-def _by_number(output: str, jobs: Sequence[JobAttempt], written: Sequence[OutputRecord]) -> Proposal | Refusal:
-    port = posixpath.basename(output)
-    numbers = [sum(record.files for record in job.outputs if record.port == port) for job in jobs]
-    last = {job.name: [r.last_close for r in job.outputs if r.port == port] for job in jobs}
-    leads = [record.ended - max(closes) for record in written if (closes := _known(last[record.job]))]
-    least, most = min(record.closes for record in written), max(record.most_closes for record in written)
-    if (least, most) != (1, 1):
-        how = "some of its files were not seen to be closed" if least == 0 else "some of its files are closed again"
-        return Refusal(output, "on_n_files", how)
-    if min(numbers) != max(numbers):
-        return Refusal(output, "on_n_files", f"it had {min(numbers)} to {max(numbers)} files")
-    if fmean(leads) < EARLY:
-        return Refusal(output, "on_n_files", "the last of its files is closed when its job ends")
-    evidence = (
-        f"always {counted(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
-        "job ended"
-    )
-    if len(jobs) < _OFTEN_COUNTED:
-        reason = (
-            f"{evidence}, but {counted(len(jobs), 'job')} cannot show that the number is the same with other inputs"
-        )
-        return Refusal(output, "on_n_files", reason)
-    evidence = f"{counted(len(jobs), 'job')}: {evidence}"
-    return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0], lead=fmean(leads))
-
-
-def _known(times: Iterable[float | None]) -> list[float]:
-    return [time for time in times if time is not None]
 
 
 def _streams(

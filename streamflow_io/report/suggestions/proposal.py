@@ -58,7 +58,6 @@ class Proposal(Struct, frozen=True):
     """A hint for the next run.
 
     :ivar rule: the commit rule, for a commit
-    :ivar n_files: the number of files, with `on_n_files`
     :ivar split: the fields of a rule of a read session, for a split
     :ivar is_sure: false: some operation could not be seen. The hint is to be tried, and does not count in sums
     :ivar lead: the most seconds that a job would gain by the hint, on average. 0: unknown
@@ -68,7 +67,6 @@ class Proposal(Struct, frozen=True):
     hint: Hint
     evidence: str
     rule: CommitRule | None = None
-    n_files: int | None = None
     split: Mapping[str, str | int] = field(default_factory=dict)
     is_sure: bool = True
     lead: float = 0.0
@@ -104,7 +102,7 @@ class Proposal(Struct, frozen=True):
         if isinstance(self.hint, SplitHint):
             what = (f"{name}: {self.split[name]}" for name in ("records", *CUTS) if name in self.split)
             return f"ReadSession, {', '.join(what)}"
-        return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
+        return f"committed: {self.rule}"
 
 
 class Refusal(Struct, frozen=True):
