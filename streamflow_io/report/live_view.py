@@ -48,9 +48,6 @@ def _parts(
         yield _text(streamed_text(view), "dim")
     if view.storages:
         yield _storages(view.storages)
-    for step in view.steps:
-        if step.learning is not None and view.state == "running":
-            yield _text(f"storageBW of {step.name}: {step.learning}", no_wrap=True, overflow="ellipsis")
     for failure in view.failures:
         yield _text(f"failed: {failure}", "red")
     if view.fallbacks:
@@ -124,11 +121,10 @@ def _streams(streams: Sequence[StreamView], more: int) -> Table:
 
 
 def _storages(storages: Sequence[StorageView]) -> Table:
-    made = _table(("storage", False), ("jobs", True), ("admitted", True), ("of", True), ("measured, MB/s", True))
+    made = _table(("storage", False), ("jobs", True), ("admitted", True), ("of, MB/s", True))
     for storage in storages:
         of = "" if storage.bandwidth is None else f"{storage.bandwidth:g}"
-        measured = "" if storage.measured is None else f"{storage.measured:.3g}"
-        made.add_row(_text(storage.name), f"{storage.jobs:,}", f"{storage.admitted:g}", of, measured)
+        made.add_row(_text(storage.name), f"{storage.jobs:,}", f"{storage.admitted:g}", of)
     return made
 
 

@@ -16,7 +16,6 @@ from streamflow_io.records.files import FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.reader import read_latest
 from streamflow_io.records.records import (
-    ChoiceRecord,
     EndRecord,
     ProgressRecord,
     Record,
@@ -105,7 +104,7 @@ def test_streams_move_or_stand() -> None:
     assert (begins.stalled, rate_text(begins)) == (None, "begins")
 
 
-def test_admitted_and_measured_bandwidth() -> None:
+def test_admitted_bandwidth() -> None:
     live = LiveRun("auto")
     most = 0.0
     for record in learning_run():
@@ -114,16 +113,12 @@ def test_admitted_and_measured_bandwidth() -> None:
         for storage in now.storages:
             assert storage.bandwidth is None or storage.admitted <= storage.bandwidth + 1e-6
             most = max(most, storage.admitted)
-            assert storage.measured is None or 0 < storage.measured < 50
     assert most > 0
     assert [storage.admitted for storage in now.storages] == [0.0, 0.0]
-    assert now.storages[0].measured is not None
-    assert [step.name for step in now.steps if step.learning is not None] == ["/checkpoint"]
 
 
 FULL: tuple[Any, ...] = (
     StepRecord(time=BEGIN, step="/save", io_task=True, storage_bw="auto"),
-    ChoiceRecord(time=BEGIN, step="/save", storage="scratch", constraint=16, reason="learning", outstanding=9),
     ended("/measure/0"),
     started("/square/0"),
     submitted("/save/0.1"),
@@ -148,9 +143,8 @@ def test_the_screen_has_it_all_in_80_columns() -> None:
         "byte stream                         so far  now\n"
         "/measure/values -> /square/values  12.3 MB  stalled 4 s: waits for its producer\n"
         "1 byte stream ended, 1.5 GB\n"
-        "storage  jobs  admitted  of  measured, MB/s\n"
-        "scratch     1        16  64\n"
-        "storageBW of /save: 16 MB/s, being learned\n"
+        "storage  jobs  admitted  of, MB/s\n"
+        "scratch     1        16        64\n"
         "Not delivered as asked: /square/out: it runs elsewhere"
     )
 

@@ -6,7 +6,7 @@ returns the state at a time as plain data.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -22,9 +22,7 @@ from streamflow_io.records.jobs import (
     WaitingCause,
 )
 from streamflow_io.records.records import (
-    ChoiceRecord,
     EndRecord,
-    EpochRecord,
     LocationRecord,
     ProgressRecord,
     Record,
@@ -36,15 +34,9 @@ from streamflow_io.records.records import (
     StepRecord,
     StreamProgress,
 )
-from streamflow_io.runtime.usage import JobUsage
-from streamflow_io.series import covered
-
-from .model import MB
 
 _JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
-# The throughput of a storage is measured with this many of the jobs that ended last.
-_MEASURED_JOBS = 32
 _SHOWN_FAILURES = 5
 
 
@@ -52,7 +44,6 @@ class StepView(Struct, frozen=True):
     """The state of a step.
 
     :ivar waits: how many of the step's jobs wait, by cause, as far as is known
-    :ivar learning: the step's storageBW, and how it was learned. None: nothing is learned
     """
 
     name: str
@@ -62,7 +53,6 @@ class StepView(Struct, frozen=True):
     failed: int
     io_task: bool
     waits: Mapping[WaitingCause, int]
-    learning: str | None
 
     @property
     def jobs(self) -> int:
@@ -94,14 +84,12 @@ class StorageView(Struct, frozen=True):
     :ivar bandwidth: bandwidth of the storage. None: undeclared
     :ivar admitted: the sum of storageBW of the jobs that are admitted
     :ivar jobs: how many jobs are admitted
-    :ivar measured: the throughput of the jobs that ended last, together. None: no job has ended
     """
 
     name: str
     bandwidth: float | None
     admitted: float
     jobs: int
-    measured: float | None
 
 
 class LocationView(Struct, frozen=True):
@@ -166,14 +154,11 @@ class _LiveStorage(Struct):
     storage: RunStorage
     way: Literal["read", "write"] = "write"
     admitted: dict[str, float] = field(default_factory=dict)
-    moved: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=_MEASURED_JOBS))
 
     def view(self) -> StorageView:
         bandwidth = self.storage.write if self.way == "write" else self.storage.read
         bandwidth = bandwidth or self.storage.write or self.storage.read
-        busy = covered((start, end) for start, end, _ in self.moved)
-        measured = sum(moved for _, _, moved in self.moved) / busy / MB if busy > 0 else None
-        return StorageView(self.storage.name, bandwidth, sum(self.admitted.values()), len(self.admitted), measured)
+        return StorageView(self.storage.name, bandwidth, sum(self.admitted.values()), len(self.admitted))
 
 
 class _LiveLocation(Struct):
@@ -201,7 +186,6 @@ class LiveRun:
         self._hints: dict[str, StepRecord] = {}
         self._jobs: dict[str, _JobState] = {}
         self._counts: dict[str, Counter[_JobState]] = {}
-        self._learning: dict[str, str] = {}
         self._storages: dict[str, _LiveStorage] = {}
         self._storage_of: dict[str, str] = {}
         self._locations: dict[str, _LiveLocation] = {}
@@ -243,13 +227,6 @@ class LiveRun:
             case StreamedRecord():
                 self._streamed += 1
                 self._streamed_bytes += record.bytes
-            case ChoiceRecord():
-                self._learning[record.step] = (
-                    f"{record.constraint:g} MB/s, {_CHOICES.get(record.reason, record.reason)}"
-                )
-            case EpochRecord():
-                text = f"{record.constraint:g} MB/s, epoch {record.number} has ended"
-                self._learning[record.step] = text
             case LocationRecord():
                 self._locations.setdefault(record.location, _LiveLocation(record.location_cores))
             case RemovedRecord():
@@ -326,13 +303,8 @@ class LiveRun:
                 self._failures.setdefault(record.job)
             case _:
                 self._to(record, "cancelled")
-        name = self._storage_of.pop(record.job, None)
-        if name is None:
-            return
-        storage = self._storages[name]
-        storage.admitted.pop(record.job, None)
-        if record.usage is not None and record.status == "completed":
-            storage.moved.append(_moved(record.usage, record.usage.moved(self._direction(record.step))))
+        if (name := self._storage_of.pop(record.job, None)) is not None:
+            self._storages[name].admitted.pop(record.job, None)
 
     def _direction(self, step: str) -> Literal["read", "write", "both"]:
         return self._hints[step].direction if step in self._hints else "write"
@@ -349,26 +321,10 @@ class LiveRun:
         waits = {} if progress is None else progress.waiting.get(name, {})
         numbers = (counts["waiting"], counts["running"], counts["done"], counts["failed"])
         io_task = hints is not None and hints.io_task
-        return StepView(name, *numbers, io_task, waits, self._learning.get(name))
-
-
-_CHOICES = {
-    "first": "to begin with",
-    "learning": "being learned",
-    "learned": "learned",
-    "remembered": "learned in an earlier run",
-    "objective": "the best for all that wait",
-    "contradicted": "learned anew: what was learned does not hold any more",
-    "drifted": "learned anew: jobs take another time than before",
-    "too few jobs": "not learned to the end: there were too few jobs",
-}
+        return StepView(name, *numbers, io_task, waits)
 
 
 def _stream(stream: StreamProgress, told: float, now: float) -> StreamView:
     stalled = None if stream.rate != 0 else max(0.0, max(now, told) - stream.since)
     tag = stream.job.rpartition("/")[2]
     return StreamView(stream.output, stream.input, tag, stream.bytes, stream.rate, stream.waits, stalled)
-
-
-def _moved(usage: JobUsage, moved: int) -> tuple[float, float, int]:
-    return usage.started, usage.ended, moved
