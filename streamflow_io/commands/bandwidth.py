@@ -71,9 +71,7 @@ def _why_none(history: History) -> tuple[str, str]:
         return "no job of an I/O task has succeeded in this run", "a run in which I/O tasks have moved something"
     if not any(job.usage is not None for job in jobs):
         return "the I/O tasks of this run were not measured", "a run with a node runtime (not `runtime: off`)"
-    if not history.ended:
-        return "nothing is known yet: the run goes on, or was killed", "a run that has ended"
-    return "an older version has recorded this run, without required bandwidths", "a run of this version"
+    return "nothing is known yet: the run goes on, or was killed", "a run that has ended"
 
 
 def _required(step: StepRequirement) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from rich.console import Console
 
 from streamflow_io.files import stranger
@@ -50,7 +51,7 @@ class Part(Struct, frozen=True):
 
     :ivar where: this machine, or a location
     :ivar told: what was done, or why the directories stay
-    :ivar is_well: whether they are removed, or have to stay
+    :ivar ok: whether they are removed, or have to stay
     """
 
     run: str
@@ -58,7 +59,7 @@ class Part(Struct, frozen=True):
     directories: int
     bytes: int
     told: str
-    is_well: bool
+    ok: bool
 
 
 class Cleaned(Struct, frozen=True):
@@ -70,7 +71,7 @@ class Cleaned(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        return all(part.is_well for part in self.parts)
+        return all(part.ok for part in self.parts)
 
     @property
     def bytes(self) -> int:
@@ -78,18 +79,12 @@ class Cleaned(Struct, frozen=True):
         return sum(part.bytes for part in self.parts if part.told == told)
 
     def to_json(self) -> dict[str, Any]:
-        parts = [
-            {
-                "run": part.run,
-                "where": part.where,
-                "directories": part.directories,
-                "bytes": part.bytes,
-                "told": part.told,
-                "ok": part.is_well,
-            }
-            for part in self.parts
-        ]
-        return {"removes": self.removes, "bytes": self.bytes, "runs": self.runs, "parts": parts}
+        return {
+            "removes": self.removes,
+            "bytes": self.bytes,
+            "runs": self.runs,
+            "parts": [asdict(part) for part in self.parts],
+        }
 
     def show(self, console: Console) -> None:
         looked = counted(self.runs, "run")

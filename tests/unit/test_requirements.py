@@ -158,7 +158,6 @@ MEASURED = job("/save/0", 0, 1, 2, usage=usage(1, 2, 40_000_000))
         ([RUN, IO_STEP, *job("/save/0", 0, 1, 2, status="failed"), END], "no job of an I/O task has succeeded"),
         ([RUN, IO_STEP, *job("/save/0", 0, 1, 2), END], "the I/O tasks of this run were not measured"),
         ([RUN, IO_STEP, *MEASURED], "nothing is known yet: the run goes on, or was killed"),
-        ([RUN, IO_STEP, *MEASURED, END], "an older version has recorded this run"),
     ],
 )
 def test_why_there_are_no_requests(

@@ -30,8 +30,6 @@ _OVERHEAD = 0.3
 _IDLE = 0.5
 # The longest step is mentioned from this share of the run on.
 _ITSELF = 0.1
-# A step is named from this share of the cores on.
-_MUCH = 0.4
 
 
 def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResult]) -> list[Advice]:
@@ -138,19 +136,7 @@ def _waited(history: History, path: Sequence[PathSpan], busy: CoreUse | None) ->
         seconds = sum(span.seconds for span in spans)
         steps = ", ".join(dict.fromkeys(span.step or "" for span in spans))
         why = f"{steps}: waited {seconds:,.1f} s for {CAUSES[cause]}"
-        if cause == "cores":
-            why += _who_had_cores(history)
         yield Advice(text=_for_more(history, cause), why=why, saved=seconds)
-
-
-def _who_had_cores(history: History) -> str:
-    held: defaultdict[str, float] = defaultdict(float)
-    for job in history.jobs:
-        begin, end = history.running(job) or (0.0, 0.0)
-        held[job.step] += (0.0 if history.is_io_task(job.step) else job.cores or 1.0) * (end - begin)
-    step, most = max(held.items(), key=lambda item: item[1], default=("", 0.0))
-    share = most / (sum(held.values()) or 1.0)
-    return f", which jobs of {step} had for {share:.0%} of the time of all" if share >= _MUCH else ""
 
 
 def _for_more(history: History, cause: DelayCause) -> str:
