@@ -24,7 +24,6 @@ from streamflow_io.report.multiqc import as_multiqc
 from streamflow_io.report.page import (
     LOCATION_HEADER,
     edge_row,
-    flow_text,
     location_rows,
     notes,
     number,
@@ -110,8 +109,6 @@ class Report(Struct, frozen=True):
         if len(run.locations) > 1:
             rows = location_rows(run.locations, _LOCATIONS)
             _show_table(console, LOCATION_HEADER, rows, LOCATION_HEADER[1:])
-        if run.flows:
-            say(console, flow_text(run.flows))
         for remark in remarks(run):
             say(console, remark)
         for note in notes(run):

@@ -12,17 +12,16 @@ from markupsafe import Markup, escape
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
-from streamflow_io.wording import counted, displayed, size_text
+from streamflow_io.wording import displayed
 
 from .analysis.comparison import COMPARED_HEADER, compared, compared_rows
-from .analysis.critical_path import PathSpan
 from .analysis.edges import EdgeResult
 from .analysis.lease_results import LeaseResult
-from .analysis.locations import LocationFlow, LocationResult, rest_of
+from .analysis.locations import LocationResult, rest_of
 from .analysis.model import MB, Advice
 from .analysis.results import RunResult, StepLearning, StepResult
 from .analysis.session_results import SessionResult
-from .analysis.verdict import path_text, span_text
+from .analysis.verdict import path_text
 from .chart import Figure, draw_figure
 from .graph_drawing import draw_graph, draw_legend
 from .timeline_drawing import draw_timeline
@@ -30,10 +29,8 @@ from .timeline_drawing import draw_timeline
 # Shorter waits of a job are not shown, in seconds: a request takes a moment, too.
 _TO_SPEAK_OF = 0.1
 _NUMBER = re.compile(r"[-+0-9.,%e]*")
-# The shortest span of a critical path with a row, in seconds, and the most rows.
-_SHORTEST, _SPANS = 0.01, 25
-# The most rows of a table of locations, and the most pairs that a text names.
-_LOCATIONS, _PAIRS = 20, 3
+# The most rows of a table of locations.
+_LOCATIONS = 20
 _RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
 STEP_HEADER = (
     "step",
@@ -65,7 +62,6 @@ SESSION_HEADER = (
 LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most", "bursts held", "held (s)")
 LEARNING_HEADER = ("step", "storage", "epoch", "storageBW (MB/s)", "jobs at once", "jobs", "mean time (s)", "counts")
 LOCATION_HEADER = ("location", "jobs", "failed", "cores", "cores held", "received (MB)", "sent (MB)")
-PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
 _DELIVERY = {
     Delivery.STREAM: "as a byte stream",
@@ -107,10 +103,7 @@ def render(
         "lease_row": lease_row,
         "learning_rows": learning_rows,
         "location_rows": location_rows,
-        "flow_text": flow_text,
-        "path_row": path_row,
         "path_text": path_text,
-        "shown_path": shown_path,
         "notes": notes,
         "columns": shown_columns,
         "code": _code,
@@ -134,7 +127,6 @@ def render(
         lease_header=LEASE_HEADER,
         learning_header=LEARNING_HEADER,
         location_header=LOCATION_HEADER,
-        path_header=PATH_HEADER,
     )
     return displayed(page)
 
@@ -165,28 +157,6 @@ def _run_row(run: RunResult) -> tuple[str, ...]:
     throughput = run.throughput
     moved = ("", "") if throughput is None else (number(throughput.mean), megabytes(throughput.bytes))
     return (run.run, run.workflow, number(run.seconds), f"{run.jobs:,}", *moved)
-
-
-def shown_path(path: Sequence[PathSpan]) -> list[PathSpan]:
-    """Return the longest spans of a critical path, in its order."""
-    longest = sorted((span for span in path if span.seconds >= _SHORTEST), key=lambda span: -span.seconds)[:_SPANS]
-    return sorted(longest, key=lambda span: span.begin)
-
-
-def path_row(span: PathSpan) -> tuple[str, ...]:
-    """Return a row of the table of the critical path."""
-    what = span_text(span)
-    if span.what == "ran":
-        what = "ran"
-    elif span.what == "tail":
-        what = f"ran after it had all of {span.source}, for which it had waited"
-    elif span.what == "waited":
-        what = "was started by StreamFlow" if span.is_overhead else what.removeprefix(f"{span.step} ")
-    elif span.what == "between":
-        what = "StreamFlow prepared it: what it reads was there"
-    else:
-        what = "StreamFlow, before the first job" if span.what == "begin" else "StreamFlow, after the last job"
-    return f"{span.begin:,.2f}", f"{span.end:,.2f}", f"{span.seconds:,.2f}", span.job or "", what
 
 
 def notes(run: RunResult) -> list[str]:
@@ -296,17 +266,6 @@ def location_rows(locations: Sequence[LocationResult], most: int = _LOCATIONS) -
         )
         for one in shown
     ]
-
-
-def flow_text(flows: Sequence[LocationFlow]) -> str:
-    """Return the byte streams between locations in a line. Empty: there were none."""
-    if not flows:
-        return ""
-    pairs = [f"{flow.source} -> {flow.target}: {size_text(flow.bytes)}" for flow in flows[:_PAIRS]]
-    more = f", and {counted(len(flows) - _PAIRS, 'pair')} more" if len(flows) > _PAIRS else ""
-    streams = counted(sum(flow.streams for flow in flows), "byte stream")
-    size = size_text(sum(flow.bytes for flow in flows))
-    return f"Between locations: {streams}, {size} ({', '.join(pairs)}{more})"
 
 
 def session_row(session: SessionResult) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""The use of each location in a run, and the byte streams between locations."""
+"""The use of each location in a run."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from streamflow_io.grouping import grouped
 from streamflow_io.records.history import History, JobAttempt
@@ -30,39 +30,21 @@ class LocationResult(AnalysisModel):
     sent: int
 
 
-class LocationFlow(AnalysisModel):
-    """The byte streams from one location to another."""
+def location_results(history: History) -> list[LocationResult]:
+    """Return the locations where jobs started, or could start, in the order of their names.
 
-    source: str
-    target: str
-    streams: int
-    bytes: int
-
-
-def location_flows(history: History) -> list[LocationFlow]:
-    """Return the byte streams between two locations, the most bytes first. Streams within a location do not count."""
+    Streams within a location do not count.
+    """
+    received: defaultdict[str, int] = defaultdict(int)
+    sent: defaultdict[str, int] = defaultdict(int)
     attempts = grouped(history.jobs, lambda job: job.name)
-    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for stream in history.streamed:
         time = history.since_start(stream.time)
         source = _location(attempts[stream.source or ""], time)
         target = _location(attempts[stream.job], time)
         if source is not None and target is not None and source != target:
-            moved[source, target].append(stream.bytes)
-    flows = [
-        LocationFlow(source=source, target=target, streams=len(sizes), bytes=sum(sizes))
-        for (source, target), sizes in moved.items()
-    ]
-    return sorted(flows, key=lambda flow: -flow.bytes)
-
-
-def location_results(history: History, flows: Iterable[LocationFlow]) -> list[LocationResult]:
-    """Return the locations where jobs started, or could start, in the order of their names."""
-    received: defaultdict[str, int] = defaultdict(int)
-    sent: defaultdict[str, int] = defaultdict(int)
-    for flow in flows:
-        received[flow.target] += flow.bytes
-        sent[flow.source] += flow.bytes
+            received[target] += stream.bytes
+            sent[source] += stream.bytes
     ran = (job for job in history.jobs if job.started is not None and job.location is not None)
     started = grouped(ran, lambda job: job.location or "")
     offered = {record.location: record.location_cores for record in history.locations}

@@ -21,7 +21,7 @@ from streamflow_io.series import covered, levels, rates
 from .critical_path import PathSpan, critical_path
 from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
 from .lease_results import LeaseResult, lease_results
-from .locations import LocationFlow, LocationResult, location_flows, location_results
+from .locations import LocationResult, location_results
 from .model import MB, POINTS, AnalysisModel
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
@@ -136,7 +136,6 @@ class RunResult(AnalysisModel):
     :ivar path: the critical path, from the start of the run to its end
     :ivar timeline: the timelines of all attempts of jobs
     :ivar held: the MB that the directories of jobs held, each from a time on; empty: not measured
-    :ivar flows: the byte streams between two locations, the most bytes first
     :ivar requirements: None: nothing was moved beside compute, or nothing was measured
     """
 
@@ -164,7 +163,6 @@ class RunResult(AnalysisModel):
     lent: list[LentResult]
     held: list[tuple[float, float]]
     locations: list[LocationResult]
-    flows: list[LocationFlow]
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -178,7 +176,7 @@ def run_results(histories: Sequence[History]) -> list[RunResult]:
 
 
 def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResult:
-    path, edges, flows = critical_path(history), edge_results(history), location_flows(history)
+    path, edges = critical_path(history), edge_results(history)
     return RunResult(
         run=history.label,
         workflow=history.run.workflow,
@@ -203,8 +201,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         edges=edges,
         lent=_lent(history),
         held=[(record.time - history.run.time, record.held / MB) for record in history.removed],
-        locations=location_results(history, flows),
-        flows=flows,
+        locations=location_results(history),
     )
 
 
