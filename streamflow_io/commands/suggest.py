@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.yaml_files import parse, plain
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
-from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
+from streamflow_io.report.suggestions.annotations import suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 
@@ -34,7 +35,7 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
         "saved": found.saved,
         "proposals": [_to_json(proposal) for proposal in found.proposals],
         "notProposed": [asdict(refusal) for refusal in found.refusals],
-        "annotations": annotations_content(found.proposals),
+        "annotations": plain(parse(suggestions_text(run, found))),
         "file": None if file is None else str(file),
     }
     return PlainResult(facts, [*_tables(found), _verdict(run, found, file)])

@@ -11,14 +11,6 @@ from .proposal import CommitHint, GateHint, IOTaskHint, Proposal, RequiredHint, 
 from .proposals import Suggestions, by_step
 
 
-def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
-    """Return the sure proposals, as the content of an annotations file."""
-    sure = [proposal for proposal in proposals if proposal.is_sure]
-    steps = {step: list(_hints(found, sure)) for step, found in by_step(sure).items()}
-    content = {"steps": steps, "streamable": list(_streamable(sure))}
-    return {field: value for field, value in content.items() if value}
-
-
 def suggestions_text(run: str, suggestions: Suggestions) -> str:
     """Return the sure proposals as YAML, with the evidence as comments. Proposals to be tried are comments, too."""
     sure = [proposal for proposal in suggestions.proposals if proposal.is_sure]
@@ -67,18 +59,6 @@ def _rule(output: str, behind: Sequence[Proposal], sure: Sequence[Proposal]) -> 
         # A rule holds instead of `streamable` on the output.
         rule["mode"] = "no_update"
     return rule
-
-
-def _hints(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[dict[str, Any]]:
-    """Yield the hints of a step."""
-    if rules := [rule for _, rule in _rules(found, sure)]:
-        yield {"class": "sfio:Streaming", "rules": rules}
-    if splits := _splits(found):
-        yield {"class": "sfio:ReadSession", "rules": [dict(one.split) for one in splits]}
-    if any(isinstance(one.hint, IOTaskHint) for one in found):
-        yield {"class": "sfio:IOTask"}
-    if any(isinstance(one.hint, RequiredHint) for one in found):
-        yield {"class": "sfio:StorageBandwidth", "storageBW": "required"}
 
 
 def _splits(found: Iterable[Proposal]) -> list[Proposal]:

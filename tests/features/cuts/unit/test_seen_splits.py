@@ -19,7 +19,7 @@ from streamflow_io.records.files import RouteRecord, SplitRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
+from streamflow_io.report.suggestions.annotations import suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 from streamflow_io.runtime.protocol import (
     Event,
@@ -119,8 +119,7 @@ def test_a_split_is_proposed() -> None:
     assert proposal.is_sure
     assert proposal.saved == pytest.approx(10)
     rule = {"port": "out", "of": "reads", "records": "lines", "every": 14, "names": "p%d"}
-    content = annotations_content(result.proposals)
-    assert content == {"steps": {"/a": [{"class": "sfio:ReadSession", "rules": [rule]}]}}
+    content = {"steps": {"/a": [{"class": "sfio:ReadSession", "rules": [rule]}]}}
     assert plain(parse(suggestions_text("run", result))) == content
     (proposal,) = found(split(equal=True, first=0)).proposals
     assert proposal.evidence.endswith("; `parts: 3` gives the same: take that, if their number is fixed")
