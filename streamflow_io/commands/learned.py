@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from rich.console import Console
-
 from streamflow_io.features import subclass_of
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.records.learned.database import (
@@ -22,7 +19,7 @@ from streamflow_io.records.learned.database import (
 )
 
 from . import learned_export
-from .console import say
+from .console import PlainResult
 from .learned_entries import INCONCLUSIVE, LIMITS, PROOFS, SIZES, WINDOWS, EntryKind, MoreKinds
 from .learned_export import Exported
 
@@ -31,58 +28,24 @@ _SHORT_KEY = 7
 _KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, SIZES, *subclass_of(MoreKinds).kinds, PROOFS, INCONCLUSIVE)
 
 
-class LearnedList(Struct, frozen=True):
-    """The result of `list`."""
-
-    path: Path
-    entries: Sequence[LearnedEntry]
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {kind.name: [] for kind in _KINDS}
-        for entry in self.entries:
-            found[_kind(entry).name].append(_kind(entry).to_json(entry))
-        return {"file": str(self.path), **found}
-
-    def show(self, console: Console) -> None:
-        keyed = list(zip(_short_keys(self.entries), self.entries, strict=True))
-        for kind in _KINDS:
-            if found := [(key, entry) for key, entry in keyed if _kind(entry) is kind]:
-                console.print(kind.table(found))
-        if not keyed:
-            say(console, f"Nothing is learned yet: {self.path}")
+def listed(path: Path, entries: Sequence[LearnedEntry]) -> PlainResult:
+    """Return all entries, as tables."""
+    facts = {kind.name: [_kind(entry).to_json(entry) for entry in entries if _kind(entry) is kind] for kind in _KINDS}
+    keyed = list(zip(_short_keys(entries), entries, strict=True))
+    found = ((kind, [(key, entry) for key, entry in keyed if _kind(entry) is kind]) for kind in _KINDS)
+    tables = [kind.table(of_kind) for kind, of_kind in found if of_kind]
+    return PlainResult({"file": str(path), **facts}, tables or [f"Nothing is learned yet: {path}"])
 
 
-class LearnedDetails(Struct, frozen=True):
-    """The result of `show`."""
-
-    entry: LearnedEntry
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return _kind(self.entry).to_json(self.entry)
-
-    def show(self, console: Console) -> None:
-        _kind(self.entry).show(console, self.entry)
+def details(entry: LearnedEntry) -> PlainResult:
+    """Return all facts of an entry."""
+    return PlainResult(_kind(entry).to_json(entry), _kind(entry).lines(entry))
 
 
-class Forgotten(Struct, frozen=True):
-    """The result of `forget`."""
-
-    entries: Sequence[LearnedEntry]
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"forgotten": [_kind(entry).to_json(entry) for entry in self.entries]}
-
-    def show(self, console: Console) -> None:
-        for entry in self.entries:
-            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {_kind(entry).what(entry)}")
-        if not self.entries:
-            say(console, "There is nothing to forget")
-
-
-Result = LearnedList | LearnedDetails | Forgotten | Exported
+def _forgotten(entries: Sequence[LearnedEntry]) -> PlainResult:
+    told = [f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {_kind(entry).what(entry)}" for entry in entries]
+    facts = [_kind(entry).to_json(entry) for entry in entries]
+    return PlainResult({"forgotten": facts}, told or ["There is nothing to forget"])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learned_export.add_arguments(parsers["export"])
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> PlainResult | Exported:
     """List, show, delete or export learned facts.
 
     :raises HintErrors: if the file cannot be used, or a key or a step is not in it
@@ -121,10 +84,19 @@ def run(arguments: argparse.Namespace) -> Result:
         return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
     try:
-        result = _act(arguments, path, [entry for kind in _KINDS for entry in known_entries(path, kind.of)])
-        if isinstance(result, Forgotten) and result.entries:
-            asyncio.run(_forget(path, result.entries))
-        return result
+        known = [entry for kind in _KINDS for entry in known_entries(path, kind.of)]
+        if arguments.action == "list":
+            return listed(path, known)
+        if arguments.action == "show":
+            (entry,) = _find([arguments.key], path, known)
+            return details(entry)
+        if not arguments.all and arguments.step is not None:
+            known = _of_step(arguments.step, path, known)
+        elif not arguments.all:
+            known = _find(arguments.keys, path, known)
+        if known:
+            asyncio.run(_forget(path, known))
+        return _forgotten(known)
     except LearnedStoreError as error:
         allowed = "a file with learned facts (if the file is damaged, delete it: runs learn the facts again)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
@@ -136,19 +108,6 @@ async def _forget(path: Path, entries: Sequence[LearnedEntry]) -> None:
         await file.forget(entries)
     finally:
         await file.close()
-
-
-def _act(arguments: argparse.Namespace, path: Path, known: Sequence[LearnedEntry]) -> Result:
-    if arguments.action == "list":
-        return LearnedList(path, known)
-    if arguments.action == "show":
-        (entry,) = _find([arguments.key], path, known)
-        return LearnedDetails(entry)
-    if arguments.all:
-        return Forgotten(known)
-    if arguments.step is not None:
-        return Forgotten(_of_step(arguments.step, path, known))
-    return Forgotten(_find(arguments.keys, path, known))
 
 
 def _kind(entry: LearnedEntry) -> EntryKind[Any]:

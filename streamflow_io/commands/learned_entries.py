@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from textwrap import shorten
 from typing import Any, Generic
 
 from msgspec import Struct
-from rich.console import Console
 from rich.table import Table
 
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
@@ -21,7 +20,7 @@ from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
-from .console import say, table
+from .console import table
 
 # The most characters of an outcome in a table.
 _MOST = 120
@@ -61,14 +60,14 @@ class EntryKind(Struct, Generic[E], frozen=True):
         """Return all facts of an entry, for programs."""
         return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **self.facts(entry)}
 
-    def show(self, console: Console, entry: E) -> None:
-        """Print all facts of an entry, those of a list below each other."""
+    def lines(self, entry: E) -> Iterator[str]:
+        """Yield all facts of an entry for people, those of a list below each other."""
         facts = {name: value for name, value in self.to_json(entry).items() if value not in (None, "", [])}
         width = max(map(len, facts)) + 2
         for name, value in facts.items():
             shown = date_of(value) if name in _DATES else value if isinstance(value, str) else json.dumps(value)
             for number, text in enumerate(map(json.dumps, value) if isinstance(value, list) else [shown]):
-                say(console, f"{f'{name}:' if number == 0 else '':{width}}{text}")
+                yield f"{f'{name}:' if number == 0 else '':{width}}{text}"
 
 
 def proven_how(excerpt: int | None, bound: int | None) -> str:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from streamflow_io.commands.learned import LearnedDetails, LearnedList
+from streamflow_io.commands.console import PlainResult
+from streamflow_io.commands.learned import details, listed
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
@@ -25,7 +26,7 @@ def limit(size_class: int, registry: ConstraintRegistry = REGISTRY) -> LearnedLi
     return LearnedLimit(key, "/sort", 1_700_000_000, "scratch", 16, registry, 3)
 
 
-def shown(result: LearnedList | LearnedDetails) -> str:
+def shown(result: PlainResult) -> str:
     console = Console(file=io.StringIO(), width=200)
     result.show(console)
     assert isinstance(console.file, io.StringIO)
@@ -66,37 +67,37 @@ def test_ranges_are_next_to_each_other_and_span_a_factor_of_two(size_class: int)
     ],
 )
 def test_size_classes_are_shown_as_bytes(size: int, text: str) -> None:
-    assert text in shown(LearnedList(Path("learned.db"), [limit(size_class_of(size))]))
+    assert text in shown(listed(Path("learned.db"), [limit(size_class_of(size))]))
 
 
 def test_list_shows_constraints_with_their_times() -> None:
-    table = shown(LearnedList(Path("learned.db"), [limit(0)]))
+    table = shown(listed(Path("learned.db"), [limit(0)]))
     for text in (limit(0).key.digest[:7], "/sort", "scratch", "28.12: 10.3", "56.25: 5.1", "2023-11-1", "3 runs"):
         assert text in table
 
 
 def test_list_of_nothing_names_the_file() -> None:
-    assert shown(LearnedList(Path("learned.db"), [])) == "Nothing is learned yet: learned.db\n"
+    assert shown(listed(Path("learned.db"), [])) == "Nothing is learned yet: learned.db\n"
 
 
 def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
     # The digests of these two have their first 8 digits in common.
     alike = [replace(limit(0), key=SizeKey(tool, "scratch", 0)) for tool in ("19970", "5258", "1")]
-    table = shown(LearnedList(Path("learned.db"), alike))
+    table = shown(listed(Path("learned.db"), alike))
     for entry in alike:
         assert f" {entry.key.digest[:9]} " in table
 
 
 def test_show_shows_all_facts() -> None:
     entry = limit(9, ConstraintRegistry(REGISTRY.entries, 290e6))
-    lines = [line.rstrip() for line in shown(LearnedDetails(entry)).splitlines()]
+    lines = [line.rstrip() for line in shown(details(entry)).splitlines()]
     assert "conditions:  scratch write 450 MB/s" in lines
     assert "jobBytes:    290000000.0" in lines
     assert lines[-2:] == [
         'constraints: {"storageBW": 28.125, "concurrency": 16, "seconds": 10.32, "jobs": 14}',
         '             {"storageBW": 56.25, "concurrency": 8, "seconds": 5.1, "jobs": 8}',
     ]
-    assert not any("jobBytes" in line for line in shown(LearnedDetails(limit(9))).splitlines())
+    assert not any("jobBytes" in line for line in shown(details(limit(9))).splitlines())
 
 
 @pytest.mark.parametrize("seconds", [1e308, -1e308, 253_402_300_800.0])
