@@ -8,10 +8,6 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
-from rich.console import Console
 
 from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
@@ -23,28 +19,10 @@ from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile
 from streamflow_io.storage.sharing.locking import SharingError
 from streamflow_io.wording import counted
 
-from .console import say
+from .console import PlainResult
 from .storage_status import megabytes, printable
 
 _SHARE = "make a directory for runs of several users that share a storage"
-
-
-class CreatedDirectory(Struct, frozen=True):
-    """A shared directory that the command has made."""
-
-    path: Path
-    ledger: LedgerFile
-    group: str
-
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"directory": str(self.path), "group": self.group, "bandwidth": megabytes(self.ledger.bandwidth or {})}
-
-    def show(self, console: Console) -> None:
-        say(console, f"Members of {self.group} share {printable(self.ledger.path)} by {self.path}.")
-        say(console, "In the entry of each one's StreamFlow file:")
-        say(console, f"\n  share: {self.path}")
 
 
 class ShareOptions:
@@ -89,7 +67,7 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def share(arguments: argparse.Namespace) -> CreatedDirectory:
+def share(arguments: argparse.Namespace) -> PlainResult:
     """Make a directory by which runs share a storage.
 
     :raises HintErrors: if the directory cannot be made
@@ -122,7 +100,9 @@ def share(arguments: argparse.Namespace) -> CreatedDirectory:
         raise HintErrors.one(
             path, "DIR", message, "a directory that you can make, and a group that you are in"
         ) from None
-    return CreatedDirectory(path, ledger, group.gr_name)
+    facts = {"directory": str(path), "group": group.gr_name, "bandwidth": megabytes(ledger.bandwidth or {})}
+    shown = f"Members of {group.gr_name} share {printable(ledger.path)} by {path}."
+    return PlainResult(facts, [shown, "In the entry of each one's StreamFlow file:", f"\n  share: {path}"])
 
 
 def _bandwidth(text: str) -> float:

@@ -26,19 +26,15 @@ _STATUS = "show the runs that share a storage now, with their bandwidth and wait
 _SKEW_SECONDS = 1.0
 # A run that uses something writes its entry more often than this.
 _QUIET_SECONDS = 10.0
-# A storage without runs is shown for this long after its last run.
-_RECENT_SECONDS = 3_600.0
 
 
 class Statuses(Struct, frozen=True):
     """The shared storages of some directories.
 
-    :ivar left_out: how many directories are not shown, because no run uses them
     :ivar now: when the directories were looked at, in seconds since the epoch
     """
 
     found: Sequence[SharedStatus]
-    left_out: int
     now: float
 
     @property
@@ -46,16 +42,13 @@ class Statuses(Struct, frozen=True):
         return all(each.problem is None for each in self.found)
 
     def to_json(self) -> dict[str, Any]:
-        return {"directories": [status_to_json(each) for each in self.found], "leftOut": self.left_out}
+        return {"directories": [status_to_json(each) for each in self.found]}
 
     def show(self, console: Console) -> None:
-        if not self.found and not self.left_out:
+        if not self.found:
             say(console, "No run of yours has shared a storage.")
         for each in self.found:
             self._show(console, each)
-        if self.left_out:
-            what = "storage that no run uses is" if self.left_out == 1 else "storages that no run uses are"
-            say(console, f"{self.left_out} {what} not shown; with --all they are.")
 
     def _show(self, console: Console, one: SharedStatus) -> None:
         if one.problem is not None:
@@ -116,9 +109,6 @@ def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         help="a directory of `storage share` (default: the storages of your runs)",
     )
-    status.add_argument(
-        "--all", action="store_true", help="show also storages that no run has used for more than an hour"
-    )
     status.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
@@ -128,16 +118,9 @@ def status(arguments: argparse.Namespace) -> Statuses:
     if arguments.directory is not None:
         path = Path(os.path.abspath(arguments.directory))
         is_own = path.parent == own_directories()
-        return Statuses([status_of(SharedDirectory(path, path.name, is_own, str(path)), now)], 0, now)
+        return Statuses([status_of(SharedDirectory(path, path.name, is_own, str(path)), now)], now)
     found = [status_of(each, now) for each in known_directories(own_directories())]
-    chosen = [each for each in found if arguments.all or _is_live(each, now)]
-    return Statuses(sorted(chosen, key=lambda each: not each.sharers), len(found) - len(chosen), now)
-
-
-def _is_live(status: SharedStatus, now: float) -> bool:
-    """Whether a run uses the storage, or did so a while ago, or the directory has a problem."""
-    is_recent = status.used is not None and now - status.used < _RECENT_SECONDS
-    return bool(status.sharers or status.unreadable or status.problem is not None or is_recent)
+    return Statuses(sorted(found, key=lambda each: not each.sharers), now)
 
 
 def status_to_json(status: SharedStatus) -> dict[str, Any]:
