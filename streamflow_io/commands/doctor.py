@@ -18,9 +18,7 @@ from pathlib import Path, PurePosixPath
 from msgspec.structs import asdict, replace
 from rich.text import Text
 from streamflow.core.exception import WorkflowExecutionException
-from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
-from streamflow_io.engine.database_messages import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
 from streamflow_io.grouping import grouped
 from streamflow_io.records.runs import data_directory
@@ -120,9 +118,7 @@ def run(arguments: argparse.Namespace) -> PlainResult:
     if findings[-1].works:
         findings += [*asyncio.run(_try_here(arguments.workdir)), _work_directory(Path(arguments.workdir))]
     findings += asyncio.run(_allocation())
-    return answer(
-        "this machine", (*findings, _inotify(), _memory(), _data_directory(), _database(), _locks(), _javascript())
-    )
+    return answer("this machine", (*findings, _inotify(), _memory(), _data_directory(), _locks(), _javascript()))
 
 
 def _plugin() -> LocationFinding:
@@ -165,7 +161,7 @@ async def _try_here(workdir: str) -> list[LocationFinding]:
             try:
                 real = await asyncio.to_thread(os.path.realpath, directory)
                 location = ThisMachine(runtime, PurePosixPath(real), _SECONDS)
-                return [*await self_test(location), _links(Path(directory))]
+                return list(await self_test(location))
             finally:
                 await runtime.close()
     except (OSError, NodeRuntimeError) as error:
@@ -191,16 +187,6 @@ def _work_directory(directory: Path) -> LocationFinding:
     return LocationFinding(name, True, f"no other user can replace files in {directory}")
 
 
-def _links(directory: Path) -> LocationFinding:
-    name, otherwise = "hard links", "files of a gated Directory are copied"
-    try:
-        (directory / "one").touch()
-        os.link(directory / "one", directory / "other")
-    except OSError as error:
-        return LocationFinding(name, None, f"{directory.parent}: {error.strerror}", otherwise)
-    return LocationFinding(name, True, f"on {directory.parent}")
-
-
 def _inotify() -> LocationFinding:
     try:
         instances, watches = int(_INSTANCES.read_text()), int(_WATCHES.read_text())
@@ -215,15 +201,6 @@ def _inotify() -> LocationFinding:
 
 def _memory() -> LocationFinding:
     return memory_finding("memory", {"": memory_here()})
-
-
-def _database() -> LocationFinding:
-    if locked_now({}, Path.cwd()) is None:
-        return LocationFinding(
-            "database", True, f"{DEFAULT_SQLITE_CONNECTION}: runs of this user can use it at the same time"
-        )
-    detail = f"{DEFAULT_SQLITE_CONNECTION} is locked by another program, as by a run of plain StreamFlow"
-    return LocationFinding("database", None, detail, f"a run waits until it ends: {WHAT_TO_DO}")
 
 
 def _data_directory() -> LocationFinding:
