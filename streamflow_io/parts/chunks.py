@@ -29,15 +29,6 @@ def _growing(chunk: int, together: int) -> Iterator[int]:
         size *= 2
 
 
-def asked_bytes(size: int, requests: int) -> int:
-    """How much of a chunk was asked for: not what was cached before the session.
-
-    :param size: bytes of the chunk
-    :param requests: of the reader, of 1 MiB at most each
-    """
-    return min(size, requests * MIB)
-
-
 class Chunks:
     """Cuts what is needed into chunks: each byte is in one chunk at most, however many parts have it.
 

@@ -166,10 +166,6 @@ def notes(run: RunResult) -> list[str]:
         result.append(f"{run.run}: its end was not recorded. It was killed, or goes on.")
     if run.throughput is None and any(step.io_task for step in run.steps):
         result.append(f"{run.run}: no I/O task was measured, hence no I/O throughput.")
-    if run.sessions and all(session.nothing_to_gain for session in run.sessions):
-        result.append(
-            f"{run.run}: what its read sessions were to read was in the page cache before: there was nothing to gain."
-        )
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from msgspec import convert, to_builtins
 
 from lab.telemetry import BEGIN, job
@@ -23,7 +22,7 @@ from streamflow_io.records.writer import to_json
 from streamflow_io.report.analysis.model import POINTS
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.figures import draw
-from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
+from streamflow_io.report.page import SESSION_HEADER, render, session_row
 
 MB = 1_000_000
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -94,7 +93,6 @@ def test_a_row_of_a_session() -> None:
         "reading (s)": "4",
         "overlap": "50%",
     }
-    assert not session.nothing_to_gain
 
 
 def test_what_had_arrived_and_was_consumed_over_time() -> None:
@@ -125,26 +123,6 @@ def test_a_session_of_a_killed_run() -> None:
     assert session.reason is None
     assert (session.storage_bytes, session.cached_bytes) == (16 * MB, 4 * MB)
     assert "not recorded" in session_row(session)
-
-
-@pytest.mark.parametrize(
-    ("records", "gains"),
-    [
-        ([began(), ended(1.1, "cached")], False),
-        ([began(), *(chunk(2, cached=10 * MB, requests=0) for _ in range(4)), ended(2)], False),
-        # The kernel, or others, have read it while the session lasted.
-        ([began(), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], True),
-        ([began(), chunk(2, cached=9 * MB, requests=1), ended(2)], True),
-        ([began(), chunk(2, cached=None), ended(2)], True),
-        # It was looked at, and nothing came.
-        ([began(), ended(11, "stalled")], True),
-        ([began(), ended(1.1, "cached"), began(session=2), chunk(3, session=2), ended(3, session=2)], True),
-        ([], True),
-    ],
-)
-def test_it_is_said_where_nothing_was_to_gain(records: list[Record], gains: bool) -> None:
-    said = [note for note in notes(result(*records)) if "nothing to gain" in note]
-    assert len(said) == (0 if gains else 1)
 
 
 def test_nothing_is_shown_without_sessions() -> None:

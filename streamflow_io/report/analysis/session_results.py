@@ -11,8 +11,6 @@ from msgspec.structs import asdict
 
 from streamflow_io.bandwidth.phases import overlap
 from streamflow_io.hints.reasons import SessionReason
-from streamflow_io.parts.chunks import asked_bytes
-from streamflow_io.parts.director import ENOUGH_CACHED
 from streamflow_io.records.files import ChunkRecord, SessionForm
 from streamflow_io.records.history import History, Interval, Session
 from streamflow_io.series import levels, thinned
@@ -40,7 +38,6 @@ class SessionResult(AnalysisModel):
     :ivar overlap: the share of the reading time in which at least one job computed; a job that only tells the parts
         does not count. None: no chunk was read
     :ivar reason: why the session ended. None: no end was recorded
-    :ivar nothing_to_gain: whether the file was in the page cache before the session began
     :ivar over_time: from the beginning to the last chunk, or to the last part that is consumed
     """
 
@@ -57,7 +54,6 @@ class SessionResult(AnalysisModel):
     read_seconds: float
     overlap: float | None
     reason: SessionReason | None
-    nothing_to_gain: bool
     over_time: list[ReadAhead]
 
 
@@ -82,7 +78,6 @@ def _result(history: History, session: Session) -> SessionResult:
         read_seconds=max((until for _, until in reading), default=began) - began,
         overlap=overlap(reading, _computing(history, session)),
         reason=None if end is None else end.reason,
-        nothing_to_gain=_nothing_to_gain(chunks, None if end is None else end.reason),
         over_time=thinned(_over_time(history, session), POINTS),
     )
 
@@ -96,14 +91,6 @@ def _computing(history: History, session: Session) -> list[Interval]:
     split = session.facts.step if session.facts.form == "said" else None
     jobs = (job for job in history.jobs if job.step != split and not history.is_io_task(job.step))
     return list(filter(None, map(history.running, jobs)))
-
-
-def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: SessionReason | None) -> bool:
-    if not chunks:
-        return reason == "cached"
-    # Bytes that were in the page cache before the session belong to a chunk, and no request asks for them.
-    asked = sum(asked_bytes(chunk.bytes, chunk.requests) for chunk in chunks)
-    return asked <= (1 - ENOUGH_CACHED) * sum(chunk.bytes for chunk in chunks)
 
 
 def _over_time(history: History, session: Session) -> Sequence[ReadAhead]:
