@@ -112,9 +112,6 @@ def _summary(found: Requirements) -> Iterator[str]:
         if step.limited and step.limit is not None:
             share = f"{step.limited:,} of {step.phases:,} phases ({step.limited / step.phases:.0%})"
             yield f"{step.step}: {share} had a limit, {number(step.limit)} MB/s in the median"
-        if step.pauses:
-            paused = f"{step.pauses:,} pauses, {number(step.paused_seconds)} s together"
-            yield f"{step.step}: held to its storageBW by {paused}"
 
 
 def _together(amounts: RequestAmounts) -> str:

@@ -39,7 +39,7 @@ def listed(path: Path, entries: Sequence[LearnedEntry]) -> PlainResult:
 
 def details(entry: LearnedEntry) -> PlainResult:
     """Return all facts of an entry."""
-    return PlainResult(_kind(entry).to_json(entry), _kind(entry).lines(entry))
+    return PlainResult(_kind(entry).to_json(entry), list(_kind(entry).lines(entry)))
 
 
 def _forgotten(entries: Sequence[LearnedEntry]) -> PlainResult:

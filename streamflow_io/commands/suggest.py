@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.hints.yaml_files import parse, plain
+from streamflow_io.hints.yaml_files import plain
+from streamflow_io.hints.yaml_text import parse
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label

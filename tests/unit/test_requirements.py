@@ -43,7 +43,6 @@ def test_numbers_of_a_run() -> None:
     assert found.overlap == pytest.approx((10 + 3 * 1.9 + 0.1) / (6 * 7.9), abs=0.01)
     [step] = found.steps
     assert (step.window, step.bytes, step.required, step.throughput) == (8, 40e6, 5, 20)
-    assert step.rules == {"next": 20, "exposed": 4}
     [storage] = found.storages
     assert (storage.storage, storage.direction, storage.bandwidth) == ("scratch", "write", 64)
     assert storage.required_over_time == [*((8 * n, 20) for n in range(1, 6)), (48, 0)]

@@ -148,12 +148,11 @@ class GraphFlow(AnalysisModel):
 class WorkflowGraph(AnalysisModel):
     """The steps, each after the steps that give it results as far as known, and the data between them.
 
-    :ivar hidden: how many deliveries at termination are left out because they follow from others
+    Deliveries at termination that follow from others are left out.
     """
 
     steps: list[GraphStep]
     flows: list[GraphFlow]
-    hidden: int
 
 
 def workflow_graph(history: History, edges: Sequence[EdgeResult], path: Sequence[PathSpan]) -> WorkflowGraph:
@@ -183,9 +182,7 @@ def workflow_graph(history: History, edges: Sequence[EdgeResult], path: Sequence
             )
         )
     known = {(flow.source, flow.target) for flow in early}
-    rest = list(_rest(history, known))
-    shown = _without_implied(rest, known)
-    return WorkflowGraph(steps=steps, flows=[*early, *shown], hidden=len(rest) - len(shown))
+    return WorkflowGraph(steps=steps, flows=[*early, *_without_implied(list(_rest(history, known)), known)])
 
 
 def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]:

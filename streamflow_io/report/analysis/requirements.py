@@ -5,7 +5,6 @@ Times are seconds since the start of the run, rates MB/s (10^6 bytes per second)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
@@ -61,11 +60,8 @@ class StepRequirement(RequestAmounts):
 
     :ivar window: seconds from when a phase is ready to its required end
     :ivar required: required bandwidth
-    :ivar rules: how many requests have their required end by each rule
     :ivar limited: phases that had a limit when they started
     :ivar limit: the median of these limits
-    :ivar pauses: how often jobs were paused to hold them to their storageBW
-    :ivar paused_seconds: the sum over the jobs
     """
 
     step: str
@@ -73,11 +69,8 @@ class StepRequirement(RequestAmounts):
     bytes: float | None
     required: float | None
     throughput: float | None
-    rules: dict[str, int]
     limited: int
     limit: float | None
-    pauses: int
-    paused_seconds: float
 
 
 class StorageRequirement(RequestAmounts):
@@ -132,7 +125,7 @@ def requirements(history: History) -> Requirements:
         seconds=history.seconds,
         ended=history.ended,
         overlap=overlap(computing, [(one.started, one.ended) for one in moved]),
-        steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
+        steps=[_step(step, of) for step, of in grouped(requests, lambda one: one.step).items()],
         storages=[_storage(history, storage, way, of) for (storage, way), of in by_storage.items()],
     )
 
@@ -160,11 +153,10 @@ def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, fl
     }
 
 
-def _step(history: History, step: str, requests: Sequence[IORequest]) -> StepRequirement:
+def _step(step: str, requests: Sequence[IORequest]) -> StepRequirement:
     of = phases(requests)
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
     limits = [sum(one.limit or 0.0 for one in phase.requests) / MB for phase in of if phase.is_limited]
-    usages = [job.usage for job in history.jobs if job.step == step and job.usage is not None]
     return StepRequirement(
         **_amounts(requests, of),
         step=step,
@@ -172,11 +164,8 @@ def _step(history: History, step: str, requests: Sequence[IORequest]) -> StepReq
         bytes=_median(phase.bytes for phase in of),
         required=_median(phase.needed / MB for phase in of),
         throughput=_median(rates),
-        rules=dict(Counter(one.rule for one in requests)),
         limited=len(limits),
         limit=_median(limits),
-        pauses=sum(usage.pauses or 0 for usage in usages),
-        paused_seconds=sum(usage.paused_seconds or 0.0 for usage in usages),
     )
 
 

@@ -172,15 +172,13 @@ def _handed_over(history: History, all_gains: Mapping[Pair, float]) -> Iterator[
     if not gains:
         return
     (source, target), seconds = max(gains.items(), key=lambda item: item[1])
-    pairs = counted(len(gains) - 1, "other such pair")
-    more = "" if len(gains) == 1 else f"; there {'is' if len(gains) == 2 else 'are'} {pairs}"
     auto = "" if history.run.streaming == "auto" else "; or `streaming: auto` finds out by itself"
     yield Advice(
         text=(
             "Run it once with `config: {observe: true}`, then `streamflow-io suggest` says what can be read while it is"
             f" written{auto}"
         ),
-        why=f"{target} begins when {source} has ended: both at a time would take up to {seconds:,.1f} s less{more}",
+        why=f"{target} begins when {source} has ended: both at a time would take up to {seconds:,.1f} s less",
         saved=sum(gains.values()),
     )
 
