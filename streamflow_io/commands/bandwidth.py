@@ -106,8 +106,6 @@ def _summary(found: Requirements) -> Iterator[str]:
     told.append(f"{found.waits:,} phases waited for, {number(found.wait_seconds)} s")
     told.append(f"{found.exposed:,} requests exposed, {number(found.exposed_seconds)} s")
     yield "; ".join(told)
-    if found.estimates:
-        yield f"{found.estimates:,} requests have a time that is an estimate"
     for step in found.steps:
         if step.limited and step.limit is not None:
             share = f"{step.limited:,} of {step.phases:,} phases ({step.limited / step.phases:.0%})"

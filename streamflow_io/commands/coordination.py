@@ -22,7 +22,7 @@ from .plan import plan_workflow
 from .sites import site_to_json
 
 _CAPIO_CL = "capio-cl-"
-FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
+FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot")
 
 
 class Coordination(Struct, frozen=True):
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         default=FORMATS[0],
         metavar="FORMAT",
-        help="capio-cl-1.1 (default), capio-cl-1.0, dot, or json",
+        help="capio-cl-1.1 (default), capio-cl-1.0, or dot",
     )
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
     parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
@@ -117,8 +117,6 @@ def _fallback(edge: StreamEdge) -> dict[str, Any]:
 def _document(plan: Plan, format_: str, directory: str | None) -> str:
     if format_ == "dot":
         return write_dot(plan.configuration, plan.graph.gangs)
-    if format_ == "json":
-        return json.dumps(plan_to_json(plan), indent=2) + "\n"
     version = cast(Version, format_.removeprefix(_CAPIO_CL))
     configuration = resolved(plan.configuration)
     configuration = configuration if directory is None else configuration.below(directory)

@@ -62,7 +62,7 @@ def test_what_falls_back_is_written_as_it_is_served(bench: Bench, capsys: pytest
     reader = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
     document = two_steps(writer({"committed": "on_close", "mode": "no_update"}), reader)
     path = bench.write(document, {}, True)
-    assert main(["coordination", str(path), "--format", "json"]) == 0
+    assert main(["coordination", str(path), "--json"]) == 0
     written = json.loads(capsys.readouterr().out)
     assert (written["files"][0]["committed"], written["files"][0]["mode"]) == ("on_close", "update")
     (fallback,) = written["fallbacks"]
@@ -75,7 +75,7 @@ def test_a_file_has_one_rule_for_all_its_readers(bench: Bench, capsys: pytest.Ca
     other = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
     document["steps"]["c"] = {"run": other, "in": {"file": "a/out", "trace": "trace"}, "out": ["out"]}
     path = bench.write(document, {}, True)
-    assert main(["coordination", str(path), "--format", "json"]) == 0
+    assert main(["coordination", str(path), "--json"]) == 0
     written = json.loads(capsys.readouterr().out)
     assert (written["files"][0]["path"], written["files"][0]["mode"]) == ("a/a.txt", "update")
     assert [entry["output"] for entry in written["stricter"]] == ["/a/out"]

@@ -177,7 +177,7 @@ def test_plan_shows_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[
 
 
 def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main_program(["coordination", bound(bench, document(), a="one", b="here"), "--format", "json"]) == 0
+    assert main_program(["coordination", bound(bench, document(), a="one", b="here"), "--json"]) == 0
     written = json.loads(capsys.readouterr().out)
     assert written["sites"] == {
         "/a": {"site": "hosts", "deployments": ["one"]},

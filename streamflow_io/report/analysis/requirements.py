@@ -40,7 +40,6 @@ class RequestAmounts(AnalysisModel):
     :ivar wait_seconds: the sum of the delays
     :ivar exposed: requests for which a job waited at once, or that are too small to count
     :ivar exposed_seconds: the time in which at least one exposed request moved
-    :ivar estimates: requests with a time that is not known for certain
     """
 
     requests: int
@@ -52,7 +51,6 @@ class RequestAmounts(AnalysisModel):
     wait_seconds: float
     exposed: int
     exposed_seconds: float
-    estimates: int
 
 
 class StepRequirement(RequestAmounts):
@@ -149,7 +147,6 @@ def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, fl
         "wait_seconds": sum(phase.wait for phase in of),
         "exposed": len(exposed),
         "exposed_seconds": covered((one.started, one.ended) for one in exposed),
-        "estimates": sum(one.is_estimate for one in requests),
     }
 
 
