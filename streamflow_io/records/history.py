@@ -11,7 +11,6 @@ from streamflow_io.hints.models import Direction
 from streamflow_io.runtime.usage import JobUsage
 
 from .files import (
-    ArrivedRecord,
     ChunkRecord,
     CommittedRecord,
     ConsumedRecord,
@@ -97,13 +96,11 @@ class JobAttempt(Struct):
 class Session(Struct):
     """A read session.
 
-    :ivar arrived: the numbers of the parts that have arrived
     :ivar progress: chunks that have arrived and parts that were consumed, in order
     :ivar end: None: no end was recorded
     """
 
     facts: SessionRecord
-    arrived: set[int] = field(default_factory=set)
     progress: list[ChunkRecord | ConsumedRecord] = field(default_factory=list)
     end: SessionEndRecord | None = None
 
@@ -265,7 +262,7 @@ class HistoryReader:
             history.steps[record.step] = record
         elif isinstance(record, SessionRecord):
             history.sessions[record.session] = Session(record)
-        elif isinstance(record, ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord):
+        elif isinstance(record, ChunkRecord | ConsumedRecord | SessionEndRecord):
             _follow_session(history.sessions.get(record.session), record)
         elif isinstance(record, EndRecord):
             history.ended, history.status = True, record.status
@@ -308,14 +305,10 @@ _KEPT: Mapping[type[Record], str] = {
 }
 
 
-def _follow_session(
-    session: Session | None, record: ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord
-) -> None:
+def _follow_session(session: Session | None, record: ChunkRecord | ConsumedRecord | SessionEndRecord) -> None:
     if session is None:
         return
-    if isinstance(record, ArrivedRecord):
-        session.arrived.add(record.part)
-    elif isinstance(record, SessionEndRecord):
+    if isinstance(record, SessionEndRecord):
         session.end = record
     else:
         session.progress.append(record)
