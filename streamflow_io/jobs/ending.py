@@ -232,8 +232,8 @@ def blaming(node_job: NodeJob) -> Iterator[None]:
 
 
 @contextmanager
-def as_failure(job: Job) -> Iterator[None]:
-    """Let a job be tried again whose command StreamFlow could not run, or has ended for a time limit.
+def prepared(job: Job) -> Iterator[None]:
+    """Let a job be tried again that StreamFlow could not prepare, or whose command StreamFlow could not run.
 
     :raises JobFailedError: instead of such an error
     """
@@ -243,6 +243,17 @@ def as_failure(job: Job) -> Iterator[None]:
         raise
     except WorkflowException as error:
         raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{error}", is_from_outside=True) from error
+
+
+@contextmanager
+def as_failure(job: Job) -> Iterator[None]:
+    """Let a job be tried again whose command StreamFlow could not run, or has ended for a time limit.
+
+    :raises JobFailedError: instead of such an error
+    """
+    try:
+        with prepared(job):
+            yield
     except asyncio.TimeoutError as error:
         why = str(error) or "a time limit has ended the command"
         raise JobFailedError(f"FAILED Job {job.name}: {why}") from error

@@ -62,6 +62,7 @@ from .ending import (
     exit_of,
     give_way,
     in_time,
+    prepared,
     settled,
     with_replacements,
 )
@@ -235,6 +236,27 @@ class Execution:
         return retry_policy(self._step.workflow.context.failure_manager, self._job.name)
 
     async def _attempt(self, record: StreamingJob) -> None:
+        with prepared(self._job):
+            runtime, producers = await self._begin(record)
+        if runtime is None:
+            await self._run_without(record)
+        elif self._is_short(record, runtime):
+            began = time.monotonic()
+            await self._run_without(record)
+            self._run.proofs.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
+        elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
+            self._inputs, producers
+        ):
+            await self._attempt(record)
+        else:
+            await self._run_under(runtime, record, producers)
+
+    async def _begin(self, record: StreamingJob) -> tuple[NodeRuntime | None, Producers]:
+        """Begin an attempt.
+
+        :return: the node runtime, if there is one; the streams that the attempt reads, with their producers
+        :raises ProducerRestartError: if a job that this one reads from is tried again
+        """
         await self._windows.read_again()
         await self._learned.begin(self._run.reach)
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
@@ -249,18 +271,7 @@ class Execution:
         check_replaced(producers)
         if record.attempts > 0 or self._needs_directories:
             await self._new_directories_in_time()
-        if (runtime := await self._run.reach.runtime(self._state)) is None:
-            await self._run_without(record)
-        elif self._is_short(record, runtime):
-            began = time.monotonic()
-            await self._run_without(record)
-            self._run.proofs.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
-        elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
-            self._inputs, producers
-        ):
-            await self._attempt(record)
-        else:
-            await self._run_under(runtime, record, producers)
+        return await self._run.reach.runtime(self._state), producers
 
     def _in_windows(self, producers: Producers) -> dict[int, Attempt]:
         """The attempts that discard what this job has read of a stream, by the identity of its token.
@@ -338,17 +349,18 @@ class Execution:
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split, windows)
+        await self._run.sessions.split(self._state, split, runtime)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
         if self._has_windows:
             attempt.windows = {output.port for output in self._step.early_outputs if output.window is not None}
         self._deliverer.begin(attempt, globs)
-        await self._run.sessions.split(self._state, split, runtime)
         return _Prepared(node_job, command, globs, split, spec, attempt)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
-        prepared = await self._prepare(runtime, record, producers)
-        node_job, attempt, split = prepared.node_job, prepared.attempt, prepared.split
+        with prepared(self._job):
+            ready = await self._prepare(runtime, record, producers)
+        node_job, attempt, split = ready.node_job, ready.attempt, ready.split
         runner = self._run.runner
         events = self._learned.told(self._writes.told(split.told(runner.events(self._state, node_job))))
         permitted = partial(self._run.proofs.awaited.permitted, self._step.name)
@@ -366,9 +378,9 @@ class Execution:
                 streams = byte_streams(self._inputs, producers, ())
                 rehearsals.begins(self._step, self._state, runtime, self._inputs, streams)
             command = split.command(runtime)
-            running = runner.running(self._state, node_job, prepared.spec, command, self._step.tells_paths)
+            running = runner.running(self._state, node_job, ready.spec, command, self._step.tells_paths)
             with as_failure(self._job), running:
-                output = await prepared.command.execute(self._job)
+                output = await ready.command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
@@ -389,7 +401,7 @@ class Execution:
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            await self._splitting.delivered(split, runtime, tokens, prepared.globs)
+            await self._splitting.delivered(split, runtime, tokens, ready.globs)
             if rehearsals is not None:
                 rehearsals.succeeded(self._state, tokens, exit_event)
             await self._learned.succeeded(exit_event)

@@ -316,7 +316,7 @@ class AwayHost:
         pass
 
 
-@pytest.mark.parametrize("what", ["command", "outputs", "directories", "preparation"])
+@pytest.mark.parametrize("what", ["command", "outputs", "directories", "preparation", "inputs", "work directory"])
 async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Once the command, its outputs, the directories of the next attempt, or the inputs cannot be reached."""
     runtime, request, host = FakeRuntime("here"), RecoveryRequest("/a/0"), AwayHost()
@@ -348,8 +348,24 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
             raise asyncio.TimeoutError
         return await create(*arguments)
 
+    async def place_late(*arguments: Any) -> Any:
+        placed.append(1)
+        if what == "inputs" and len(placed) == 1:
+            raise WorkflowExecutionException("no connection")
+        return await place(*arguments)
+
+    async def check_late(*arguments: Any) -> Any:
+        checked.append(1)
+        if what == "work directory" and len(checked) == 1:
+            raise WorkflowExecutionException("no connection")
+        return await check(*arguments)
+
     create, created = runtime.create_job, list[int]()
+    place, placed = execution.place_inputs, list[int]()
+    check, checked = step.run.reach.runtime, list[int]()
     monkeypatch.setattr(runtime, "create_job", create_late)
+    monkeypatch.setattr(execution, "place_inputs", place_late)
+    monkeypatch.setattr(step.run.reach, "runtime", check_late)
     monkeypatch.setattr(step, "collect", collect_late)
     job = step.job("/a/0")
     first = job._job.output_directory
