@@ -254,7 +254,7 @@ def wait_for_note(run: Path, what: str, times: int = 1, seconds: float = 60) -> 
 
     :param run: the StreamFlow file, or another file beside the notes
     :param what: a part of a line, which begins with the time
-    :raises AssertionError: if they have not after so many seconds
+    :raises AssertionError: if the note is not there after this number of seconds
     """
     trace = run.with_name("trace")
     wait_for(lambda: trace.exists() and trace.read_text().count(what) >= times, f"{what!r} in {trace}", seconds)

@@ -539,8 +539,8 @@ class HostJobs(Struct, frozen=True):
 class HostScheduler(Protocol):
     """A scheduler that knows the jobs of hosts."""
 
-    def wake(self) -> None:
-        """Let all waiting jobs look again whether they can start."""
+    def hosts_changed(self, deployment: str) -> None:
+        """Let all waiting jobs look again: a deployment has other hosts now, or there will be none."""
 
     def host_jobs(self, deployment: str) -> HostJobs:
         """The jobs of a deployment."""

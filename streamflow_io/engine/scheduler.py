@@ -88,6 +88,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_queued_streams()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
+        self._looking: set[asyncio.Task[None]] = set()
         # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
         self._told_of_memory: set[str] = set()
@@ -146,8 +147,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
     async def close(self) -> None:
         self._disk_waits.close()
-        if self._waking is not None:
-            await asyncio.gather(self._waking, return_exceptions=True)
+        for looking in self._looking:
+            looking.cancel()
+        waking = () if self._waking is None else (self._waking,)
+        await asyncio.gather(*waking, *self._looking, return_exceptions=True)
         if self.run is not None:
             await self.run.close()
         await super().close()
@@ -244,6 +247,17 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         if self._waking is None or self._waking.done():
             self._waking = asyncio.create_task(notify())
+
+    def hosts_changed(self, deployment: str) -> None:
+        looking = asyncio.create_task(self._look_at_hosts(deployment))
+        self._looking.add(looking)
+        looking.add_done_callback(self._looking.discard)
+
+    async def _look_at_hosts(self, deployment: str) -> None:
+        # What is granted at a host that is lost has to be free before the jobs look again.
+        if self.run is not None:
+            await self.run.bandwidth.admission.hosts_changed(deployment)
+        self.wake()
 
     async def notify_status(self, job_name: str, status: Status) -> None:
         if self.run is not None:

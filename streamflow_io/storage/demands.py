@@ -55,6 +55,8 @@ class Demands:
         self._names: dict[str, tuple[str, ...]] = {}
         # The number of nodes of each pool in which several locations are on one node.
         self._most_nodes: dict[str, int] = {}
+        # By pool: a target with these locations.
+        self._targets: dict[str, Target] = {}
         #: The pools that have no locations any more, and will have none.
         self.ended: set[str] = set()
 
@@ -114,6 +116,7 @@ class Demands:
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
         pool = pool_of(target)
+        self._targets[pool] = target
         # Called for each job: with thousands of locations only the names are compared, unless they have changed.
         if self._names.get(pool) == (names := tuple(available)):
             return
@@ -124,6 +127,10 @@ class Demands:
         slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
         self._admission.set_locations(pool, cores, slots)
         self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
+
+    def targets(self, deployment: str) -> list[Target]:
+        """The targets of a deployment that were located, one for each pool."""
+        return [target for target in self._targets.values() if target.deployment.name == deployment]
 
     def end(self, target: Target) -> None:
         """Tell admission that a target has no locations any more, and will have none."""

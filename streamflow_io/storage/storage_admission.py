@@ -196,6 +196,21 @@ class StorageAdmission(Listener):
             self._give_back(submission)
         self._wake()
 
+    async def hosts_changed(self, deployment: str) -> None:
+        """Let jobs start at the hosts that a deployment has now, and free what I/O tasks hold at lost ones."""
+        for target in self._demands.targets(deployment):
+            try:
+                pool = await self.locate(target)
+            except NoHostsError as error:
+                self._end(target, error)
+                pool = pool_of(target)
+            left = self._admission.locations(pool)
+            for waiting in self._open:
+                grant = waiting.grant
+                if grant is not None and grant.placement.pool == pool and left.isdisjoint(grant.locations):
+                    self._give_back(waiting)
+        self.decide()
+
     def _end(self, target: Target, error: NoHostsError) -> None:
         """Start no job at a target any more, and fail the I/O tasks that wait and have no other target."""
         self._demands.end(target)

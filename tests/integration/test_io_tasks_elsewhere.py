@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from streamflow.core.config import BindingConfig
@@ -19,6 +20,8 @@ from streamflow_io.engine import scheduler
 from streamflow_io.hints.errors import Source
 from streamflow_io.hints.inheritance import Level, Located, StepAnnotations
 from streamflow_io.hints.models import IOTask
+from streamflow_io.runtime.allocation.allocation import Allocation
+from streamflow_io.runtime.allocation.connector import AllocationConnector
 from tests.integration.test_gang_placement import Cluster, Cores, Hosts
 
 STEP = "/save"
@@ -98,3 +101,70 @@ async def test_a_task_that_is_granted_a_host_whose_time_is_too_short(
     monkeypatch.setattr(cluster.run, "time_limit", lambda job: 3600.0 if job.name.endswith(".0") else None)
     assert await start(cluster, 0) == "n2"
     assert await start(cluster, 1) == "n1"
+
+
+class ComingHosts(AllocationConnector):
+    """Nodes of allocations that come later, each of one core. Nothing is run on them."""
+
+    def __init__(self, cluster: Cluster, *names: str) -> None:
+        super().__init__("nodes", "/")
+        self.names = [*names]
+        times = {"seconds_left": None, "seconds_of": lambda _: None}
+        allocation = SimpleNamespace(over=None, comes=True, nodes={}, wait=lambda: asyncio.sleep(0), **times)
+        self._allocation = cast(Allocation, allocation)
+        self.scheduler = cluster.scheduler
+        cluster.context.deployment_manager.deployments_map["nodes"] = self
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        return await Hosts("nodes", dict.fromkeys(self.names, 1)).get_available_locations(service)
+
+    def have(self, *names: str) -> None:
+        """The nodes are others now."""
+        self.names = [*names]
+        self.changed()
+
+
+async def test_a_task_that_is_granted_a_host_of_an_allocation_after_which_another_comes(tmp_path: Path) -> None:
+    """The next allocation may wait in the queue for long: the task takes the host of its other target."""
+    cluster = tasks(tmp_path, {"nodes": {"n": 1}, "hosts": {"h": 1}})
+    nodes = ComingHosts(cluster, "n")
+    assert [await start(cluster, 0), await start(cluster, 1)] == ["n", "h"]
+    waiting = submit(cluster, 2)
+    admission = cluster.run.bandwidth.admission._admission
+    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    # Its grant comes in the moment in which the node is lost.
+    nodes.names = []
+    await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
+    await asyncio.to_thread(wait_for, lambda: not admission.waiting(STEP), "a grant")
+    nodes.have()
+    await cluster.scheduler.notify_status(f"{STEP}/0.1", Status.COMPLETED)
+    await waiting
+    assert place(cluster, 2) == "h"
+
+
+async def test_a_task_that_waits_for_its_grant_when_other_hosts_come(tmp_path: Path) -> None:
+    """No other task is submitted, with which the new host could become known."""
+    cluster = tasks(tmp_path, {"nodes": {"n": 1}})
+    nodes = ComingHosts(cluster, "n")
+    assert await start(cluster, 0) == "n"
+    waiting = submit(cluster, 1)
+    admission = cluster.run.bandwidth.admission._admission
+    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    nodes.have("n-2")
+    await waiting
+    assert place(cluster, 1) == "n-2"
+
+
+async def test_a_task_that_is_granted_a_host_that_another_one_replaces(tmp_path: Path) -> None:
+    cluster = tasks(tmp_path, {"nodes": {"n": 1}})
+    nodes = ComingHosts(cluster, "n")
+    assert await start(cluster, 0) == "n"
+    waiting = submit(cluster, 1)
+    admission = cluster.run.bandwidth.admission._admission
+    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    nodes.names = []
+    await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
+    await asyncio.to_thread(wait_for, lambda: not admission.waiting(STEP), "a grant")
+    nodes.have("n-2")
+    await waiting
+    assert place(cluster, 1) == "n-2"

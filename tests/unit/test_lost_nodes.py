@@ -44,7 +44,7 @@ class Run:
         )
         self.data = context.data_manager = DefaultDataManager(cast(StreamFlowContext, context))
         copies = partial(IOAwareScheduler.copies, SimpleNamespace(context=context))
-        self.nodes.scheduler = cast(HostScheduler, SimpleNamespace(copies=copies, wake=lambda: None))
+        self.nodes.scheduler = cast(HostScheduler, SimpleNamespace(copies=copies, hosts_changed=lambda _: None))
 
     async def fetch(self, path: Path, where: ExecutionLocation, source: ExecutionLocation) -> Path:
         """Copy a file as StreamFlow does for a job."""

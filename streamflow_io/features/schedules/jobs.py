@@ -23,7 +23,7 @@ from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_secon
 from .curve import StorageCurve
 from .policies import Slots
 
-#: How runs share a storage: each admits as if it were alone (`own`), or by a shared ledger, in which the first request
+#: How runs share a storage: each has a ledger of its own (`own`), or all share one. In a shared ledger, the first request
 #: goes first (`turns`), or the first that is due (`due`, as in the plugin).
 Way = Literal["own", "turns", "due"]
 WAYS: tuple[Way, ...] = get_args(Way)

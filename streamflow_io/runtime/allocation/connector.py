@@ -146,8 +146,8 @@ class AllocationConnector(OwnHosts):
 
     def changed(self) -> None:
         """Let the scheduler look again: there are other nodes now, or there will be none."""
-        if self.scheduler is not None:
-            self.scheduler.wake()
+        if self.scheduler is not None and not self._closing:
+            self.scheduler.hosts_changed(self.deployment_name)
 
     @property
     def left(self) -> MutableMapping[str, Hardware]:

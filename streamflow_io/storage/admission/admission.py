@@ -103,6 +103,10 @@ class Admission(Generic[J]):
         self._resources.set_locations(pool, cores, slots or {})
         self._learners.relocated()
 
+    def locations(self, pool: str) -> Set[str]:
+        """The locations of a pool."""
+        return self._resources.locations(pool)
+
     def submit(self, request: AdmissionRequest[J], now: float, ready: int = 0) -> None:
         """Submit a job whose pools are known. Each submitted job has to end with :meth:`release`.
 
