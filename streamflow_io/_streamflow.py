@@ -18,6 +18,7 @@ three, one after the other, while the task holds the lock of `wait_queue`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import posixpath
 import re
 import shlex
@@ -95,6 +96,8 @@ from streamflow.workflow.utils import get_job_token, get_token_value
 from streamflow_io.files import parents
 from streamflow_io.loop_connection import LoopConnection
 from streamflow_io.processes import end_process
+
+logger = logging.getLogger("streamflow")
 
 
 def install_translator(translator: type[CWLTranslator]) -> None:
@@ -953,10 +956,18 @@ _run_queued = QueueManagerConnector.run
 _SUBMISSIONS = weakref.WeakKeyDictionary[QueueManagerConnector, dict["asyncio.Task[str]", ExecutionLocation]]()
 
 
-def mend_queued_streams() -> None:
+# What `squeue` says of a job that has ended so long ago that Slurm has forgotten the job.
+_FORGOTTEN = "Invalid job id"
+# How often the exit code of a job is asked for before the job fails.
+_EXIT_CODE_LOOKS = 30
+_LOOK_SECONDS = 1.0
+
+
+def mend_queue_managers() -> None:
     """Let queue managers, from now on in this process, keep the standard error of a job out of its `stdout` file.
 
-    StreamFlow 0.2.0rc3 ends the command of each job with `2>&1`, also where the tool names a `stderr`.
+    StreamFlow 0.2.0rc3 ends the command of each job with `2>&1`, also where the tool names a `stderr`. When Slurm does
+    not answer, StreamFlow takes all jobs for ended, and those that run for successes. So Slurm is asked again.
     """
     QueueManagerConnector.run = _run_queued_apart
 
@@ -978,10 +989,27 @@ async def _run_queued_apart(
         stderr = stdout
     if job_name is not None and "_run_batch_command" not in vars(self):
         self._run_batch_command = partial(_submit, self, self._run_batch_command)
-    result: tuple[str, int] | None = await _run_queued(
-        self, location, command, *words, workdir=workdir, stdout=stdout, stderr=stderr, job_name=job_name, **options
-    )
+    run = partial(_run_queued, self, location, command, *words, workdir=workdir, stdout=stdout, stderr=stderr)
+    result: tuple[str, int] | None = await run(job_name=job_name, **options)
+    looks = 1
+    while job_name is None and result is not None and _is_to_be_asked_again(command, *result, looks):
+        if looks == 1:
+            logger.warning(f"{self.deployment_name}: {command[0]} has failed, and is tried again: {result[0]}")
+        looks += 1
+        await asyncio.sleep(_LOOK_SECONDS)
+        result = await run(job_name=job_name, **options)
     return result
+
+
+def _is_to_be_asked_again(command: Sequence[str], said: str, code: int, looks: int) -> bool:
+    """Whether a command of Slurm about jobs has failed for another reason than that the jobs are gone.
+
+    :param looks: how often the command has run
+    """
+    if command[0] == "squeue":
+        return code != 0 and _FORGOTTEN not in said
+    # The exit code of `scontrol` is lost in a pipe. The text that is looked for may be missing for other reasons, too.
+    return command[0] == "scontrol" and "ExitCode" in command[-1] and not said and looks < _EXIT_CODE_LOOKS
 
 
 async def _submit(

@@ -32,7 +32,7 @@ from streamflow_io._streamflow import (
     end_with_the_last_step,
     hosts_left,
     mend_containers_on_ssh_hosts,
-    mend_queued_streams,
+    mend_queue_managers,
     seconds_left,
     wait_for_hosts,
 )
@@ -85,7 +85,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         explain_database_errors(context.config)
         mend_containers_on_ssh_hosts()
         end_with_the_last_step(self._all_ended)
-        mend_queued_streams()
+        mend_queue_managers()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
         self._looking: set[asyncio.Task[None]] = set()

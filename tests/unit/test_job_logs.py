@@ -130,7 +130,7 @@ async def test_a_queue_manager_keeps_standard_error_apart(
 
     monkeypatch.setattr(_streamflow, "_run_queued", submit)
     monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
-    _streamflow.mend_queued_streams()
+    _streamflow.mend_queue_managers()
     queue = cast(Any, SimpleNamespace(_run_batch_command=None))
     words = ["sh", "-c", "'echo data; echo progress >&2'"]
     job = {"workdir": str(tmp_path), "stdout": "out.txt", "stderr": stderr, "job_name": "/a/0"}
@@ -170,7 +170,7 @@ async def test_a_job_that_was_submitted_at_the_end_of_a_run_is_removed(
 ) -> None:
     """A queue manager has the job before the answer arrives."""
     monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
-    _streamflow.mend_queued_streams()
+    _streamflow.mend_queue_managers()
     queue, location = Queue(tmp_path), ExecutionLocation("queue", "queue")
     running = asyncio.create_task(queue.run(location, ["true"], job_name="/a/0"))
     await queue.submitting.wait()
@@ -196,6 +196,44 @@ async def test_a_submission_that_does_not_answer_leaves_no_other_job(tmp_path: P
     assert queue.removed == [(location, ["6"])]
     queue.answers.set()
     assert await submission == "7", "it goes on"
+
+
+_NO_ANSWER = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+# Each tells what it says when it is called for the first time, the second time, and so on.
+_SLURM = {
+    "sbatch": ["echo 7"],
+    "squeue": [f"echo '{_NO_ANSWER}' >&2; exit 1", "echo 7", f"echo '{_NO_ANSWER}' >&2; exit 1", ""],
+    "scontrol": [f"echo '{_NO_ANSWER}' >&2; exit 1", "echo JobId=7 ExitCode=3:0 StdOut=/dev/null"],
+}
+
+
+def write_slurm(directory: Path, **commands: list[str]) -> None:
+    for name, calls in {**_SLURM, **commands}.items():
+        cases = "".join(f"{number}) {script} ;;\n" for number, script in enumerate(calls, 1))
+        (directory / name).write_text(
+            f"#!/bin/sh\necho >> {directory}/{name}.calls\ncase $(wc -l < {directory}/{name}.calls) in\n{cases}esac\n"
+        )
+        (directory / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_slurm_that_does_not_answer_ends_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_forgotten: bool
+) -> None:
+    """The job runs when `squeue` fails for the first time, and has ended when `scontrol` fails."""
+    monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
+    monkeypatch.setattr(_streamflow, "_LOOK_SECONDS", 0.0)
+    _streamflow.mend_queue_managers()
+    forgotten = ["echo slurm_load_jobs error: Invalid job id specified >&2; exit 1"]
+    write_slurm(tmp_path, **({"squeue": forgotten} if is_forgotten else {}))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    connector, location = LocalConnector("local", str(tmp_path)), ExecutionLocation("local", "local", local=True)
+    queue = SlurmConnector("queue", str(tmp_path), connector, None, pollingInterval=0.01)
+    slurm = ExecutionLocation("slurmctld", "queue", wraps=location)
+    said = await queue.run(slurm, ["true"], job_name="/a/0", stdout="/dev/null", stderr="/dev/null")
+    assert said == (None, 3)
+    calls = {name: len((tmp_path / f"{name}.calls").read_text()) for name in _SLURM}
+    assert calls == {"sbatch": 1, "squeue": 1 if is_forgotten else 4, "scontrol": 2}
 
 
 def test_a_job_that_runs_again_has_not_failed(tmp_path: Path) -> None:
