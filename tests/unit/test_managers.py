@@ -453,3 +453,22 @@ async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.M
     await asyncio.wait_for(first.wait(), 60)
     assert link.readlink() == Path("1")
     assert not (tmp_path / "given back").exists()
+
+
+@pytest.mark.parametrize("guards", [1, 2])
+async def test_a_guard_of_slurm_waits_for_its_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guards: int
+) -> None:
+    """Slurm answers when asked for the second time. With a second guard, the driver lives."""
+    names = f"{slurm.GUARD}\\n" * guards
+    answers = {"squeue": f"printf 'sleep\\n{names}'", "scancel": f'echo "$@" >> {tmp_path}/given-back', "sleep": ""}
+    for name, answer in answers.items():
+        fails = name == "squeue" or (name == "scancel" and guards == 1)
+        first = f"test -e {tmp_path}/{name}.asked || {{ touch {tmp_path}/{name}.asked; exit 1; }}\n" if fails else ""
+        (tmp_path / name).write_text(f"#!/bin/sh\n{first}{answer}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    process = await asyncio.create_subprocess_exec("sh", "-c", slurm.guard("7"), stdin=DEVNULL)
+    await asyncio.wait_for(process.wait(), 60)
+    given_back = tmp_path / "given-back"
+    assert (given_back.read_text() if given_back.exists() else None) == ("7\n" if guards == 1 else None)

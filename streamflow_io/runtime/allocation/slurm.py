@@ -17,10 +17,12 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 #: The name of the step that gives an allocation back when the driver is gone.
 GUARD = "sfio-guard"
 # The driver is gone when no line has come for 30 s. Half a minute later, a driver that lives has started another guard.
+# Slurm may not answer: then nothing is known of another guard, and nothing was given back.
 _GUARD = (
     'while line=$(timeout 30 sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
     'test "$line" = done && exit; sleep 30; '
-    'test "$(squeue -h -s -j {job} -o %j | grep -cx {name})" -gt 1 || scancel {job}'
+    "until steps=$(squeue -h -s -j {job} -o %j); do sleep 5; done; "
+    'test "$(echo "$steps" | grep -cx {name})" -gt 1 || until scancel {job}; do sleep 5; done'
 )
 # Waits for the end of its input, and gives the allocation back. `salloc` of Slurm 22.05 loops for ever when its command
 # ends at the moment at which the allocation ends. Therefore the command goes on for some seconds.
