@@ -92,7 +92,8 @@ class Reach(Listener):
         if reader is producer:
             return True
         obstacle = await reader.obstacle(producer, attempt.output_directory, gate=token.source.gate is not None)
-        if obstacle is not None:
+        # A place that is lost, or that is left at the end of a failed run, says nothing about the network.
+        if obstacle is not None and not (reader.is_ending or producer.is_ending):
             pair = f"{reader.location} reads files of {producer.location}"
             late = f"{pair} when they are complete, not while they are written: {obstacle}"
             self._warn(pair, coded(late, Code.OUT_OF_REACH))

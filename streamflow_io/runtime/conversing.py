@@ -85,6 +85,10 @@ class ConversingRuntime(LinkedRuntime):
     async def write_limits(self, job: NodeJob, text: str) -> None:
         await self._send(Request(limit=job.identifier, spec=json.loads(text)))
 
+    @property
+    def is_ending(self) -> bool:
+        return self._closing is not None or super().is_ending
+
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())

@@ -289,6 +289,11 @@ class NodeRuntime(NodeCommands):
         return f"{ENDED} at {self.location}"
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self._lost is not None
+
+    @property
     def certificate_path(self) -> PurePosixPath:
         """The file with the certificate of the run, which exists if there is an address."""
         return PurePosixPath(self.directory, "certificate.pem")

@@ -88,6 +88,18 @@ async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptu
     assert "not for this architecture" in record.reason
 
 
+@pytest.mark.parametrize("which", ["here", "there"])
+async def test_a_place_that_ends_while_it_is_tried_is_no_obstacle(caplog: pytest.LogCaptureFixture, which: str) -> None:
+    runtimes = {"here": FakeRuntime("here"), "there": FakeRuntime("there")}
+    run = FakeRun(**runtimes)
+    run.places.put("/b/0", "there")
+    runtimes["there"].obstacles["here"] = "no certificate"
+    attempt = await attempt_at(runtimes["here"])
+    runtimes[which].lose("the run has ended")
+    assert not await run.reach.can_read(run.state("/b/0"), stream_token(), attempt)
+    assert (caplog.messages, run.records, run.kept_together) == ([], [], [])
+
+
 async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     here, there = FakeRuntime("here"), FakeRuntime("there")
     run = FakeRun(here=here, there=there)
