@@ -173,9 +173,10 @@ class Execution:
                         await self._wait_for_retry(error)
                     await deliverer.failed()
                 except NodeRuntimeError as error:
-                    # Its readers have the place of this attempt, and StreamFlow cannot roll them back.
+                    # Its readers have the place of this attempt, and StreamFlow cannot roll streams back.
                     if self._retry_policy().take():
-                        why = f"{error}. A job that delivers before its end is tried again only where it ran"
+                        does = "delivers before its end" if self._step.early_outputs else "reads a stream"
+                        why = f"{error}. A job that {does} is tried again only where it ran"
                         raise UnrecoverableWorkflowException(why) from None
                     raise
                 except UnicodeEncodeError as error:

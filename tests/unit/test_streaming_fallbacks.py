@@ -386,6 +386,32 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
     assert job._job.output_directory != first, "the first attempt may have put files into the first directory"
 
 
+@pytest.mark.parametrize(("reads", "does"), [(False, "delivers before its end"), (True, "reads a stream")])
+async def test_a_job_whose_node_is_lost_says_why_it_stays(
+    monkeypatch: pytest.MonkeyPatch, reads: bool, does: str
+) -> None:
+    runtime, request = FakeRuntime("here"), RecoveryRequest("/b/0")
+    monkeypatch.setattr(execution, "retry_policy", lambda *_: RetryPolicy(0, 5, request))
+
+    async def act(number: int) -> int:
+        runtime.start(runtime.jobs[-1])
+        runtime.lose("node n1 has failed")
+        return 0
+
+    step = FakeStep(FakeRun(here=runtime), act, Delivery.STREAM)
+    inputs = {}
+    if reads:
+        step.early_outputs = ()
+        producer = step.run.streaming_jobs.open("/a/0", cast(Any, never))
+        producer.begin(OUT, await runtime.create_job("/a/0"))
+        inputs["file"] = stream_token()
+    with pytest.raises(
+        UnrecoverableWorkflowException,
+        match=f"^node n1 has failed. A job that {does} is tried again only where it ran$",
+    ):
+        await step.job("/b/0", **inputs).run()
+
+
 def test_a_host_that_does_not_answer_is_not_blamed_on_a_stream() -> None:
     with (
         pytest.raises(JobFailedError, match="does not answer") as failed,
