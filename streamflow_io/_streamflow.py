@@ -47,6 +47,7 @@ import cwl_utils.parser.utils
 import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
+import streamflow.cwl.processor
 import streamflow.cwl.step
 import streamflow.cwl.translator
 import streamflow.cwl.utils
@@ -65,7 +66,7 @@ from streamflow.core.persistence import Database
 from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.utils import random_name
+from streamflow.core.utils import flatten_list, random_name
 from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.expression import DependencyResolver
@@ -927,6 +928,22 @@ def _own_location(host: Connector, location: ExecutionLocation) -> ExecutionLoca
     while own is not None and own.deployment != host.deployment_name:
         own = own.wraps
     return own or location
+
+
+def collect_shared_outputs_once() -> None:
+    """Let a file be one output, from now on in this process, also if several locations of its job see the file.
+
+    StreamFlow 0.2.0rc3 looks for the outputs of a job at each of its locations. The same file in a shared directory is
+    an output for each of them, and a File fails as a list.
+    """
+    streamflow.cwl.processor.flatten_list = _flat_without_repeated_paths
+
+
+def _flat_without_repeated_paths(lists: Iterable[Any]) -> list[Any]:
+    found: dict[object, Any] = {}
+    for each in flatten_list(lists):
+        found.setdefault(each["path"] if isinstance(each, dict) else each, each)
+    return [*found.values()]
 
 
 #: What is put behind the path of a job's temporary directory. No glob looks beside the directories of a job.

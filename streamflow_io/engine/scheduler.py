@@ -29,6 +29,7 @@ from typing_extensions import Self
 from streamflow_io._streamflow import (
     HostJobs,
     NoHostsError,
+    collect_shared_outputs_once,
     end_with_the_last_step,
     hosts_left,
     mend_containers_on_ssh_hosts,
@@ -83,6 +84,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Mistakes in the config end the run before anything starts. An empty config has none.
         super().__init__(context, self.config.retry_delay if config else None)
         explain_database_errors(context.config)
+        collect_shared_outputs_once()
         mend_containers_on_ssh_hosts()
         end_with_the_last_step(self._all_ended)
         mend_queue_managers()

@@ -32,7 +32,7 @@ from streamflow.core.workflow import Port, Workflow
 from streamflow.cwl.antlr.ECMAScriptParser import ECMAScriptParser
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.expression import DependencyResolver
-from streamflow.cwl.processor import CWLTokenProcessor
+from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
@@ -44,7 +44,7 @@ from streamflow.deployment.connector.kubernetes import (
     KubernetesResponseWriterWrapper,
     KubernetesShell,
 )
-from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector, SlurmConnector
 from streamflow.deployment.connector.ssh import SSHConnector, SSHContext, SSHContextFactory, SSHShell
 from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
@@ -386,6 +386,12 @@ def test_the_seam() -> None:
     assert parameters(QueueManagerConnector._remove_jobs) == ["self", "location", "jobs"]
     queued = inspect.getsource(_streamflow._run_queued)
     assert "self._scheduled_jobs[job_id] = location" in queued
+    # Slurm is asked again. Once StreamFlow looks at the exit code of `squeue`, it need not be.
+    asked = inspect.getsource(SlurmConnector)
+    assert ["stdout, _ = await super().run(" in asked, '"squeue",' in asked, "ExitCode=" in asked] == [True] * 3
+    assert "if job_id not in running_jobs:" in queued
+    collected = inspect.getsource(CWLCommandOutputProcessor._process_command_output)
+    assert collected.count("token_value=flatten_list(location_globpaths.values())") == 2
     # What ends each command with `2>&1`.
     created = "".join(queued.partition("create_command(")[2].partition(")")[0].split())
     assert created == "class_name=self.__class__.__name__,command=command,environment=environment,workdir=workdir,"
