@@ -200,11 +200,10 @@ class StorageAdmission(Listener):
         """Let jobs start at the hosts that a deployment has now, and free what I/O tasks hold at lost ones."""
         for target in self._demands.targets(deployment):
             try:
-                pool = await self.locate(target)
+                await self._demands.locate(target)
             except NoHostsError as error:
                 self._end(target, error)
-                pool = pool_of(target)
-            left = self._admission.locations(pool)
+            left = self._admission.locations(pool := pool_of(target))
             for waiting in self._open:
                 grant = waiting.grant
                 if grant is not None and grant.placement.pool == pool and left.isdisjoint(grant.locations):

@@ -23,8 +23,8 @@ from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_secon
 from .curve import StorageCurve
 from .policies import Slots
 
-#: How runs share a storage: each has a ledger of its own (`own`), or all share one. In a shared ledger, the first request
-#: goes first (`turns`), or the first that is due (`due`, as in the plugin).
+#: How runs share a storage: each has a ledger of its own (`own`), or all share one.
+#: In a shared ledger, the first request goes first (`turns`), or the first that is due (`due`, as in the plugin).
 Way = Literal["own", "turns", "due"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
