@@ -2,8 +2,8 @@
 
 A program may treat an input differently for everything else that it is given. So a proof holds for the same tool, with
 the same values of all inputs. Of a data file only its extension counts: a proof from one sample holds for the next.
-Other small files have to be the same, also below a Directory. Files of earlier steps are data, unless they are scripts
-or configurations. These are not streamed while they are small. The programs at the job's location have to be the same,
+Other small files and all scripts have to be the same, also below a Directory. Files of earlier steps are data, unless
+they are scripts or configurations. These are not streamed. The programs at the job's location have to be the same,
 too: `cat` on another host, or in a container, may be another one.
 """
 
@@ -24,7 +24,7 @@ from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
 # Part of every key. To be changed with what a rehearsal tries, or a key has, so that lesser proofs do not count.
-_HOW = "with a short file, too, and the same scripts"
+_HOW = "with a short file, too, and the same scripts of any size"
 
 
 #: Programs at the location of a job that differ from those on the driver's node, by the words of its tool.
@@ -74,7 +74,7 @@ def proof_key(
 class _Rule(Struct, frozen=True):
     """A rule for the files of an input whose contents count.
 
-    :ivar contents: of small files, of scripts only because other files are data, or of no file
+    :ivar contents: of small files and of scripts, of scripts only because other files are data, or of no file
     :ivar sees_files: as for :func:`proof_key`
     """
 
@@ -86,8 +86,8 @@ class _Rule(Struct, frozen=True):
         # A file with neither is still written, and was proven as data.
         if self.contents == "none" or (size is None and "contents" not in file):
             return False
-        if self.contents == "small":
-            return size is None or size <= SMALL_FILE or "contents" in file
+        if self.contents == "small" and (size is None or size <= SMALL_FILE or "contents" in file):
+            return True
         return is_script(file, is_seen=self.sees_files)
 
 
@@ -133,16 +133,22 @@ def _content(file: Mapping[str, Any]) -> str:
     return "not known"
 
 
-# Tables and texts are not among them: a proof is to hold for other data.
+# The largest size, in bytes, of a file that may be a script or a configuration, whatever its name.
+SMALL_FILE = 2**18
+# Scripts, archives of scripts, and libraries. Such a name says so of a large file, too.
+_LANGUAGES = (
+    "awk|bash|cjs|class|egg|groovy|ipynb|jar|jl|js|ksh|lua|mjs|nf|php|pl|pm|py|pyc|pyz|r|rb|rmd|sed|sh|smk|so|tcl|wdl"
+    "|whl|zsh"
+)
+_PROGRAM = re.compile(rf".*\.(?:{_LANGUAGES})", re.IGNORECASE | re.DOTALL)
+# Tables and texts are not among them: a proof is to hold for other data. A large file with one of the added names may
+# be data.
 _SCRIPT = re.compile(
-    r".*\.(?:"
-    r"awk|bash|bat|bc|cfg|cjs|conf|config|cwl|do|gnuplot|gp|groovy|ini|ipynb|jl|jq|js|json|ksh|lua|m|mak"
-    r"|mjs|mk|nf|php|pl|plt|pm|properties|py|pyc|pyz|r|rb|rmd|sed|sh|smk|sql|tcl|toml|ts|wdl|xml|xsl|yaml"
-    r"|yml|zsh"
-    r")",
+    rf".*\.(?:{_LANGUAGES}"
+    r"|bat|bc|cfg|conf|config|cwl|do|gnuplot|gp|ini|jq|json|m|mak|mk|plt|properties|sql|toml|ts|xml|xsl|yaml|yml)",
     re.IGNORECASE | re.DOTALL,
 )
-# The extensions of programs, which may be large.
+# The extensions of programs without such a name, which may be large.
 _PROGRAMS = ("", ".bin", ".exe", ".out")
 # A script that names its interpreter, and a program of Linux. Some data begin with `#!` and a word.
 _BEGINNING = re.compile(rb"#![ \t]*/|\x7fELF")
@@ -154,7 +160,7 @@ def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
     :param is_seen: whether its path is one on the driver's node
     """
     name, is_large = str(file.get("basename", "")), (file.get("size") or 0) > SMALL_FILE
-    if not is_large and _SCRIPT.fullmatch(name):
+    if (_PROGRAM if is_large else _SCRIPT).fullmatch(name):
         return True
     if is_large and posixpath.splitext(name)[1] not in _PROGRAMS:
         return False
@@ -188,8 +194,6 @@ def _regular_file(path: str) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-# The largest size, in bytes, of a file that may be a script or a configuration.
-SMALL_FILE = 2**18
 # A Directory with more is too large to be looked at for each job.
 _MOST_NAMES, _MOST_BYTES = 1000, 2**22
 # Python writes into these directories when a job runs, and compares what it finds there with the modules.
@@ -197,7 +201,9 @@ _CACHE = "__pycache__"
 
 
 def directory_digest(path: str) -> str | None:
-    """Return a digest of all names below a directory, and of the contents of its small files.
+    """Return a digest of all names below a directory, of the contents of its small files, and of its large programs.
+
+    A large program is known by its size and its time of modification.
 
     :return: None: the directory cannot be read, or has too much below it
     """
@@ -205,11 +211,12 @@ def directory_digest(path: str) -> str | None:
     try:
         for name, found in _below(path):
             names += 1
-            content = None if found is None else _small_content(os.path.join(path, name), found)
+            file = os.path.join(path, name)
+            content = None if found is None else _small_content(file, found)
             left -= len(content or b"")
             if names > _MOST_NAMES or left < 0:
                 return None
-            of = None if content is None else hashlib.sha256(content).hexdigest()
+            of = script_stamp(file) if content is None else hashlib.sha256(content).hexdigest()
             digest.update(json.dumps([name, found is None, of]).encode() + b"\n")
     except OSError:
         return None

@@ -246,6 +246,7 @@ def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, An
         ({"other": file("c.bed", 70, "sha1$5")}, True),
         ({"genome": file("hg38.fa", 2 * 10**9, "sha1$9")}, True),
         ({"script": file("run.py", 300, "sha1$8")}, False),
+        ({"archive": file("tool.jar", 10**9, "sha1$8")}, False),
         ({"lines": 4}, False),
         ({"mode": "slow"}, False),
         ({"mode": None}, False),
@@ -258,6 +259,7 @@ def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
         "other": file("c.bed", 60, "sha1$4"),
         "genome": file("chr1.fa"),
         "script": file("run.py", 300, "sha1$7"),
+        "archive": file("tool.jar", 10**9, "sha1$7"),
         "lines": 3,
         "mode": "fast",
         "more": [],
@@ -299,13 +301,15 @@ def test_a_file_of_an_earlier_step_that_begins_as_a_script_is_one(tmp_path: Path
     assert key("#!genome-build one", "sha1$1") == key("#!genome-build two", "sha1$2")
 
 
-@pytest.mark.parametrize(("name", "same"), [("program", False), ("large.gtf", True)])
-def test_a_large_program_of_an_earlier_step_has_to_be_the_same(tmp_path: Path, name: str, same: bool) -> None:
+@pytest.mark.parametrize("port", ["other", "of_the_workflow"])
+@pytest.mark.parametrize(
+    ("name", "same"), [("program", False), ("tool.PYZ", False), ("large.gtf", True), ("large.json", True)]
+)
+def test_a_large_program_has_to_be_the_same(tmp_path: Path, port: str, name: str, same: bool) -> None:
+    """A program of an earlier step, and a program that is an input of the workflow."""
     (tmp_path / name).write_bytes(b"\x7fELF")
     inputs = [{**file(name, 2**20, checksum), "path": str(tmp_path / name)} for checksum in ("sha1$1", "sha1$2")]
-    first, second = (
-        proof_key(READER, "text", {"text": file("a.txt"), "other": each}, sees_files=True) for each in inputs
-    )
+    first, second = (proof_key(READER, "text", {"text": file("a.txt"), port: each}, sees_files=True) for each in inputs)
     assert (first == second) is same
 
 
@@ -351,6 +355,8 @@ def directory_of(path: Path) -> dict[str, Any]:
         (lambda at: (at / "genome.fa").write_bytes(b"c" * 300_000), True),
         (lambda at: (at / "genome.fa").write_bytes(b"g"), False),
         (lambda at: os.utime(at / "run.sh", (1, 1)), True),
+        (lambda at: os.utime(at / "genome.fa", (1, 1)), True),
+        (lambda at: os.utime(at / "deep" / "tool.jar", (1, 1)), False),
     ],
 )
 def test_a_proof_holds_for_the_same_small_files_below_a_directory(
@@ -363,6 +369,8 @@ def test_a_proof_holds_for_the_same_small_files_below_a_directory(
         (tmp_path / name / "deep" / "options").write_text("slow")
         (tmp_path / name / "run.sh").write_text("wc -l\n")
         (tmp_path / name / "genome.fa").write_bytes(b"a" * 300_000)
+        (tmp_path / name / "deep" / "tool.jar").write_bytes(b"PK" * 300_000)
+        os.utime(tmp_path / name / "deep" / "tool.jar", (5, 5))
         if name == "second":
             change(tmp_path / name)
         inputs = {"text": file("a.txt"), "tools": [{"scripts": directory_of(tmp_path / name)}]}
