@@ -368,6 +368,25 @@ def test_two_streams(runtime: Node) -> None:
     assert {str(event["name"]) for event in job.named("held")} == {"one", "other"}
 
 
+def test_who_has_closed_the_stream_costs_nothing(runtime: Node) -> None:
+    """A command that works on when it has read its input: a look at the FIFO must not be the reason for the next."""
+    growing = Growing(runtime, data())
+    go = runtime.base / "go"
+    job = start(runtime, ["sh", "-c", f"cat f; echo; until [ -e {go} ]; do sleep 0.01; done"], growing)
+    growing.finish()
+    printed = runtime.base / "printed"
+    wait_for(lambda: printed.exists() and printed.read_bytes() == data() + b"\n", what="all to be read")
+    states: list[str] = []
+
+    def rests() -> bool:
+        states.append(Path(f"/proc/{job.process.pid}/stat").read_text().rpartition(") ")[2][0])
+        return states[-20:] == ["S"] * 20
+
+    wait_for(rests, what="the feeder to rest")
+    go.touch()
+    assert job.wait() == 0
+
+
 @pytest.mark.long
 def test_where_other_calls_are_refused(runtime: Node) -> None:
     """Containers refuse them, too: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""

@@ -257,8 +257,10 @@ impl Feeder {
 
     /// The command has opened (or closed) its FIFO.
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
+        // Under the net it does not count what was read. A look at the pipe would open it, which makes a notice again.
+        let is_netted = self.netted.is_some();
         // Of an empty stream, the end is all that a command can get.
-        let (has_consumed, is_netted) = (self.consumed() > 0 || self.ending.complete, self.netted.is_some());
+        let has_consumed = !is_netted && (self.ending.complete || self.consumed() > 0);
         self.fifo.as_mut().map_or(Ok(()), |fifo| fifo.notice(mask, has_consumed, is_netted))
     }
 
