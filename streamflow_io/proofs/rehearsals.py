@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -23,7 +24,6 @@ from streamflow_io.runtime.locations import stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.wire import cpu_of
-from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs
 from streamflow_io.wording import counted
 
@@ -33,6 +33,9 @@ from .rehearsable_jobs import RehearsableJob, RehearsableJobs
 from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, FreeRoom, may_start, unknown
 from .repeated_job import NotApartError
+
+if TYPE_CHECKING:
+    from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 
 # Seconds. Jobs that become ready because a job has ended do so meanwhile.
 _SETTLING = 0.2

@@ -83,7 +83,7 @@ def test_what_a_run_has_verified_is_listed_until_it_is_forgotten(
     assert (known["step"], known["verified"], known["parts"]) == (STEP, True, 3)
     assert known["rule"] == RULE
     assert ask(capsys, "learned", "show", known["key"][:7])["key"] == known["key"]
-    for arguments, text in [(["list"], "verified: 3 parts"), (["show", known["key"]], "other inputs:")]:
+    for arguments, text in [(["list"], "verified: 3 parts"), (["show", known["key"]], "verified: true")]:
         assert main(["learned", *arguments]) == 0
         assert text in capsys.readouterr().out
     bench.run_both(document(), values)
