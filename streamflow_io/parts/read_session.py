@@ -180,6 +180,8 @@ class ReadAheadSession:
                 if (waiting := self._waiting.pop(part, None)) is not None:
                     waiting.set()
             case Read(chunk, spans):
+                # While there was nothing to read, the reader had nothing to say.
+                self._last_sign = asyncio.get_running_loop().time()
                 self._job.read(chunk, spans)
             case Drop(spans):
                 self._job.drop(spans)

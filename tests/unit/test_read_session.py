@@ -30,7 +30,7 @@ class Reader:
 
     def __init__(self, hangs: bool = False, is_full: bool = False) -> None:
         self.told: list[str] = []
-        self._hangs, self._is_full = hangs, is_full
+        self.hangs, self._is_full = hangs, is_full
         self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
         self.say(StartedEvent(job="s", time=0, pid=1, cached=0))
 
@@ -50,7 +50,7 @@ class Reader:
         self.told.append("read")
         if self._is_full:
             raise NodeRuntimeError("no space")
-        if not self._hangs:
+        if not self.hangs:
             size = sum(end - begin for begin, end in spans)
             found = {"chunk": chunk, "bytes": size, "cached": 0, "resident": size, "seconds": 0, "requests": 1}
             self.say(convert({"event": "chunk", "job": "s", "time": 0, **found}, ChunkEvent))
@@ -109,6 +109,22 @@ async def test_a_reader_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch
     assert ends(records) == ["stalled"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     await asyncio.wait_for(found.arrived(found.announce([(0, 10)])), 1)
+    await found.close()
+
+
+@pytest.mark.asyncio
+async def test_a_reader_that_had_nothing_to_read_for_long_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that says the parts may pause, or the window be full. Then the reader has nothing to say."""
+    monkeypatch.setattr(read_session, "PATIENCE_SECONDS", 0.3)
+    reader, records = Reader(), list[Record]()
+    found = session(reader, records)
+    await asyncio.wait_for(found.arrived(found.announce([(0, CHUNK)])), 5)
+    await asyncio.sleep(0.4)
+    reader.hangs = True
+    began = asyncio.get_running_loop().time()
+    await asyncio.wait_for(found.arrived(found.announce([(CHUNK, 2 * CHUNK)])), 5)
+    assert asyncio.get_running_loop().time() - began > 0.25
+    assert ends(records) == ["stalled"]
     await found.close()
 
 
