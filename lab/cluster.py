@@ -54,6 +54,9 @@ class Cluster:
         names, hardware = [f"node{number:05d}" for number in range(nodes)], Hardware(_CORES, _MEMORY)
         self._locations = {name: AvailableLocation(name, DEPLOYMENT, name, hardware=hardware) for name in names}
 
+    def lose(self, host: AvailableLocation) -> None:
+        del self._locations[host.name]
+
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
         return dict(self._locations)
 

@@ -136,7 +136,9 @@ class StorageAdmission(Listener):
             await submission.wakes
         finally:
             submission.wakes = None
-        assert submission.grant is not None, f"{job.name} was woken without a grant"
+        if submission.grant is None:
+            # A host was lost meanwhile.
+            return targets
         placement = submission.grant.placement
         return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
 
@@ -206,7 +208,7 @@ class StorageAdmission(Listener):
             left = self._admission.locations(pool := pool_of(target))
             for waiting in self._open:
                 grant = waiting.grant
-                if grant is not None and grant.placement.pool == pool and left.isdisjoint(grant.locations):
+                if grant is not None and grant.placement.pool == pool and not left >= {*grant.locations}:
                     self._give_back(waiting)
         self.decide()
 
@@ -287,7 +289,7 @@ class StorageAdmission(Listener):
     ) -> bool:
         """Whether a host where an I/O task was granted to start has been lost since."""
         places = {*available, DRIVERS_NODE}
-        return grant.placement == self._demands.placement(job.step, target) and places.isdisjoint(grant.locations)
+        return grant.placement == self._demands.placement(job.step, target) and not places >= {*grant.locations}
 
     def _give_back(self, submission: _StorageRequest) -> None:
         submission.grant = None

@@ -144,6 +144,40 @@ async def test_a_grant_at_a_host_that_is_lost_holds_at_no_host() -> None:
     admission.ended(task)
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_a_grant_at_several_hosts_of_which_one_is_lost_holds_at_no_host(is_told: bool) -> None:
+    cluster = Cluster(3)
+    admission, task = io_task_admission(cluster), job(0)
+    pair = Target(DeploymentConfig("cluster", "ssh", {}), 2, workdir="/scratch")
+    await asyncio.wait_for(admission.admit(task, [pair]), 1)
+    first, *left = (await cluster.get_available_locations()).values()
+    assert [admission.may_start(task, pair, where) for where in (first, *left)] == [True, True, False]
+    cluster.lose(first)
+    if is_told:
+        await admission.hosts_changed("cluster")
+    assert all(admission.may_start(task, pair, where, {"cluster/node00001", "cluster/node00002"}) for where in left)
+    place(admission, task, pair, left)
+    admission.ended(task)
+
+
+async def test_a_host_that_is_lost_as_soon_as_a_task_that_waits_is_granted_it() -> None:
+    """Another host comes in its place."""
+    cluster = Cluster(1)
+    storage = StorageConfig(name="ssd", path="/", scope="node", write=10)
+    admission, tasks, there = io_task_admission(cluster, storage=storage), [job(0), job(1)], target()
+    await asyncio.wait_for(admission.admit(tasks[0], [there]), 1)
+    waiting = asyncio.create_task(admission.admit(tasks[1], [there]))
+    await asyncio.sleep(0)
+    admission.ended(tasks[0])
+    (lost,) = (await cluster.get_available_locations()).values()
+    cluster.resize(2)
+    cluster.lose(lost)
+    await admission.hosts_changed("cluster")
+    assert await asyncio.wait_for(waiting, 1) == [there]
+    (host,) = (await cluster.get_available_locations()).values()
+    assert admission.may_start(tasks[1], there, host, {"cluster/node00001"})
+
+
 class Allocations(Cluster):
     """Two services of the cluster, each with a host. Those in `ended` have no hosts any more."""
 
