@@ -63,17 +63,6 @@ def known_as(part: FilePart) -> FilePart:
     return replace(part, identity=replace(part.identity, device=None))
 
 
-class SeenAt(Struct, frozen=True):
-    """Where jobs see a file that is split elsewhere.
-
-    :ivar target: of these jobs
-    """
-
-    runtime: RemoteRuntime
-    location: AvailableLocation
-    target: Target
-
-
 class PartSites(Struct, frozen=True):
     """Where a run has files, and jobs that read parts of them.
 
@@ -108,8 +97,9 @@ class PartWays:
         # By job that splits, and run directory, where it runs; and which others get its parts by a link.
         self._homes: dict[tuple[str, str], NodeRuntime] = {}
         self._linked: set[tuple[str, NodeRuntime]] = set()
-        # Readers that see the file, and may have parts by a link, too; and the jobs whose file is read ahead.
-        self._linkable: dict[tuple[str, NodeRuntime], tuple[AvailableLocation, Target]] = {}
+        # Readers that see the file, and may have parts by a link, too, each with the name of its location.
+        self._linkable: dict[tuple[str, NodeRuntime], str] = {}
+        # The jobs whose file is read ahead.
         self._read_ahead: set[str] = set()
         # The location at which a part is read ahead; those that are not read where their split runs.
         self._read_at: dict[FilePart, str] = {}
@@ -159,14 +149,13 @@ class PartWays:
         if not is_at_split:
             self._apart.add(part)
 
-    def seen_at(self, job_name: str) -> list[SeenAt]:
+    def seen_at(self, job_name: str) -> dict[RemoteRuntime, str]:
         """The other locations at which readers of the parts of a job see its file, and may have parts by a link."""
-        found = [(runtime, *place) for (job, runtime), place in self._linkable.items() if job == job_name]
-        return [
-            SeenAt(runtime, location, target)
-            for runtime, location, target in found
-            if isinstance(runtime, RemoteRuntime)
-        ]
+        return {
+            runtime: location
+            for (job, runtime), location in self._linkable.items()
+            if job == job_name and isinstance(runtime, RemoteRuntime)
+        }
 
     def narrow(
         self, job: Job, available: MutableMapping[str, AvailableLocation]
@@ -233,7 +222,7 @@ class PartWays:
             raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
         if apart is None:
             if unseen is None:
-                self._linkable[split, runtime] = location, target
+                self._linkable[split, runtime] = location.name
             else:
                 self._linked.add((split, runtime))
         return apart is None

@@ -28,7 +28,7 @@ from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.wire import part_of
 
-from .part_ways import PartSites, PartWays, SeenAt, known_as
+from .part_ways import PartSites, PartWays, known_as
 from .read_session import ReadAheadSession
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
@@ -98,7 +98,7 @@ class ReadSessions(Listener):
         self, job: JobState, file: WorthReading, first: ReadAheadSession, consumers: int
     ) -> list[Home]:
         """Begin sessions at the other nodes whose jobs see the file, unless the file is cached where the split runs."""
-        seen = [each for each in self._ways.seen_at(job.name) if each.runtime.has_sessions]
+        seen = {runtime: location for runtime, location in self._ways.seen_at(job.name).items() if runtime.has_sessions}
         if seen:
             await first.looked()
         if first.ended is not None:
@@ -106,9 +106,9 @@ class ReadSessions(Listener):
         # Elsewhere its device has another number.
         there = replace(file, identity=replace(file.identity, device=None))
 
-        async def begin(seen: SeenAt) -> Home | None:
-            session = await self._starter.begin(job.step, there, seen.runtime, consumers, "said")
-            return None if session is None else Home(session, seen.location.name)
+        async def begin(runtime: RemoteRuntime) -> Home | None:
+            session = await self._starter.begin(job.step, there, runtime, consumers, "said")
+            return None if session is None else Home(session, seen[runtime])
 
         return [home for home in await asyncio.gather(*map(begin, seen)) if home is not None]
 

@@ -69,7 +69,7 @@ class Setting:
         pass
 
     async def get_available_locations(self, service: str | None) -> dict[str, Any]:
-        return {name: SimpleNamespace(location=name) for name in self.readers}
+        return {name: SimpleNamespace(name=name, location=name) for name in self.readers}
 
     def ways(self) -> PartWays:
         target = SimpleNamespace(
