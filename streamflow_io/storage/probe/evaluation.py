@@ -20,13 +20,13 @@ from .mounts import MountPoint
 Access = Literal["direct", "buffered"]
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})")
-# A shorter sample shows caches and the start of processes more than the storage.
+# A shorter sample shows caches and the start of threads more than the storage.
 _SHORT_SECONDS = 0.25
 _STILL_RISING = 1.10
 
 
 class ProbeTransfer(Struct, frozen=True):
-    """The bytes that one process wrote or read.
+    """The bytes that one writer wrote or read.
 
     :ivar start: seconds of a clock that all transfers share
     :ivar end: includes the time until the bytes have arrived
@@ -67,7 +67,7 @@ class Sample(Struct, frozen=True):
 
 
 class LoadLevel(Struct, frozen=True):
-    """The samples of a number of processes that write at the same time, and then read at the same time."""
+    """The samples of a number of writers that write at the same time, and then read at the same time."""
 
     write: Sample
     read: Sample
