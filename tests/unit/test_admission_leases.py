@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
@@ -177,6 +179,50 @@ def test_an_epoch_has_all_that_the_runs_share(shared: int, at_once: int, is_know
     assert driver.needs == [Need("/learn", {"write": shared * MB, "read": 60 * MB}, 0)]
     assert driver.give(shared - 1, 60) == []
     assert len(driver.give(shared, 60)) == at_once
+
+
+def test_an_epoch_that_needs_more_than_the_runs_share_by_now_asks_for_what_one_job_needs() -> None:
+    """A run with a lower bandwidth has come. More than the runs share is given when no run holds anything."""
+    driver = Driver()
+    driver.submit(step("learn", AutoConstraint(Bounds(25, 100, 2))), jobs=40)
+    driver.end(*driver.give(100, 60))
+    driver.leases.share(NFS, {"write": 30 * MB, "read": 60 * MB})
+    driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": 50 * MB, "read": 60 * MB}, 0)]
+    assert driver.give(50, 60) == ["/learn/4"]
+    assert driver.needs == [Need("/learn", {"write": 50 * MB, "read": 60 * MB}, 0)]
+
+
+@given(
+    st.sampled_from([AutoConstraint(), AutoConstraint(Bounds(25, 100, 2))]),
+    st.dictionaries(st.integers(0, 50), st.integers(1, 200), max_size=5),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
+@example(AutoConstraint(), {1: 1}, 1, 0.0)
+@example(AutoConstraint(Bounds(25, 100, 2)), {1: 10}, 1, 0.0)
+@example(AutoConstraint(Bounds(25, 100, 2)), {4: 1, 6: 2}, 1, 0.5)
+def test_jobs_that_learn_start_whatever_other_runs_let_them_share(
+    constraint: AutoConstraint, shares: dict[int, int], at_once: int, congestion: float
+) -> None:
+    """The runs share another bandwidth after each of these numbers of jobs. No other run holds anything."""
+    driver, running, share = Driver(), list[str](), 100
+    driver.submit(step("learn", constraint), jobs=60)
+    ended = 0
+    while ended < 60:
+        running += driver.give(share, 60)
+        if not running:
+            (need,) = driver.needs
+            running += driver.give(-(-need.amounts["write"] // MB), 60)
+        assert running
+        seconds = 1 + congestion * len(running)
+        for job in running[:at_once]:
+            assert driver.admission.release(job, float(ended), Observation(seconds))
+            running.remove(job)
+            ended += 1
+            if (changed := shares.get(ended)) is not None:
+                share = changed
+                driver.leases.share(NFS, {"write": share * MB, "read": 60 * MB})
 
 
 def test_a_remembered_limit_above_what_the_runs_share_is_learned_anew() -> None:

@@ -330,10 +330,11 @@ class Admission(Generic[J]):
         storage = placement.storage
         if storage is None or constraint is None or not self.leases.has(storage):
             return []
-        if turn is not None and turn.is_alone:
-            return [(storage, self.leases.whole(storage, demand.step))]
         amount = bytes_per_second(constraint)
-        return [(storage, Need(demand.step, dict.fromkeys(ONE_WAY[demand.direction], amount), amount))]
+        amounts = dict.fromkeys(ONE_WAY[demand.direction], amount)
+        if turn is not None and turn.is_alone:
+            return [(storage, self.leases.whole(storage, demand.step, amounts))]
+        return [(storage, Need(demand.step, amounts, amount))]
 
     def _find(
         self,

@@ -164,10 +164,17 @@ class Learner:
         """
         before = self._jobs.grid
         bandwidth = before.bandwidth if bandwidth is None else bandwidth
+        if before.bounds is not None:
+            # The lowest constraint is tried in any case: one job may have more than the runs share.
+            bandwidth = max(bandwidth, before.bounds.minimum)
         self._jobs.grid = replace(before, executors=executors, first=first, bandwidth=bandwidth)
         self._jobs.spread, self._jobs.places = spread, places
         if is_known := self.registry.is_complete:
             self._jobs.registry = self._usable(self.registry)
+        if self._learning is not None:
+            self._learning.resized()
+        elif self.registry and self.registry.get(self._jobs.constraint) is None:
+            self._jobs.choose(best_constraint(self._jobs.share, self.registry), "objective")
         if not self._has_jobs:
             self._begin()
         elif bandwidth != before.bandwidth and not self.registry and (is_known or not self._jobs.running):

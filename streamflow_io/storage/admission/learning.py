@@ -64,6 +64,11 @@ class Learning:
             return True
         return self._next(reason)
 
+    def resized(self) -> None:
+        """Try no constraints above the bandwidth that the storage has now."""
+        concurrency = self._jobs.grid.concurrency
+        self._plan, self._climb = (deque(filter(concurrency, tried)) for tried in (self._plan, self._climb))
+
     def turns(self) -> Iterator[NextStart]:
         """Yield how the next job may start, best way first. Nothing: no job may start now."""
         for epoch in self.epochs:

@@ -118,10 +118,14 @@ class Leases:
 
     # Needs
 
-    def whole(self, storage: StorageConfig, step: str) -> Need:
-        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have."""
+    def whole(self, storage: StorageConfig, step: str, job: Amounts) -> Need:
+        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have.
+
+        :param job: what the next job of the epoch needs: more than all, if a run with a lower bandwidth has come since
+        """
         allocated = self.allocated(storage)
-        return Need(step, {way: max(0, self.bandwidth(storage, way) - allocated[way]) for way in WAYS}, 0)
+        left = {way: self.bandwidth(storage, way) - allocated[way] for way in WAYS}
+        return Need(step, {way: max(0, job.get(way, 0), much) for way, much in left.items()}, 0)
 
     def is_held(self, storage: StorageConfig, need: Need) -> bool:
         """Whether the run holds what is needed."""
