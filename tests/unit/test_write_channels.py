@@ -96,6 +96,16 @@ def test_bursts_of_an_earlier_attempt_do_not_count() -> None:
     assert len(told) == 1
 
 
+def test_what_a_failed_job_has_written_is_no_request() -> None:
+    told: list[Record] = []
+    found, job = channels(told), compute()
+    asked(found, job)
+    burst(found, job, 1.0)
+    job.status = Status.FAILED
+    found.ended(job)
+    assert told == []
+
+
 def bursts(*starts: float, holds: bool = False) -> WriteBursts:
     written = [Written(start, start + 0.5, 30 * MB) for start in starts]
     return WriteBursts("/a/0", "/a", "disk", "here", holds, written)
