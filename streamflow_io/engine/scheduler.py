@@ -258,7 +258,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _look_at_hosts(self, deployment: str) -> None:
         # What is granted at a host that is lost has to be free before the jobs look again.
         if self.run is not None:
-            await self.run.bandwidth.admission.hosts_changed(deployment)
+            try:
+                await self.run.bandwidth.admission.hosts_changed(deployment)
+            except Exception as error:
+                # A connector may raise anything. The jobs that look again fail with the error.
+                logger.debug(f"The hosts of {deployment} are not known: {error}")
         self.wake()
 
     async def notify_status(self, job_name: str, status: Status) -> None:

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import Connector
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Job, Status
 
@@ -56,8 +57,8 @@ def tasks(directory: Path, deployments: Mapping[str, Mapping[str, float]]) -> Cl
     return cluster
 
 
-def submit(cluster: Cluster, number: int) -> asyncio.Task[None]:
-    name = f"{STEP}/0.{number}"
+def submit(cluster: Cluster, number: int, step: str = STEP) -> asyncio.Task[None]:
+    name = f"{step}/0.{number}"
     binding = BindingConfig(list(cluster.targets))
     return asyncio.create_task(cluster.scheduler.schedule(Job(name, 1, {}, "/in", "/out", "/tmp"), binding, Cores(1)))
 
@@ -109,6 +110,7 @@ class ComingHosts(AllocationConnector):
     def __init__(self, cluster: Cluster, *names: str) -> None:
         super().__init__("nodes", "/")
         self.names = [*names]
+        self.error: Exception | None = None
         times = {"seconds_left": None, "seconds_of": lambda _: None}
         allocation = SimpleNamespace(over=None, comes=True, nodes={}, wait=lambda: asyncio.sleep(0), **times)
         self._allocation = cast(Allocation, allocation)
@@ -116,6 +118,8 @@ class ComingHosts(AllocationConnector):
         cluster.context.deployment_manager.deployments_map["nodes"] = self
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        if self.error is not None:
+            raise self.error
         return await Hosts("nodes", dict.fromkeys(self.names, 1)).get_available_locations(service)
 
     def have(self, *names: str) -> None:
@@ -168,3 +172,16 @@ async def test_a_task_that_is_granted_a_host_that_another_one_replaces(tmp_path:
     nodes.have("n-2")
     await waiting
     assert place(cluster, 1) == "n-2"
+
+
+async def test_a_job_that_waits_fails_when_the_hosts_cannot_be_told_any_more(tmp_path: Path) -> None:
+    cluster = tasks(tmp_path, {"nodes": {"n": 1}})
+    nodes = ComingHosts(cluster, "n")
+    assert await start(cluster, 0) == "n"
+    await submit(cluster, 0, "/compute")
+    waiting = submit(cluster, 1, "/compute")
+    await asyncio.to_thread(wait_for, lambda: cluster.scheduler.host_jobs("nodes").waits, "a job that waits")
+    nodes.error = WorkflowExecutionException("srun is gone")
+    nodes.have("n")
+    with pytest.raises(WorkflowExecutionException, match="srun is gone"):
+        await asyncio.wait_for(waiting, 30)
