@@ -6,6 +6,7 @@ import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +18,7 @@ from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import LentRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, EpochRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import ChoiceRecord, EndRecord, EpochRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw_figure, ticks
 from streamflow_io.report.figures import draw
@@ -190,6 +191,31 @@ def test_learning_anew_is_another_learning() -> None:
     epochs = [record for record in records if isinstance(record, EpochRecord)]
     history = read_history("auto", [*records, *epochs])
     assert [len(learning.epochs) for learning in run_results([history])[0].learning] == [4, 4]
+
+
+def test_what_each_learning_has_learned() -> None:
+    def epoch(number: int, time: float) -> EpochRecord:
+        return EpochRecord(
+            time=BEGIN + time,
+            step="/io",
+            storage="scratch",
+            location="",
+            number=number,
+            constraint=number,
+            concurrency=1,
+            jobs=1,
+            registered=True,
+            started=BEGIN,
+        )
+
+    def choice(constraint: float, time: float, reason: Any) -> ChoiceRecord:
+        return ChoiceRecord(BEGIN + time, "/io", "scratch", constraint, reason, 1)
+
+    found = result(
+        *(choice(1, 0, "first"), epoch(1, 1), choice(2, 1, "learning"), epoch(2, 2), choice(2, 2, "learned")),
+        *(choice(8, 3, "objective"), choice(4, 4, "drifted"), epoch(1, 5), choice(7, 5, "learning")),
+    )
+    assert [(len(one.epochs), one.chosen) for one in found.learning] == [(2, 2), (1, None)]
 
 
 def test_admitted_bandwidth_reaches_the_limit_and_returns() -> None:

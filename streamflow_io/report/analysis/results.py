@@ -15,7 +15,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.records.jobs import DelayCause
-from streamflow_io.records.records import RunStatus
+from streamflow_io.records.records import EpochRecord, RunStatus
 from streamflow_io.series import covered, levels, rates
 
 from .critical_path import PathSpan, critical_path
@@ -89,7 +89,7 @@ class EpochResult(AnalysisModel):
 class StepLearning(AnalysisModel):
     """The epochs of a step on a storage, of one learning.
 
-    :ivar chosen: the storageBW that was chosen last. None: no choice was recorded
+    :ivar chosen: the storageBW that was learned. None: the learning has not ended
     """
 
     step: str
@@ -286,20 +286,30 @@ def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughp
 
 
 def _learning(history: History) -> list[StepLearning]:
-    chosen = {(choice.step, choice.storage): choice.constraint for choice in history.choices}
-    open_learnings: dict[tuple[str, str], StepLearning] = {}
-    result = []
+    of: dict[tuple[str, str], list[list[EpochRecord]]] = {}
+    every: list[list[EpochRecord]] = []
     for epoch in history.epochs:
-        key = epoch.step, epoch.storage
-        learning = open_learnings.get(key)
+        learnings = of.setdefault((epoch.step, epoch.storage), [])
         # The epochs of each learning are numbered from 1.
-        if learning is None or epoch.number <= learning.epochs[-1].number:
-            learning = open_learnings[key] = StepLearning(
-                step=epoch.step, storage=epoch.storage, epochs=[], chosen=chosen.get(key)
-            )
-            result.append(learning)
-        learning.epochs.append(EpochResult.model_validate(epoch, from_attributes=True))
-    return result
+        if not learnings or epoch.number <= learnings[-1][-1].number:
+            learnings.append([])
+            every.append(learnings[-1])
+        learnings[-1].append(epoch)
+    chosen: dict[int, float] = {}
+    for choice in history.choices:
+        begun = [epochs for epochs in of.get((choice.step, choice.storage), ()) if epochs[0].time <= choice.time]
+        # Later choices are for the jobs that are left, and others are an epoch that is tried.
+        if choice.reason == "learned" and begun:
+            chosen[id(begun[-1])] = choice.constraint
+    return [
+        StepLearning(
+            step=epochs[0].step,
+            storage=epochs[0].storage,
+            epochs=[EpochResult.model_validate(epoch, from_attributes=True) for epoch in epochs],
+            chosen=chosen.get(id(epochs)),
+        )
+        for epochs in every
+    ]
 
 
 def _admitted(history: History) -> list[AdmittedBandwidth]:
