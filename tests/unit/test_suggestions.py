@@ -352,6 +352,21 @@ def test_two_files_of_one_job_help_together() -> None:
     assert 6 <= found.saved <= 7
 
 
+def test_a_step_that_waits_without_a_file_does_not_stay_where_it_is() -> None:
+    """`/c` gets a number of `/b`, so that no route leads there."""
+    records = [
+        replace(run_of([route()]), steps={"/b": ("/a",), "/c": ("/b",)}),
+        route(),
+        *ran("/a/0", 0, 10, wrote("/a/0", 10, close=3)),
+        *ran("/b/0", 10, 14, read("/b/0")),
+        *ran("/c/0", 14, 20),
+        EndRecord(time=BEGIN + 20),
+    ]
+    found = suggest(read_history("run", iter(records)))
+    assert found.saved == pytest.approx(4)
+    assert "committed: on_close" in {one.text for one in found.proposals}
+
+
 def test_a_file_that_nobody_waits_for_is_not_proposed() -> None:
     found = suggestions(
         route(),

@@ -117,14 +117,20 @@ def overlap_gains(history: History, path: Sequence[PathSpan]) -> dict[Pair, floa
 
     Counts pairs on the critical path where one step began after the other had ended.
     """
-    before = {(source, step) for step, sources in history.run.steps.items() for source in sources}
-    before |= {(step_of(route.output), step_of(route.input)) for route in history.routes}
+    before = set(_pairs(history))
     gains: defaultdict[Pair, float] = defaultdict(float)
     for (source, _, ran_before), (target, begins, ran) in pairwise(_in_turn(path)):
         # A job that reads from another while it runs has begun before the other ended.
         if (source, target) in before and begins:
             gains[source, target] += min(ran_before, ran)
     return gains
+
+
+def _pairs(history: History) -> Iterator[Pair]:
+    """Yield each step with the steps after it, also those after it by a value that is no file."""
+    for step, sources in history.run.steps.items():
+        yield from ((source, step) for source in sources)
+    yield from ((step_of(route.output), step_of(route.input)) for route in history.routes)
 
 
 def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
@@ -162,10 +168,10 @@ def _together(history: History, jobs: Sequence[JobAttempt], proposals: Sequence[
     for one in proposals:
         for pair, seconds in one.gains.items():
             best[pair] = max(best.get(pair, 0.0), seconds)
-    steps, moved = {step for pair in best for step in pair}, 0
+    steps, moved, pairs = {step for pair in best for step in pair}, 0, set(_pairs(history))
     while len(steps) > moved:
         moved = len(steps)
-        steps |= {step_of(route.input) for route in history.routes if step_of(route.output) in steps}
+        steps |= {target for source, target in pairs if source in steps}
     end = max((job.ended or 0.0 for job in jobs), default=0.0)
     stays = max((job.ended or 0.0 for job in jobs if job.step not in steps), default=0.0)
     return min(sum(best.values()), end - stays)
