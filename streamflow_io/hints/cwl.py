@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, urldefrag, urlparse
@@ -44,8 +44,6 @@ class Walk(Struct):
     :ivar tools: the tools as cwl_utils parsed them, by step path
     :ivar errors: the hints that could not be read
     :ivar expressive: the tools and steps that may use JavaScript, with their step paths
-    :ivar sources: for each step path, a function that finds the lines of a part of the tool or workflow, for instance
-        of `("inputs", "reads")`
     """
 
     steps: list[HintedStep] = field(default_factory=list)
@@ -53,7 +51,6 @@ class Walk(Struct):
     tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
     expressive: list[tuple[str, CWLObject]] = field(default_factory=list)
-    sources: dict[str, Callable[..., Source]] = field(default_factory=dict)
 
 
 class Fetcher(DefaultFetcher):
@@ -171,7 +168,6 @@ class _Walker:
         :param ahead: the files and processes that contain the process
         """
         features |= _classes(process)
-        self.found.sources[path] = lambda *way: self.source(position.below(*way))
         if not hasattr(process, "steps"):
             if _JAVASCRIPT in features:
                 self.found.expressive.append((path, process))
