@@ -215,8 +215,8 @@ LIMITS = EntryKind(
 WINDOWS = EntryKind(
     LearnedWindow,
     "windows",
-    "Windows with `required`: of I/O tasks, and of byte streams",
-    ("step", "storage, or stream", "input files", "window", "learned"),
+    "Windows with `required`",
+    ("step", "storage", "input files", "window", "learned"),
     _window_row,
     lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
     _window_json,

@@ -41,7 +41,6 @@ Declarations = Mapping[tuple[str, str], Declaration]
 class DeclaredCuts(PlannedCuts):
     """The declared cuts of a workflow before its run.
 
-
     :param trials: why cuts are not trusted, by step and output
     """
 
