@@ -80,7 +80,8 @@ class Report(Struct, frozen=True):
         if len(self.runs) > 1:
             for other in self.runs[1:]:
                 say(console, compared(self.runs[0], other), "bold")
-            _show_table(console, COMPARED_HEADER, list(compared_rows(self.runs)), COMPARED_HEADER[2:])
+            header = [name.replace(" ", "\n") for name in COMPARED_HEADER]
+            _show_table(console, header, list(compared_rows(self.runs)), header[2:])
         if self.file is not None:
             say(console, f"Written: {self.file.absolute()}")
 

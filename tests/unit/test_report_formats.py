@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import itertools
 import json
 from collections import defaultdict
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+from rich.console import Console
 
 from lab.telemetry import BEGIN, job, learning_run, usage
+from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
@@ -63,6 +66,18 @@ def test_the_steps_of_runs_side_by_side() -> None:
     page = render([plain(), fast()], [])
     assert "4.0 s (31%) less" in page
     assert "Side by side" not in render([fast()], [])
+
+
+def test_a_terminal_shows_the_names_of_steps_side_by_side() -> None:
+    name = "/chromosome/individuals_merge"
+    runs = [
+        run(one, *job(f"{name}/0", 0, 0, 8), *job("/b/0", 0, 0, 1, status="failed"), end=8) for one in ("one", "two")
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    Report(runs).show(console)
+    table = console.file.getvalue().split("as good as the same.")[1]  # type: ignore[attr-defined]
+    assert name in table
+    assert "failed" in table
 
 
 def test_a_run_that_failed_is_not_taken_for_a_fast_one() -> None:
