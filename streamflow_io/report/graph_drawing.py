@@ -26,6 +26,8 @@ _MARGIN = 12
 # Width of a character of a name.
 _BOLD = 7.6
 _THIN, _THICK = 1.5, 8.0
+# Height of a label.
+_LINE = 14
 # How often the layers are put into a better order, down and up.
 _SWEEPS = 6
 # Room of a bend, as a share of the room of a node.
@@ -80,10 +82,11 @@ def draw_graph(graph: WorkflowGraph) -> str:
     most = max((flow.bytes or 0 for flow in graph.flows), default=0)
     thickness = scale(math.sqrt(most), _THIN, _THICK)
     lines, labels = [], []
+    taken: list[tuple[float, float, float]] = []
     for flow, way in zip(graph.flows, _ways(flows, corners), strict=True):
         width = thickness(math.sqrt(flow.bytes or 0))
         lines.append(_line(flow, way, width))
-        labels.append(_label(flow, way[-2:], width))
+        labels.append(_label(flow, way[-2:], width, taken))
     nodes = [_node(step, corners[step.step]) for step in graph.steps]
     width = max((x for x, _ in corners.values()), default=0.0) + _WIDTH + 2 * _MARGIN + _BESIDE
     height = max((y for _, y in corners.values()), default=0.0) + _HEIGHT + _MARGIN
@@ -149,8 +152,11 @@ def _line(flow: GraphFlow, way: Sequence[Point], width: float) -> str:
     )
 
 
-def _label(flow: GraphFlow, end: Sequence[Point], width: float) -> str:
-    """Return the label of a flow, at the right of the middle of its last piece."""
+def _label(flow: GraphFlow, end: Sequence[Point], width: float, taken: list[tuple[float, float, float]]) -> str:
+    """Return the label of a flow, at the right of the middle of its last piece.
+
+    :param taken: left, middle and width of earlier labels. This one is put above or below those, and added
+    """
     size = "" if flow.bytes is None else size_text(flow.bytes)
     name = STYLES[flow.delivery].name + (" in part" if flow.fell_back else "")
     if flow.delivery is Delivery.TERMINATION:
@@ -159,7 +165,13 @@ def _label(flow: GraphFlow, end: Sequence[Point], width: float) -> str:
         return ""
     colour = BAD if flow.fell_back else STYLES[flow.delivery].colour
     (x, y), (to_x, to_y) = end
-    at, middle = (x + to_x + width) / 2 + 5, (y + to_y) / 2 + 4
+    at, middle, room = (x + to_x + width) / 2 + 5, (y + to_y) / 2 + 4, _BOLD * len(text)
+
+    def is_free(height: float) -> bool:
+        return not any(abs(height - one) < _LINE and left < at + room and at < left + wide for left, one, wide in taken)
+
+    middle = next(filter(is_free, (middle, middle - _LINE, middle + _LINE)), middle)
+    taken.append((at, middle, room))
     return (
         f'<text class="label" x="{short(at)}" y="{short(middle)}" style="fill:{colour}">'
         f"<title>{text_of(flow_text(flow))}</title>{text_of(text)}</text>"

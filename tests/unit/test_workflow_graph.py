@@ -60,6 +60,26 @@ def test_cycles_are_drawn_too(edges: list[tuple[str, str]]) -> None:
     assert "nan" not in draw_graph(WorkflowGraph(steps=steps, flows=flows))
 
 
+def test_labels_of_arrows_into_one_step_are_not_on_each_other() -> None:
+    pairs = [("/sift", "/frequency"), ("/pick", "/merge"), ("/merge", "/overlap"), ("/merge", "/frequency")]
+    steps = [
+        GraphStep(step=name, io_task=False, jobs=1, failed=0, seconds=1.0, on_path=0.0)
+        for name in ("/sift", "/pick", "/merge", "/overlap", "/frequency")
+    ]
+    flows = [
+        GraphFlow(source=one, target=other, delivery=Delivery.STREAM, ports=[], bytes=size, fell_back=False)
+        for (one, other), size in zip(
+            (*pairs, ("/sift", "/overlap")), (174_000, 45_300_000, 10**7, 10**7, 5), strict=True
+        )
+    ]
+    drawn = ElementTree.fromstring(draw_graph(WorkflowGraph(steps=steps, flows=flows)))
+    labels = [one for one in drawn.iter("text") if one.get("class") == "label"]
+    boxes = [(float(one.get("x", "")), float(one.get("y", "")), 7.6 * len(one[0].tail or "")) for one in labels]
+    assert len(boxes) == len(flows)
+    for (x, y, wide), (other_x, other_y, other_wide) in combinations(boxes, 2):
+        assert abs(y - other_y) >= 14 or x + wide <= other_x or other_x + other_wide <= x
+
+
 def test_what_went_where() -> None:
     records = [
         EdgeRecord(time=BEGIN, output="/a/out", input="/b/in", delivery=Delivery.STREAM),
