@@ -74,7 +74,7 @@ docs: $(VENV)/.docs
 gallery: $(VENV)/.test
 	$(BIN)/python -m scripts.gallery
 
-# They are of real runs; the picture of the report needs Debian's chromium.
+# They are of real runs.
 pictures: $(VENV)/.test
 	$(BIN)/python -m scripts.pictures
 	$(BIN)/python -m scripts.gallery --pictures

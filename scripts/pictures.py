@@ -1,6 +1,6 @@
-"""The pictures of the documentation: of real runs of the example in the README, the terminal as SVG, the report as PNG.
+"""The pictures of the documentation, as SVG: of real runs of the example in the README, in a terminal and in a report.
 
-`python -m scripts.pictures` writes them into `docs/pictures/`. The report needs Debian's chromium; without, it stays.
+`python -m scripts.pictures` writes them into `docs/pictures/`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,10 +55,10 @@ def main() -> None:
         runs = {"plain StreamFlow": "plain", "StreamFlow-IO": "streamed"}
         spans = {title: spans_of(telemetry_of(here, name)) for title, name in runs.items()}
         (PICTURES / "plain-and-streaming.svg").write_text(compared(spans))
-        if shutil.which("chromium") is None:
-            print("No chromium: the picture of the report is as before")
-        else:
-            picture_of_report(here)
+        subprocess.run(
+            [BIN / "streamflow-io", "report", "streamed", "-o", here / "page"], check=True, stdout=subprocess.DEVNULL
+        )
+        (PICTURES / "report.svg").write_text(timeline_of((here / "page").read_text()))
 
 
 def write_example(directory: Path) -> None:
@@ -116,12 +115,12 @@ def telemetry_of(directory: Path, name: str) -> Path:
     return directory / "streamflow-io" / "runs" / name / "telemetry.jsonl"
 
 
-def picture_of_report(directory: Path) -> None:
-    file = directory / "report.html"
-    subprocess.run([BIN / "streamflow-io", "report", "streamed", "-o", file], check=True, stdout=subprocess.DEVNULL)
-    shown = ("--window-size=1000,1000", f"--screenshot={PICTURES / 'report.png'}", file.as_uri())
-    profile = f"--user-data-dir={directory / 'chromium'}"
-    subprocess.run(("chromium", "--headless=new", "--no-sandbox", "--hide-scrollbars", profile, *shown), check=True)
+def timeline_of(page: str) -> str:
+    """The timeline of a report, as a file of its own with the styles of the page."""
+    (style,) = re.findall("<style>.*?</style>", page, re.DOTALL)
+    (patterns,) = re.findall("<defs>.*?</defs>", page, re.DOTALL)
+    (begin, content) = re.findall('<svg (class="chart"[^>]*aria-label="timeline">)(.*?</svg>)', page, re.DOTALL)[0]
+    return f'<svg xmlns="http://www.w3.org/2000/svg" style="background: #fff" {begin}{style}{patterns}{content}\n'
 
 
 def ending_of(said: str) -> str:
