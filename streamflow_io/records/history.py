@@ -118,7 +118,7 @@ class History(Struct):
     :ivar readings: outputs that jobs began to read before the outputs were complete
     :ivar streamed: byte streams that have ended
     :ivar committed: outputs that jobs committed before they ended
-    :ivar requests: data that I/O tasks and byte streams moved, and that compute jobs wrote
+    :ivar requests: data that I/O tasks moved, and that compute jobs wrote
     :ivar rates: how fast jobs might move from each time on, in order
     :ivar leases: bandwidth that the run held of storages that other runs use, too
     :ivar lent: jobs that ran on cores of other jobs

@@ -73,9 +73,9 @@ def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of: s
     lines = [("required", storage.required_over_time), ("throughput", storage.throughput_over_time)]
     if storage.limit_over_time:
         lines.append(("limit", storage.limit_over_time))
-    where = "byte streams, and I/O tasks without a storage" if storage.storage is None else storage.storage
+    where = "I/O tasks without a storage" if storage.storage is None else storage.storage
     caption = (
-        "The bandwidth that I/O tasks and byte streams need together so that no job waits, and the throughput they "
+        "The bandwidth that I/O tasks need together so that no job waits, and the throughput they "
         "reached. A much higher throughput means that data moved faster than needed. Exposed requests are left out."
     )
     if storage.limit_over_time:
