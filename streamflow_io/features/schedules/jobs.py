@@ -285,6 +285,9 @@ class _EvenStorage:
 
 # The number of steps from now to the end of the others.
 _STARTS = 40
+# Of more runs only the last one is left out, and starts in fewer steps: each is as much to play as all together.
+_MANY = 20
+_STARTS_OF_MANY = 10
 # A smaller difference is no gain.
 _GAIN = 0.01
 
@@ -336,16 +339,17 @@ class Forecast(Struct, frozen=True):
 
 
 def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way) -> Forecast:
-    """Play runs together, and without each of them.
+    """Play runs together, and without each of them; of more than 20 runs, without the last.
 
     :param runs: at least one, with names that differ; the last is the one that could start later
     :param bandwidth: of the storage, as the ledger has it, MB/s
     """
     own = alone(runs, bandwidth, curve)
     scenarios = [_scenario(None, play(runs, bandwidth, curve, way), own)]
-    for index, one in enumerate(runs if len(runs) > 1 else ()):
+    last = len(runs) - 1
+    for index in range(last if len(runs) > _MANY else 0, len(runs) if last else 0):
         others, seconds = [*runs[:index], *runs[index + 1 :]], [*own[:index], *own[index + 1 :]]
-        scenarios.append(_scenario(one.name, play(others, bandwidth, curve, way), seconds))
+        scenarios.append(_scenario(runs[index].name, play(others, bandwidth, curve, way), seconds))
     return Forecast(tuple(own), tuple(scenarios), later_start(runs, own, bandwidth, curve, way))
 
 
@@ -361,10 +365,10 @@ def later_start(
     if len(runs) < 2:
         return None
     now = play(runs, bandwidth, curve, way)
-    longest = max(now.seconds[:-1])
+    longest, steps = max(now.seconds[:-1]), _STARTS if len(runs) <= _MANY else _STARTS_OF_MANY
     best: tuple[float, float, Outcome] | None = None
-    for step in range(1, _STARTS + 1):
-        delay = longest * step / _STARTS
+    for step in range(1, steps + 1):
+        delay = longest * step / steps
         later = play([*runs[:-1], replace(runs[-1], start=runs[-1].start + delay)], bandwidth, curve, way)
         ends = [*later.seconds[:-1], later.seconds[-1] + delay]
         if any(end > before * (1 + 1e-9) for end, before in zip(ends, now.seconds, strict=True)):

@@ -174,6 +174,13 @@ def test_a_forecast() -> None:
     assert found.alone[1] == found.alone[2] == pytest.approx(3 * (8 + 10.4))
 
 
+def test_of_many_runs_only_the_last_is_left_out() -> None:
+    some = [PeriodicRun(f"{index}", 1, 1, 1, 4, 100.0 + index) for index in range(21)]
+    found = forecast(some, BANDWIDTH, CONGESTED, "due")
+    assert [one.without for one in found.scenarios] == [None, "20"]
+    assert [len(one.dilations) for one in found.scenarios] == [21, 20]
+
+
 def test_one_run_has_no_others() -> None:
     found = forecast([PeriodicRun("one", 3, 16, 8, 4, 8.0)], BANDWIDTH, CONGESTED, "due")
     assert [one.slowest for one in found.scenarios] == [1]
