@@ -15,7 +15,7 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.messages import Code, coded
 
 from .edges import plan_edges
-from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
+from .io_graph import Delivery, OutputKind, Route, StreamEdge
 
 _OWN_RULE = "a Streaming rule holds for the output already"
 
@@ -27,7 +27,6 @@ class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     input: Annotated[str, Meta(description="as /step/port")]
     kind: OutputKind
     standard_output: Annotated[bool, Meta(description="the output is the standard output of the command")] = False
-    through: Annotated[tuple[HopKind, ...], Meta(description="the hops between both")] = ()
     delivery: Annotated[Delivery, Meta(description="the delivery in this run")]
     by_element: Annotated[
         bool, Meta(description="with a commit rule, a list is delivered to a scatter element by element")
@@ -94,7 +93,6 @@ def _possible(
             input=_input(route),
             kind=route.output.kind,
             standard_output=standard_output,
-            through=tuple(hop.kind for hop in route.hops),
             delivery=delivery,
             by_element=committed.by_element,
             not_at_commit=own or (None if committed.delivery is Delivery.COMMIT else committed.fallback),

@@ -215,7 +215,7 @@ def test_a_reader_of_a_directory_starts_with_its_producer() -> None:
 
 @pytest.mark.parametrize(("by_element", "proposed"), [(True, ["start: producer"]), (False, [])])
 def test_readers_of_a_list_start_with_its_producer(by_element: bool, proposed: list[str]) -> None:
-    fields = {"kind": "File[]", "through": ["scatter"], "by_element": by_element}
+    fields = {"kind": "File[]", "by_element": by_element}
     files = [wrote("/a/0", 10, f"{n}.txt", opened=1.0 + n) for n in range(3)]
     readers = [
         ran(f"/b/0.{n}", 10, 14, read(f"/b/0.{n}", path=f"{n}.txt", reasons=["mapped"], first=BEGIN + 13))
@@ -227,7 +227,7 @@ def test_readers_of_a_list_start_with_its_producer(by_element: bool, proposed: l
 
 
 def test_readers_of_a_scatter_start_with_the_jobs_that_write_what_they_read() -> None:
-    fields = {"through": ["gather", "scatter"], "by_element": True}
+    fields = {"by_element": True}
     ends = [10, 20]
     writers = [ran(f"/a/0.{n}", 0, end, wrote(f"/a/0.{n}", end, opened=1)) for n, end in enumerate(ends)]
     readers = [
@@ -332,7 +332,7 @@ def test_two_closes_of_two_jobs_are_a_rule() -> None:
 
 
 def test_elements_of_a_list_go_on_one_by_one() -> None:
-    fields = {"kind": "File[]", "through": ["scatter"], "by_element": True}
+    fields = {"kind": "File[]", "by_element": True}
     files = [wrote("/a/0", 10, f"{n}.txt", close=3.0 + 2 * n) for n in range(3)]
     readers = [ran(f"/b/0.{n}", 10, 14, read(f"/b/0.{n}", path=f"{n}.txt", reasons=["mapped"])) for n in range(3)]
     found = suggestions(route(**fields), ran("/a/0", 0, 10, *files), *readers)
@@ -460,9 +460,8 @@ def whole_runs(draw: st.DrawFn) -> list[Record]:
     """Runs with records as they may come, whether or not they make sense together."""
     records: list[Record] = []
     kinds = st.sampled_from(["File", "File[]", "Directory", "other"])
-    hops = st.lists(st.sampled_from(["scatter", "gather", "subworkflow"]), max_size=2)
     for one, other in draw(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(STEPS)), max_size=4)):
-        fields = {"kind": draw(kinds), "through": draw(hops), "by_element": draw(st.booleans())}
+        fields = {"kind": draw(kinds), "by_element": draw(st.booleans())}
         records.append(route(f"{one}/out", f"{other}/in", **fields))
     time, names = 0.0, draw(st.lists(st.builds(posixpath.join, st.sampled_from(STEPS), PLACES), max_size=6))
     for name in names:

@@ -50,7 +50,6 @@ class Network:
                 self.early[step_of(edge.output), step_of(edge.input)].add(edge.output)
         self._before = history.run.steps
         self._attempts = grouped(range(len(jobs)), lambda index: jobs[index].name)
-        self._of_step = grouped(range(len(jobs)), lambda index: jobs[index].step)
         self._tagged = grouped(range(len(jobs)), lambda index: (jobs[index].step, tag_of(jobs[index])))
         self._below: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for index, job in enumerate(jobs):
@@ -64,10 +63,6 @@ class Network:
     def attempt(self, name: str | None, reader: int) -> int | None:
         """Return the last attempt of a job from which another attempt may have read."""
         return next((one for one in reversed(self.attempts(name or "")) if one != reader), None)
-
-    def of_step(self, step: str) -> Sequence[int]:
-        """Return the attempts of all jobs of a step."""
-        return self._of_step.get(step, ())
 
     def related(self, step: str, index: int) -> Iterator[int]:
         """Yield the attempts of a step's jobs with a tag that fits the tag of a job."""
