@@ -337,7 +337,7 @@ def test_elements_of_a_list_go_on_one_by_one() -> None:
     readers = [ran(f"/b/0.{n}", 10, 14, read(f"/b/0.{n}", path=f"{n}.txt", reasons=["mapped"])) for n in range(3)]
     found = suggestions(route(**fields), ran("/a/0", 0, 10, *files), *readers)
     (proposal,) = found.proposals
-    assert (proposal.text, proposal.lead) == ("committed: on_close", pytest.approx((7 + 5 + 3) / 3))
+    assert (proposal.text, proposal.lead) == ("committed: on_close", pytest.approx(7))
     assert proposal.evidence.startswith("1 job, 3 files (0.txt, 1.txt, ...): closed once")
 
 
@@ -365,6 +365,21 @@ def test_a_step_that_waits_without_a_file_does_not_stay_where_it_is() -> None:
     found = suggest(read_history("run", iter(records)))
     assert found.saved == pytest.approx(4)
     assert "committed: on_close" in {one.text for one in found.proposals}
+
+
+def test_each_time_on_the_critical_path_and_the_largest_lead_count() -> None:
+    records = [
+        replace(RUN, steps={"/a": ("/b",), "/b": ("/a",)}),
+        route(),
+        *ran("/a/0", 0, 10, wrote("/a/0", 10, close=9)),
+        *ran("/b/0", 10, 20, read("/b/0", "/a/0", reasons=["mapped"])),
+        *ran("/a/0.1", 20, 30, wrote("/a/0.1", 30, close=25)),
+        *ran("/b/0.1", 30, 40, read("/b/0.1", "/a/0.1", reasons=["mapped"])),
+        EndRecord(time=BEGIN + 40),
+    ]
+    (commit,) = suggest(read_history("run", iter(records))).proposals
+    assert (commit.text, commit.lead) == ("committed: on_close", pytest.approx(5))
+    assert 6 <= commit.saved <= 10
 
 
 def test_a_file_that_nobody_waits_for_is_not_proposed() -> None:

@@ -40,7 +40,7 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     """
     if not history.ended:
         return []
-    gains = overlap_gains(history, path)
+    gains = {pair: sum(every) for pair, every in overlap_gains(history, path).items()}
     if first := [*_failed(history)]:
         return first + [*_not_as_asked(edges, gains)][: MOST - 1]
     used = core_use(history)

@@ -115,7 +115,7 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
         f"{counted(len({record.job for record in written}), 'job')}, {counted(files, 'file')} ({_names(written)}): "
         f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
     )
-    return Proposal(CommitHint(output), evidence, CommitRule("on_close", most), lead=fmean(leads))
+    return Proposal(CommitHint(output), evidence, CommitRule("on_close", most), lead=max(leads))
 
 
 def _streams(
@@ -143,11 +143,11 @@ def _streams(
             evidence += "; it is a standard output"
         if not route.standard_output:
             evidence += "; how it is written was not seen"
-        lead = fmean(_streamed_seconds(history, job, name) for job in jobs if job.step == consumer)
-        if lead < EARLY:
+        leads = [_streamed_seconds(history, job, name) for job in jobs if job.step == consumer]
+        if fmean(leads) < EARLY:
             yield Refusal(subject, "streamable", f"{evidence}, but no job would have ended earlier")
         else:
-            yield Proposal(hint, evidence, is_sure=is_sure, lead=lead)
+            yield Proposal(hint, evidence, is_sure=is_sure, lead=max(leads))
 
 
 def _streamed_seconds(history: History, job: JobAttempt, name: str) -> float:
@@ -202,7 +202,7 @@ def _gates(
         ]
         if leads and fmean(leads) >= _LEAD:
             evidence = f"{counted(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
-            yield Proposal(GateHint(output), evidence, lead=fmean(leads))
+            yield Proposal(GateHint(output), evidence, lead=max(leads))
 
 
 def _untouched(history: History, records: Sequence[InputRecord], started: float) -> float | None:

@@ -60,7 +60,7 @@ class Proposal(Struct, frozen=True):
     :ivar rule: the commit rule, for a commit
     :ivar split: the fields of a rule of a read session, for a split
     :ivar is_sure: false: some operation could not be seen. The hint is to be tried, and does not count in sums
-    :ivar lead: the most seconds that a job would gain by the hint, on average. 0: unknown
+    :ivar lead: the most seconds that any job would gain by the hint. 0: unknown
     :ivar gains: for each pair of steps, the most seconds by which the run would have been shorter
     """
 

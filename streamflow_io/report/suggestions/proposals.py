@@ -112,17 +112,17 @@ def completed_jobs(history: History) -> list[JobAttempt]:
     return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
 
 
-def overlap_gains(history: History, path: Sequence[PathSpan]) -> dict[Pair, float]:
-    """Return the most seconds that two steps would save by running at the same time.
+def overlap_gains(history: History, path: Sequence[PathSpan]) -> dict[Pair, list[float]]:
+    """Return the most seconds that two steps would save by running at the same time, for each pair of their jobs.
 
-    Counts pairs on the critical path where one step began after the other had ended.
+    Counts pairs on the critical path where one job began after the other had ended.
     """
     before = set(_pairs(history))
-    gains: defaultdict[Pair, float] = defaultdict(float)
+    gains: defaultdict[Pair, list[float]] = defaultdict(list)
     for (source, _, ran_before), (target, begins, ran) in pairwise(_in_turn(path)):
         # A job that reads from another while it runs has begun before the other ended.
         if (source, target) in before and begins:
-            gains[source, target] += min(ran_before, ran)
+            gains[source, target].append(min(ran_before, ran))
     return gains
 
 
@@ -146,7 +146,9 @@ def _overlaps(proposal: Proposal) -> bool:
     return isinstance(proposal.hint, CommitHint | GateHint | StreamHint)
 
 
-def _weighed(history: History, path: Sequence[PathSpan], gains: Mapping[Pair, float], proposal: Proposal) -> Proposal:
+def _weighed(
+    history: History, path: Sequence[PathSpan], gains: Mapping[Pair, Sequence[float]], proposal: Proposal
+) -> Proposal:
     """Return a proposal with its savings."""
     hint = proposal.hint
     if isinstance(hint, SplitHint):
@@ -159,7 +161,8 @@ def _weighed(history: History, path: Sequence[PathSpan], gains: Mapping[Pair, fl
     pairs = {(step_of(hint.output), step_of(one)) for one in inputs}
     if isinstance(hint, StreamHint):
         pairs = {(step_of(hint.output), step_of(hint.input))}
-    return replace(proposal, gains={pair: min(gains.get(pair, 0.0), proposal.lead) for pair in pairs})
+    most = {pair: sum(min(each, proposal.lead) for each in gains.get(pair, ())) for pair in pairs}
+    return replace(proposal, gains=most)
 
 
 def _together(history: History, jobs: Sequence[JobAttempt], proposals: Sequence[Proposal]) -> float:
