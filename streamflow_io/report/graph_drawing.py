@@ -72,18 +72,21 @@ def draw_legend(graph: WorkflowGraph) -> str:
 
 def draw_graph(graph: WorkflowGraph) -> str:
     """Return the drawing. Every text in it can be selected."""
-    flows = [(flow.source, flow.target) for flow in graph.flows]
-    places = layout([step.step for step in graph.steps], flows)
+    names = dict.fromkeys(step.step for step in graph.steps)
+    # Ports of a workflow or a loop are those of no step with jobs.
+    drawn = [flow for flow in graph.flows if {flow.source, flow.target} <= names.keys() and flow.source != flow.target]
+    flows = [(flow.source, flow.target) for flow in drawn]
+    places = layout([*names], flows)
     first = min((column for column, _ in places.values()), default=0.0)
     corners = {
         name: ((column - first) * (_WIDTH + _BESIDE) + _MARGIN, layer * _LAYER + _MARGIN)
         for name, (column, layer) in places.items()
     }
-    most = max((flow.bytes or 0 for flow in graph.flows), default=0)
+    most = max((flow.bytes or 0 for flow in drawn), default=0)
     thickness = scale(math.sqrt(most), _THIN, _THICK)
     lines, labels = [], []
     taken: list[tuple[float, float, float]] = []
-    for flow, way in zip(graph.flows, _ways(flows, corners), strict=True):
+    for flow, way in zip(drawn, _ways(flows, corners), strict=True):
         width = thickness(math.sqrt(flow.bytes or 0))
         lines.append(_line(flow, way, width))
         labels.append(_label(flow, way[-2:], width, taken))

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.telemetry import BEGIN, job
+from lab.telemetry import BEGIN, job, record_of
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.records.files import EdgeRecord, FallbackRecord, StreamedRecord
+from streamflow_io.records.files import EdgeRecord, FallbackRecord, RouteRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.edges import GraphFlow, GraphStep, WorkflowGraph
@@ -58,6 +58,16 @@ def test_cycles_are_drawn_too(edges: list[tuple[str, str]]) -> None:
     drawn = ElementTree.fromstring(draw_graph(WorkflowGraph(steps=steps, flows=flows)))
     assert len(drawn.findall(".//{*}path")) == len(flows)
     assert "nan" not in draw_graph(WorkflowGraph(steps=steps, flows=flows))
+
+
+def test_a_route_into_a_loop_leads_to_no_step() -> None:
+    """Ports of a loop, such as `/centroids` and `/iteration/moved`, are those of no job."""
+    routes = [
+        record_of(RouteRecord, time=BEGIN, output="/a/out", input=target, kind="File", delivery="termination")
+        for target in ("/centroids", "/iteration/moved", "/b/in", "/a/in")
+    ]
+    drawn = ElementTree.fromstring(draw_graph(graph(*routes)))
+    assert len(drawn.findall(".//path")) == len(graph().flows)
 
 
 def test_labels_of_arrows_into_one_step_are_not_on_each_other() -> None:
