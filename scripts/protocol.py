@@ -146,8 +146,6 @@ class Python:
                 "",
                 "from typing import Literal",
                 "",
-                "from msgspec import UNSET, UnsetType, field",
-                "",
                 "from .values import ByteString, DriverMessage, Extent, Message, Path, Piece, Target",
                 "",
                 *self._choices(),
@@ -190,8 +188,6 @@ class Python:
     def _type(self, field: Field) -> str:
         kind = self._schema.types[field.type]["python"] if field.type in self._schema.types else field.type
         kind = f"tuple[{kind}, ...]" if field.is_list else kind
-        if field.is_optional and kind.endswith(" | None"):
-            return f"{kind.removesuffix(' | None')} | UnsetType | None = UNSET"
         if field.is_optional:
             return f"{kind} | None = None"
         if field.default is None:
@@ -203,8 +199,6 @@ class Python:
             return f"({default[1:-1]},)"
         if field.type in self._schema.messages:
             return f"{field.type}()"
-        if default == "{}":
-            return "field(default_factory=dict)"
         if field.type in self._schema.choices or not default:
             return f'"{default}"'
         return {"true": "True", "false": "False"}.get(default, default)
@@ -254,7 +248,6 @@ class Rust:
                     yield from (f"use {path}::{{", *lines, "};")
 
         yield from uses("std::borrow", "Cow")
-        yield from uses("std::collections", "BTreeMap")
         yield from uses("std::ffi", "OsStr", "OsString")
         yield from uses("std::net", "SocketAddr")
         yield from uses("std::num", "NonZeroU32", "NonZeroU64")
@@ -264,7 +257,7 @@ class Rust:
         yield from uses(
             "crate::protocol::values",
             *("absolute_path", "absolute_paths", "name_of_job", "optional_absolute_path", "optional_path"),
-            *("optional_rate", "path", "Digest", "Extent", "Json", "Piece", "Rate", "Target"),
+            *("path", "Digest", "Extent", "Json", "Piece", "Target"),
         )
 
     def _choice(self, choice: Choice) -> Iterator[str]:

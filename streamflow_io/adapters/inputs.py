@@ -81,7 +81,7 @@ def input_stream(
         target={"fifo": token.value["path"]},
         limit=limit,
         id=stream,
-        phases=True,
+        progress=True,
         net=net is not None,
         pipe=net or 0,
         closes=None if link is not None else closes,

@@ -131,9 +131,7 @@ class WriteChannels(Listener):
         return with_observation(spec, writes=directory)
 
     def event(self, job: JobState, event: Event) -> None:
-        if not isinstance(event, PhaseEvent) or event.port is not None:
-            return
-        if (bursts := job.kept(WriteBursts)) is not None:
+        if isinstance(event, PhaseEvent) and (bursts := job.kept(WriteBursts)) is not None:
             # Clocks of hosts differ, and reports come a moment later.
             later = time.time() - event.time
             bursts.bursts.append(Written(event.start + later, event.last + later, event.bytes))

@@ -1,4 +1,4 @@
-"""Tells a running job the limits that have changed."""
+"""Tells a running job a limit that has changed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import cast
-
-from msgspec.structs import replace
 
 from .protocol import ExitEvent, JobLimits
 from .wire import text_of
@@ -20,12 +18,12 @@ _MOST = 2**62
 
 
 class NewLimits:
-    """All limits of one job that have changed since its start.
+    """The limit of one job that has changed since its start.
 
-    Only the latest values are told, in one message after the other. A message that fails is tried again until the job
+    Only the latest value is told, in one message after the other. A message that fails is tried again until the job
     has ended.
 
-    :param tell: tells the job all limits, as JSON; may raise any exception
+    :param tell: tells the job its limit, as JSON; may raise any exception
     :param ended: is done when the job has ended
     :param seconds: the shortest time between two messages; the end of a limit is told at once, because the job waits
     """
@@ -36,7 +34,7 @@ class NewLimits:
         self._tell = tell
         self._ended = ended
         self._seconds = seconds
-        self._limits = JobLimits()
+        self._limits = JobLimits(rate=None)
         self._has_begun = False
         self._untold = False
         # Set only while limits are told: most jobs have none.
@@ -48,13 +46,10 @@ class NewLimits:
         self._has_begun = True
         self._go_on()
 
-    def change(self, rate: float | None, input_name: str | None) -> None:
-        """Change a limit; see :meth:`NodeJob.limit`."""
+    def change(self, rate: float | None) -> None:
+        """Change the limit; see :meth:`NodeJob.limit`."""
         limit = None if rate is None or rate > _MOST else max(1, round(rate))
-        if input_name is None:
-            self._limits = replace(self._limits, rate=limit)
-        else:
-            self._limits = replace(self._limits, inputs={**self._limits.inputs, input_name: limit})
+        self._limits = JobLimits(rate=limit)
         self._untold = True
         if limit is None and self._ends is not None:
             self._ends.set()

@@ -167,7 +167,7 @@ class NodeJob:
         :raises AttemptLostError: if the runtime may have a part in it
         """
 
-    def limit(self, rate: float | None, input_name: str | None = None) -> None:
+    def limit(self, rate: float | None) -> None:
         """Limit the rate at which the job moves bytes from now on. May be called at any time, never waits or fails.
 
         The job is told soon; elsewhere than on the driver's node at most every 2 s, but at once if a limit ends. This
@@ -175,11 +175,9 @@ class NodeJob:
         :attr:`NodeRuntime.unlimited`).
 
         :param rate: bytes per second; None: no limit
-        :param input_name: the byte stream whose feeding is limited, see :attr:`~.protocol.InputStream.id`; None: the
-            bytes that the processes of the job move
         """
-        if input_name is not None or self.runtime.unlimited is None:
-            self._limits.change(rate, input_name)
+        if self.runtime.unlimited is None:
+            self._limits.change(rate)
 
     def abandon(self) -> None:
         """Note that the command has ended without the wrapper, or will never be started."""

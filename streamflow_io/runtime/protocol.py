@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, UnsetType, field
-
 from .values import ByteString, DriverMessage, Extent, Message, Path, Piece, Target
 
 #: The kind of an output or of a gated input.
@@ -82,7 +80,6 @@ class WatchedOutput(DriverMessage, frozen=True, kw_only=True):
     globs: tuple[ByteString, ...] = ()
     kind: Kind
     rules: tuple[OutputRule, ...] = ()
-    phases: bool = False
     closes: bool = False
     window: WindowSpec | None = None
 
@@ -97,7 +94,7 @@ class Link(DriverMessage, frozen=True, kw_only=True):
 
 
 class StreamLimit(DriverMessage, frozen=True, kw_only=True):
-    """How fast a stream is fed at first."""
+    """How fast a stream is fed."""
 
     rate: int | None = None
 
@@ -116,7 +113,7 @@ class InputStream(DriverMessage, frozen=True, kw_only=True):
     replay: bool = False
     target: Target
     limit: StreamLimit | None = None
-    phases: bool = False
+    progress: bool = False
     net: bool = False
     pipe: int = 0
     most: int | None = None
@@ -247,10 +244,9 @@ class JobSpec(DriverMessage, frozen=True, kw_only=True):
 
 
 class JobLimits(DriverMessage, frozen=True, kw_only=True):
-    """`limit`: the limits of a job that differ from those in `job.json`. Null is no limit."""
+    """`limit`: the limit of a job in place of the one in `job.json`."""
 
-    rate: int | UnsetType | None = UNSET
-    inputs: dict[str, int | None] = field(default_factory=dict)
+    rate: int | None = None
 
 
 class Request(DriverMessage, frozen=True, kw_only=True):
@@ -446,23 +442,11 @@ class CoresEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="co
 
 
 class PhaseEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="phase"):
-    """A burst has ended. The file has not grown for a while, or is final."""
+    """A burst has ended, in which the job has written to the storage of `writes`."""
 
-    port: str | None = None
-    path: Path | None = None
-    number: int
     start: float
     last: float
     bytes: int
-    end: int
-
-
-class DrainedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="drained"):
-    """The command was fed all that there was of a stream. Told every 250 ms at most."""
-
-    name: str
-    bytes: int
-    last: float
 
 
 class FedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="fed"):
@@ -600,7 +584,6 @@ Event = (
     | MovedEvent
     | CoresEvent
     | PhaseEvent
-    | DrainedEvent
     | FedEvent
     | GateEvent
     | ChunkEvent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -255,44 +254,6 @@ with open(sys.argv[1], "rb", buffering=0) as stream:
     # In no half second more than its rate, and what was late; in one of them at least nearly its rate.
     moved = [sum(count for other, count in pieces if at <= other < at + 0.5) for at, _ in pieces]
     assert 2 * MB < max(moved) < 2 * 2.5 * MB + 2e6
-
-
-def connections(job: Job) -> set[str]:
-    """The inodes of the TCP sockets that the ``exec`` of a job has."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    sockets = {f"socket:[{line.split()[9]}]" for line in lines}
-    found = set()
-    for path in Path(f"/proc/{job.process.pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # It is closed by now.
-            found.add(os.readlink(path))
-    return found & sockets
-
-
-def test_a_stream_keeps_its_connection_when_its_limit_changes(tmp_path: Path) -> None:
-    """Where others fill the link, a new one would begin with nothing of it."""
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    source, fifo, copy, size = tmp_path / "out" / "data", tmp_path / "in" / "data", tmp_path / "copy", 12 * MB
-    with node(tmp_path, "--listen", "127.0.0.1") as running:
-        running.set_certificate(Certificate.make())
-        script = f"cd {tmp_path}/out; head -c {size} /dev/zero > data; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
-        producer = running.shell("p", script, outputs=[output(tmp_path / "out", "data")])
-        stream = running.link(producer, source, fifo, running.address)
-        job = running.shell("c", f"cat {fifo} > {copy}", inputs=[{**stream, "limit": {"rate": MB}}])
-        wait_for(lambda: copy.exists() and copy.stat().st_size > 0, "its first bytes")
-        before = connections(job)
-        job.limit(inputs={"in": 50 * MB})
-        wait_for(lambda: copy.stat().st_size == size, "all that there is")
-        job.limit(inputs={"in": MB})
-        with source.open("ab") as more:
-            more.write(bytes(size))
-        wait_for(lambda: copy.stat().st_size > size, "more")
-        job.limit(inputs={"in": None})
-        wait_for(lambda: copy.stat().st_size == 2 * size, "all of that")
-        assert connections(job) == before
-        assert len(before) == 1
-        (tmp_path / "go").touch()
-        assert (job.wait(), producer.wait()) == (0, 0)
 
 
 @pytest.fixture

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
-from lab.node import Event, Job, Node, node, output, wait_for
+from lab.node import Event, Node, output, wait_for
 from lab.node_conversation import conversation
 from lab.node_remote import RemoteNode, shell
-from streamflow_io.runtime.links import Certificate
 from tests.integration.test_node_limit import BURST, MB, is_paused, limit
 
 
@@ -81,12 +77,12 @@ def test_a_limit_comes_changes_and_goes(runtime: Node, tmp_path: Path) -> None:
 
 
 def test_one_signal_stands_for_several_changes(runtime: Node, tmp_path: Path) -> None:
-    """The last content counts; content that cannot be read, and streams that a job has not, change nothing."""
+    """The last content counts; content that cannot be read changes nothing."""
     job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 600", limit=limit(0.1, tmp_path))
     wait_for(lambda: is_paused(job) and size(tmp_path / "out" / "beside") >= MB, "the pause")
     os.kill(job.process.pid, signal.SIGSTOP)
     for rate in (7, 3 * MB, None):
-        job.limit(rate=rate, inputs={"none": rate})
+        job.limit(rate=rate)
         os.kill(job.process.pid, signal.SIGURG)
     assert is_paused(job)
     os.kill(job.process.pid, signal.SIGCONT)
@@ -171,55 +167,6 @@ def test_a_job_whose_writes_go_out_keeps_to_limits_that_change_all_the_time(runt
     usage = job.exit()["usage"]
     assert isinstance(usage, dict)
     assert usage["pauses"] > 3
-
-
-READS = """
-import sys, time
-with open(sys.argv[1], "rb", buffering=0) as stream:
-    while piece := stream.read(1 << 20):
-        print(time.time(), len(piece), flush=True)
-"""
-
-
-@pytest.mark.parametrize("linked", [False, True], ids=["here", "link"])
-def test_the_limit_of_a_stream_comes_changes_and_goes(tmp_path: Path, linked: bool) -> None:
-    """60 MB, which would take 600 s at the first limit, and 30 s at the second one."""
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    source, fifo = tmp_path / "out" / "data", tmp_path / "in" / "data"
-    with node(tmp_path, *(["--listen", "127.0.0.1"] if linked else [])) as running:
-        running.set_certificate(Certificate.make())
-        producer = running.shell(
-            "p", f"head -c {60 * MB} /dev/urandom > {source}", outputs=[output(tmp_path / "out", "data")]
-        )
-        assert producer.wait() == 0
-        stream = (
-            running.link(producer, source, fifo, running.address) if linked else running.stream(producer, source, fifo)
-        )
-        reader: Job = running.python(
-            "c", READS, fifo, inputs=[{**stream, "limit": {"rate": MB // 10}}], stdout=subprocess.PIPE
-        )
-        assert reader.process.stdout is not None
-        begun, read = _piece(reader.process.stdout.readline())
-        reader.limit(inputs={"in": 2 * MB, "other": 7})
-        while read < 5 * MB:
-            changed, count = _piece(reader.process.stdout.readline())
-            read += count
-        reader.limit(inputs={"in": None})
-        for line in reader.process.stdout:
-            ended, count = _piece(line)
-            read += count
-        assert reader.wait() == 0
-    assert read == 60 * MB
-    # 50 s at the first limit; a second of it may be made up for.
-    assert 1 < changed - begun < 25
-    # 27 s at the second limit.
-    assert ended - changed < 20
-
-
-def _piece(line: bytes) -> tuple[float, int]:
-    at, count = line.split()
-    return float(at), int(count)
 
 
 def test_limits_by_request(tmp_path: Path) -> None:

@@ -232,8 +232,8 @@ def test_who_is_confined_reaches_nobody(runtime: Node) -> None:
     ("fields", "told"),
     [
         ({"events": "/e"}, 'exactly one of "events", "link" and "replay"'),
-        ({"limit": {"rate": 1}}, '"limit", "phases" and "most" do not go with "replay"'),
-        ({"phases": True}, '"limit", "phases" and "most" do not go with "replay"'),
+        ({"limit": {"rate": 1}}, '"limit", "progress" and "most" do not go with "replay"'),
+        ({"progress": True}, '"limit", "progress" and "most" do not go with "replay"'),
         ({"replay": False}, 'exactly one of "events", "link" and "replay"'),
     ],
 )

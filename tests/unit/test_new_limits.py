@@ -48,20 +48,17 @@ async def test_what_counts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     job = await runtime.create_job("/a/0")
     job.limit(5.4e6)
     job.limit(0.2)
-    job.limit(None, "frames")
     await settle()
     assert runtime.limits == []
     await job.wrap(JobSpec(name="/a/0"))
     await settle()
     job.limit(None)
     await settle()
-    job.limit(float("inf"), "other")
+    job.limit(7)
     await settle()
-    assert [limits for _, limits in runtime.limits] == [
-        {"rate": 1, "inputs": {"frames": None}},
-        {"rate": None, "inputs": {"frames": None}},
-        {"rate": None, "inputs": {"frames": None, "other": None}},
-    ]
+    job.limit(float("inf"))
+    await settle()
+    assert [limits for _, limits in runtime.limits] == [{"rate": 1}, {}, {"rate": 7}, {}]
 
 
 async def test_what_it_was_meanwhile_is_not_told() -> None:
@@ -120,16 +117,13 @@ async def test_a_job_that_has_ended_is_told_nothing(ends: str, monkeypatch: pyte
     assert not {task for task in asyncio.all_tasks() if "tell" in str(task)}
 
 
-async def test_a_job_that_cannot_be_paused_is_told_of_its_streams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_cannot_be_paused_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeRuntime, "unlimited", "jobs in containers are not paused")
     runtime = FakeRuntime("h")
     job = await launched(runtime)
     job.limit(7)
     await settle()
     assert runtime.limits == []
-    job.limit(8, "frames")
-    await settle()
-    assert [limits for _, limits in runtime.limits] == [{"inputs": {"frames": 8}}]
 
 
 async def test_a_job_of_this_node(tmp_path: Path) -> None:

@@ -164,7 +164,6 @@ impl<'a> Supervisor<'a> {
             self.look_at_waits();
             self.look_at_limit();
             self.look_at_windows();
-            self.look_at_growth();
             self.look_at_processes();
             self.look_at_events();
             if news {
@@ -197,7 +196,7 @@ impl<'a> Supervisor<'a> {
         }
         self.end_windows();
         if self.state.may_succeed() {
-            let written = self.outputs.commit_all(self.events, self.now());
+            let written = self.outputs.commit_all(self.events);
             self.check(written.map_err(Fact::from));
         }
         for (name, call) in self.inputs.gates.told_apart() {
@@ -305,7 +304,6 @@ impl<'a> Supervisor<'a> {
             self.state.due(now),
             reviewed.map(|at| now + at.saturating_sub(lived)),
             self.looks.due(self.state.is_ending()),
-            self.outputs.growth_due().filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -478,14 +476,6 @@ impl<'a> Supervisor<'a> {
         self.check(told.map_err(Fact::from));
     }
 
-    /// Reports in which bursts files grow.
-    fn look_at_growth(&mut self) {
-        if !self.state.is_ending() {
-            let told = self.outputs.look_at_growth(self.events, self.now());
-            self.check(told.map_err(Fact::from));
-        }
-    }
-
     /// Tells what else is found of the processes, and ends the job when it has had its time, or its space.
     fn look_at_processes(&mut self) {
         let now = self.now();
@@ -530,7 +520,7 @@ impl<'a> Supervisor<'a> {
         self.look_for_limits();
     }
 
-    /// Keeps the job and its streams to the present limits.
+    /// Keeps the job to its present limit.
     fn look_for_limits(&mut self) {
         if self.state.is_ending() {
             return;
@@ -539,8 +529,7 @@ impl<'a> Supervisor<'a> {
             Ok(None) => {}
             Ok(Some(limits)) => {
                 let now = self.now();
-                limits.rate.into_iter().for_each(|rate| self.looks.keep_to(rate, now));
-                self.inputs.keep_to(&limits.inputs);
+                self.looks.keep_to(limits.rate, now);
             }
             Err(message) => self.note(&[Event::warning(message, None)]),
         }
@@ -586,7 +575,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn announce(&mut self) {
-        let written = self.outputs.announce(self.events, self.now());
+        let written = self.outputs.announce(self.events);
         self.check(written.map_err(Fact::from));
     }
 

@@ -38,8 +38,8 @@ use self::write_end::WriteEnd;
 use crate::inputs::placement::{origin_of_part, remove_memory, remove_target};
 use crate::link::Reader;
 use crate::processes::tree::Process;
-use crate::protocol::event::{now, DrainedEvent, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
-use crate::protocol::job::{Access, Input, Job, Rate, Target};
+use crate::protocol::event::{now, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
+use crate::protocol::job::{Access, Input, Job, Target};
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::producer::Producer;
 use crate::streams::source::Source;
@@ -135,36 +135,14 @@ impl Feeder {
         self.origin.taken()
     }
 
-    /// The moment when the stream may be fed again, or an event of it is due. Without such a moment None.
+    /// The moment when the stream may be fed again, if it waits for one.
     pub fn due(&self) -> Option<Instant> {
-        if self.waits_for_time() {
-            return self.pacing.due(self.need);
-        }
-        self.told.drained_due(self.streamed()).filter(|_| self.has_fed_all())
+        self.pacing.due(self.need)
     }
 
     /// Whether the moment has come for which the stream waits.
     pub fn is_due(&self) -> bool {
-        self.waits_for_time() && self.due().is_some_and(|due| due <= Instant::now())
-    }
-
-    fn waits_for_time(&self) -> bool {
-        matches!(self.need, Need::Time | Need::Gathering)
-    }
-
-    /// All bytes that are there were fed, and that is told of this stream.
-    fn has_fed_all(&self) -> bool {
-        self.input.phases && (self.ending.complete || self.need == Need::Data)
-    }
-
-    /// The event that all was fed, if that is to be told now.
-    pub fn drained(&mut self) -> Option<Event<'_>> {
-        let bytes = self.streamed();
-        if !self.has_fed_all() || !self.told.drained(bytes, self.ending.complete) {
-            return None;
-        }
-        let last = self.told.times().map_or(0.0, |(_, last)| last);
-        Some(Event::Drained(DrainedEvent { name: &self.input.id, bytes, last }))
+        self.due().is_some_and(|due| due <= Instant::now())
     }
 
     /// The side for which the stream waits.
@@ -200,7 +178,7 @@ impl Feeder {
 
     /// How far it is, if it is time to tell it, and another thing than before.
     pub fn progress(&mut self) -> Option<Event<'_>> {
-        if self.ending.finished || !self.input.phases {
+        if self.ending.finished || !self.input.progress {
             return None;
         }
         let (bytes, waits) = (self.streamed(), self.waits());
@@ -262,14 +240,6 @@ impl Feeder {
         // Of an empty stream, the end is all that a command can get.
         let has_consumed = !is_netted && (self.ending.complete || self.consumed() > 0);
         self.fifo.as_mut().map_or(Ok(()), |fifo| fifo.notice(mask, has_consumed, is_netted))
-    }
-
-    /// Feeds at another rate from now on. The bytes of a part have none.
-    pub fn keep_to(&mut self, rate: Rate) {
-        if self.input.part().is_none() && !self.pacing.replays() {
-            self.origin.keep_to(rate);
-            self.pacing.keep_to(rate);
-        }
     }
 
     /// The command is paused, or goes on.

@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,8 +65,8 @@ pub struct Orders {
     leaves: AtomicBool,
     /// The last connection, which may have nothing to say for some time.
     connection: Mutex<Option<TcpStream>>,
-    /// Bytes per second; 0: as many as can be.
-    rate: AtomicU64,
+    /// The sender keeps to it, too: else what the sockets hold would come at once.
+    pub rate: Rate,
     /// The bytes that the command has read, of a window.
     taken: AtomicU64,
     /// Rings when there is something to say.
@@ -79,18 +78,7 @@ impl Orders {
     /// When there are too many open files.
     pub fn new(rate: Rate) -> io::Result<Self> {
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
-        let rate = AtomicU64::new(rate.map_or(0, NonZeroU64::get));
         Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), rate, taken: AtomicU64::new(0), bell })
-    }
-
-    pub fn rate(&self) -> Rate {
-        NonZeroU64::new(self.rate.load(Ordering::Acquire))
-    }
-
-    /// Has the sender keep to another rate from now on.
-    pub fn keep_to(&self, rate: Rate) {
-        self.rate.store(rate.map_or(0, NonZeroU64::get), Ordering::Release);
-        let _ = self.bell.write(1);
     }
 
     /// Says how many bytes the command has read. The sender learns of whole blocks.
@@ -221,7 +209,7 @@ impl Fetcher {
 
     /// Says how far the sender may go now, if that is news.
     fn grant(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
-        match self.grants.next(self.request.offset, self.orders.rate()) {
+        match self.grants.next(self.request.offset, self.orders.rate) {
             Some(credit) if !self.request.part => handshake::say(channel, Kind::Credit, &credit.encode()),
             _ => Ok(()),
         }

@@ -104,7 +104,7 @@ impl Reader {
     }
 
     fn again(&self) -> io::Result<Self> {
-        Self::start(&self.link, self.wanted.clone(), self.orders.rate(), TIMES)
+        Self::start(&self.link, self.wanted.clone(), self.orders.rate, TIMES)
     }
 }
 
@@ -119,14 +119,6 @@ impl Origin for Reader {
 
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
-    }
-
-    /// The sender keeps to it, too: else what the sockets hold would come at once.
-    fn keep_to(&mut self, rate: Rate) {
-        self.orders.keep_to(rate);
-        if let Some(copy) = &mut self.copy {
-            copy.reader.keep_to(rate);
-        }
     }
 
     fn acknowledge(&mut self, place: u64) {

@@ -14,24 +14,19 @@ use sha2::{Digest, Sha256};
 use crate::protocol::job::Input;
 use crate::protocol::json::{self, optional_path, ByteString};
 pub use crate::protocol::messages::{
-    AskedEvent, Change, ChangedEvent, ChunkEvent, ClosedEvent, CommittedEvent, CompleteEvent, CoresEvent, DrainedEvent,
-    EntryEvent, Event, EvictedEvent, ExitEvent, FedEvent, FirstBytes, GateEvent, HeldEvent, MovedEvent, OpenedEvent,
-    PartEvent, PhaseEvent, PlacedEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent,
-    WarningEvent,
+    AskedEvent, Change, ChangedEvent, ChunkEvent, ClosedEvent, CommittedEvent, CompleteEvent, CoresEvent, EntryEvent,
+    Event, EvictedEvent, ExitEvent, FedEvent, FirstBytes, GateEvent, HeldEvent, MovedEvent, OpenedEvent, PartEvent,
+    PhaseEvent, PlacedEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent, WarningEvent,
 };
 use crate::sys::file_id::file_id_of;
 use crate::sys::{ownership, write_lock};
 
-/// A burst of growth, from its first byte to its last.
+/// A burst of writes, from its first byte to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// From 0.
-    pub number: u64,
     pub start: Duration,
     pub last: Duration,
     pub bytes: u64,
-    /// The size at its end.
-    pub end: u64,
 }
 
 /// How a job was kept to its limit.
@@ -80,15 +75,13 @@ impl<'a> StreamPart<'a> {
     }
 }
 
-impl<'a> PhaseEvent<'a> {
+impl PhaseEvent {
     /// # Arguments
-    /// * `epoch` - when its clock has begun, in seconds since the epoch
-    /// * `file` - the output and the file. None stands for all that the job writes
-    pub fn of(burst: &Burst, epoch: f64, file: Option<(&'a str, &'a Path)>) -> Self {
-        let Burst { number, start, last, bytes, end } = *burst;
-        let [start, last] = [start, last].map(|time| epoch + time.as_secs_f64());
-        let (port, path) = file.unzip();
-        Self { port, path: path.map(ByteString), number, start, last, bytes, end }
+    /// * `clock` - what the clock of the burst shows now
+    pub fn of(burst: &Burst, clock: Duration) -> Self {
+        let began = now() - clock.as_secs_f64();
+        let [start, last] = [burst.start, burst.last].map(|time| began + time.as_secs_f64());
+        Self { start, last, bytes: burst.bytes }
     }
 }
 

@@ -58,15 +58,13 @@ mod tests {
     #[test]
     fn what_the_limits_can_be() {
         let read = |text: &str| json::read::<JobLimits>(text.as_bytes());
-        let found = read(r#"{"rate": 7, "inputs": {"a": null, "b": 8}}"#).unwrap();
-        assert_eq!(found.rate, Some(NonZeroU64::new(7)));
-        assert_eq!(found.inputs, [("a".into(), None), ("b".into(), NonZeroU64::new(8))].into());
-        assert_eq!(read("{}").unwrap(), JobLimits::default());
-        assert_eq!(read(r#"{"rate": null}"#).unwrap().rate, Some(None));
+        assert_eq!(read(r#"{"rate": 7}"#).unwrap().rate, NonZeroU64::new(7));
+        for none in ["{}", r#"{"rate": null}"#] {
+            assert_eq!(read(none).unwrap().rate, None);
+        }
         for (wrong, word) in [
             (r#"{"rate": 0}"#, "rate: "),
             (r#"{"rate": "7"}"#, "rate: "),
-            (r#"{"inputs": {"a": -1}}"#, "inputs.a: "),
             (r#"{"other": 1}"#, "other: unknown field"),
             (r#"{"rate": 7"#, "EOF"),
             ("", "EOF"),

@@ -3,7 +3,6 @@
 //! `scripts/protocol.py` writes this file from `node/protocol.yaml`, which says what each field means.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -13,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::json::{bytes, ByteString};
 use crate::protocol::values::{
-    absolute_path, absolute_paths, name_of_job, optional_absolute_path, optional_path, optional_rate, path, Digest,
-    Extent, Json, Piece, Rate, Target,
+    absolute_path, absolute_paths, name_of_job, optional_absolute_path, optional_path, path, Digest, Extent, Json,
+    Piece, Target,
 };
 
 /// The kind of an output or of a gated input.
@@ -177,8 +176,6 @@ pub struct WatchedOutput {
     #[serde(default)]
     pub rules: Vec<OutputRule>,
     #[serde(default)]
-    pub phases: bool,
-    #[serde(default)]
     pub closes: bool,
     pub window: Option<WindowSpec>,
 }
@@ -196,7 +193,7 @@ pub struct Link {
     pub tls: bool,
 }
 
-/// How fast a stream is fed at first.
+/// How fast a stream is fed.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamLimit {
@@ -224,7 +221,7 @@ pub struct InputStream {
     pub target: Target,
     pub limit: Option<StreamLimit>,
     #[serde(default)]
-    pub phases: bool,
+    pub progress: bool,
     #[serde(default)]
     pub net: bool,
     #[serde(default)]
@@ -418,14 +415,11 @@ pub struct JobSpec {
     pub rehearsal: Option<RehearsalSpec>,
 }
 
-/// `limit`: the limits of a job that differ from those in `job.json`. Null is no limit.
+/// `limit`: the limit of a job in place of the one in `job.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobLimits {
-    #[serde(default, deserialize_with = "optional_rate")]
-    pub rate: Option<Rate>,
-    #[serde(default)]
-    pub inputs: BTreeMap<String, Rate>,
+    pub rate: Option<NonZeroU64>,
 }
 
 /// A line of the standard input of `serve`, with one of `job`, `run`, `limit`, `cancel` and `alive`.
@@ -642,26 +636,12 @@ pub struct CoresEvent {
     pub needed: u32,
 }
 
-/// A burst has ended. The file has not grown for a while, or is final.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PhaseEvent<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<ByteString<&'a Path>>,
-    pub number: u64,
+/// A burst has ended, in which the job has written to the storage of `writes`.
+#[derive(Clone, Debug, PartialEq, Default, Serialize)]
+pub struct PhaseEvent {
     pub start: f64,
     pub last: f64,
     pub bytes: u64,
-    pub end: u64,
-}
-
-/// The command was fed all that there was of a stream. Told every 250 ms at most.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DrainedEvent<'a> {
-    pub name: &'a str,
-    pub bytes: u64,
-    pub last: f64,
 }
 
 /// How far a stream is. Told once a second at most while it moves, and when it stalls.
@@ -800,8 +780,7 @@ pub enum Event<'a> {
     Placed(PlacedEvent<'a>),
     Moved(MovedEvent),
     Cores(CoresEvent),
-    Phase(PhaseEvent<'a>),
-    Drained(DrainedEvent<'a>),
+    Phase(PhaseEvent),
     Fed(FedEvent<'a>),
     Gate(GateEvent),
     Chunk(ChunkEvent),

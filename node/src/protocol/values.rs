@@ -90,11 +90,6 @@ fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error>
 /// Bytes per second. None sets no limit.
 pub type Rate = Option<NonZeroU64>;
 
-/// Reads a rate that may be missing. Null is a value.
-pub fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
-    Rate::deserialize(deserializer).map(Some)
-}
-
 /// Bytes of a file, as offset and length.
 pub type Extent = (u64, u64);
 

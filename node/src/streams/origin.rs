@@ -10,7 +10,6 @@ use std::task::Poll;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::event::Reason;
-use crate::protocol::job::Rate;
 use crate::protocol::messages::FirstBytes;
 use crate::sys::watch::Watch;
 
@@ -105,9 +104,6 @@ pub trait Origin: Debug {
 
     /// Reads new events of the producer.
     fn read_events(&mut self) {}
-
-    /// Limits the bytes per second that are taken from their source from now on.
-    fn keep_to(&mut self, _rate: Rate) {}
 
     fn check(&self) -> Result<(), Failure>;
 

@@ -1,21 +1,19 @@
-//! The bursts in which files grow that other jobs read meanwhile, and in which a job writes.
+//! The bursts in which a job writes.
 //!
-//! A burst ends when there was no growth for a while. Times are those of the job's clock.
+//! A burst ends when nothing was written for a while. Times are those of the job's clock.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::processes::io_counters::Moved;
 use crate::processes::tree::Process;
 use crate::processes::usage::thread_cpu;
-use crate::protocol::event::{now, Burst, Event, PhaseEvent};
-use crate::protocol::job::{Direction, Output};
+use crate::protocol::event::Burst;
+use crate::protocol::job::Direction;
 
 /// Time between two looks. A burst begins at most this time before it is seen.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time without growth after which a burst has ended.
+/// Time without writes after which a burst has ended.
 const SILENCE: Duration = Duration::from_millis(250);
 /// The fewest bytes of a burst: fewer are not worth waiting for.
 const LEAST: u64 = 1_000_000;
@@ -64,90 +62,12 @@ impl Bursts {
 
     fn close(&mut self) -> Option<Burst> {
         let Open { start, last, from } = self.open.take()?;
-        let (bytes, number) = (self.size - from, self.number);
+        let bytes = self.size - from;
         (bytes >= LEAST).then(|| {
             self.number += 1;
-            Burst { number, start, last, bytes, end: self.size }
+            Burst { start, last, bytes }
         })
     }
-}
-
-/// The most files that are watched. More would take time that the job needs.
-const MOST: usize = 64;
-
-/// Watches files grow.
-pub struct Growth<'a> {
-    outputs: &'a [Output],
-    /// Files by output and path, until they are committed.
-    files: BTreeMap<(usize, PathBuf), Bursts>,
-    looked: Duration,
-}
-
-/// A burst of a file that has ended.
-pub struct Ended {
-    output: usize,
-    path: PathBuf,
-    burst: Burst,
-    epoch: f64,
-}
-
-impl<'a> Growth<'a> {
-    pub fn new(outputs: &'a [Output]) -> Self {
-        Self { outputs, files: BTreeMap::new(), looked: Duration::ZERO }
-    }
-
-    /// Returns when to look next, or None without files.
-    pub fn due(&self) -> Option<Duration> {
-        (!self.files.is_empty()).then_some(self.looked + LOOK)
-    }
-
-    /// Adds a file that exists now.
-    pub fn opened(&mut self, output: usize, path: &Path, now: Duration) {
-        if self.outputs[output].phases && self.files.len() < MOST {
-            let bursts = self.files.entry((output, path.to_owned())).or_default();
-            bursts.look(size(path).unwrap_or(0), now);
-        }
-    }
-
-    /// Removes a file that will not grow any more, and returns its last burst.
-    pub fn committed(&mut self, output: usize, path: &Path, now: Duration) -> Option<Ended> {
-        let mut bursts = self.files.remove(&(output, path.to_owned()))?;
-        let burst = bursts.end(size(path)?, now)?;
-        Some(Ended::new(output, path.to_owned(), burst, now))
-    }
-
-    /// Looks at all files, and returns the bursts that have ended.
-    pub fn look(&mut self, now: Duration) -> Vec<Ended> {
-        self.looked = now;
-        let mut ended = Vec::new();
-        self.files.retain(|(output, path), bursts| {
-            let Some(size) = size(path) else { return false };
-            ended.extend(bursts.look(size, now).map(|burst| Ended::new(*output, path.clone(), burst, now)));
-            true
-        });
-        ended
-    }
-}
-
-impl Ended {
-    fn new(output: usize, path: PathBuf, burst: Burst, clock: Duration) -> Self {
-        Self { output, path, burst, epoch: epoch(clock) }
-    }
-
-    pub fn event<'e>(&'e self, outputs: &'e [Output]) -> Event<'e> {
-        let file = (outputs[self.output].port.as_str(), self.path.as_path());
-        Event::Phase(PhaseEvent::of(&self.burst, self.epoch, Some(file)))
-    }
-}
-
-/// Returns when the clock began that shows `clock` now, in seconds since the epoch.
-pub fn epoch(clock: Duration) -> f64 {
-    now() - clock.as_secs_f64()
-}
-
-/// Returns the size of a file, or None if the file is gone.
-fn size(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|file| file.len())
 }
 
 /// Looks become less frequent if they would take more than one part in this many of the time.
@@ -223,8 +143,8 @@ mod tests {
     #[test]
     fn a_silence_ends_a_burst() {
         let found = bursts(&[(0, MB), (200, 3 * MB), (1000, 4 * MB), (1100, 5 * MB)], 1200);
-        let first = Burst { number: 0, start: ms(0), last: ms(200), bytes: 3 * MB, end: 3 * MB };
-        let second = Burst { number: 1, start: ms(1000), last: ms(1100), bytes: 2 * MB, end: 5 * MB };
+        let first = Burst { start: ms(0), last: ms(200), bytes: 3 * MB };
+        let second = Burst { start: ms(1000), last: ms(1100), bytes: 2 * MB };
         assert_eq!(found, [first, second]);
     }
 
@@ -245,10 +165,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_begins_anew() {
         let found = bursts(&[(0, 5 * MB), (1000, 0), (1100, 2 * MB)], 2000);
-        assert_eq!(
-            found.iter().map(|burst| (burst.bytes, burst.end)).collect::<Vec<_>>(),
-            [(5 * MB, 5 * MB), (2 * MB, 2 * MB)]
-        );
+        assert_eq!(found.iter().map(|burst| burst.bytes).collect::<Vec<_>>(), [5 * MB, 2 * MB]);
         // The cut comes while the file grows.
         assert_eq!(bursts(&[(0, 5 * MB), (100, MB), (200, 3 * MB)], 1000)[0].bytes, 2 * MB);
     }

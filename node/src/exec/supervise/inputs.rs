@@ -1,6 +1,5 @@
 //! The inputs of the command: byte streams, files, and what lies behind its gates.
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,6 @@ use crate::outputs::token::Token;
 use crate::processes::tree::Process;
 use crate::processes::usage::thread_cpu;
 use crate::protocol::event::{Event, EventLog};
-use crate::protocol::job::Rate;
 use crate::streams::origin::Failure;
 use crate::sys::watch::{Notice, Watcher};
 
@@ -141,7 +139,6 @@ impl<'a> Inputs<'a> {
             feeder.read_events(watcher.as_deref_mut(), &token);
             let written = feeder.pump(watcher.as_deref_mut(), &token).map(|event| events.append(event.as_slice()));
             written.map_err(|failure| failed(&feeder.input.name, failure))??;
-            events.append(feeder.drained().as_slice())?;
             events.append(feeder.progress().as_slice())?;
         }
         Ok(())
@@ -256,15 +253,6 @@ impl<'a> Inputs<'a> {
         let looked: Vec<_> = due.map(|feeder| (feeder.doing(&processes), feeder)).collect();
         let cost = thread_cpu().saturating_sub(before);
         looked.into_iter().for_each(|(doing, feeder)| feeder.looked(doing, cost));
-    }
-
-    /// Feeds the byte streams of some inputs at other rates from now on.
-    pub fn keep_to(&mut self, rates: &BTreeMap<String, Rate>) {
-        for feeder in self.feeders.iter_mut() {
-            if let Some(rate) = rates.get(&feeder.input.id) {
-                feeder.keep_to(*rate);
-            }
-        }
     }
 
     /// Says that the command is paused, or continues.

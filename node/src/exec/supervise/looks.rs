@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::allowance::Allowance;
-use super::bursts::{epoch, Writes};
+use super::bursts::Writes;
 use super::cores::Demand;
 use super::io_time::IoTime;
 use super::processes::Processes;
@@ -118,13 +118,13 @@ impl Looks {
     pub fn look_at_writes(&mut self, now: Duration, processes: &mut Processes) -> Option<Event<'static>> {
         let writes = self.writes.as_mut().filter(|writes| writes.due() <= now)?;
         let burst = writes.look(now, || processes.look())?;
-        Some(Event::Phase(PhaseEvent::of(&burst, epoch(now), None)))
+        Some(Event::Phase(PhaseEvent::of(&burst, now)))
     }
 
     /// The last burst, when the job has ended.
     pub fn end_writes(&mut self, now: Duration) -> Option<Event<'static>> {
         let burst = self.writes.as_mut()?.end(now)?;
-        Some(Event::Phase(PhaseEvent::of(&burst, epoch(now), None)))
+        Some(Event::Phase(PhaseEvent::of(&burst, now)))
     }
 
     /// How many cores the job needs, if that is news.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::announcer::Announcer;
-use super::bursts::Growth;
 use super::processes::Processes;
 use crate::outputs::commit::{self, Decision, Fact, Tracker};
 use crate::outputs::directories::{existing, Change, OutputWatch, What};
@@ -31,7 +30,6 @@ pub struct Outputs<'a> {
     /// Decisions that were not announced yet.
     decisions: Vec<Decision>,
     announcer: Announcer,
-    growth: Growth<'a>,
     /// The directory of the job.
     job: &'a Path,
     windows: Vec<Window>,
@@ -56,7 +54,6 @@ impl<'a> Outputs<'a> {
             holder: Holder::default(),
             decisions: Vec::new(),
             announcer: Announcer::default(),
-            growth: Growth::new(outputs),
             job: directory,
             windows: Vec::new(),
             beginning: job.observation.reads.as_ref().map(|_| Beginning::default()),
@@ -127,21 +124,13 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes the events of all decisions.
-    pub fn announce(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+    pub fn announce(&mut self, events: &mut EventLog) -> io::Result<()> {
         let decisions = std::mem::take(&mut self.decisions);
         self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
         let outputs = self.watch.outputs;
         for decision in &decisions {
-            match &decision.what {
-                commit::What::Opened(path) => {
-                    self.growth.opened(decision.port, path, now);
-                    self.begin_window(decision.port, path);
-                }
-                commit::What::Committed(path) => {
-                    let ended = self.growth.committed(decision.port, path, now);
-                    events.append(ended.as_ref().map(|ended| ended.event(outputs)).as_slice())?;
-                }
-                _ => {}
+            if let commit::What::Opened(path) = &decision.what {
+                self.begin_window(decision.port, path);
             }
         }
         let announced = decisions.iter().flat_map(|decision| self.announcer.events(outputs, decision));
@@ -181,33 +170,19 @@ impl<'a> Outputs<'a> {
         Ok(true)
     }
 
-    /// Returns when to look next at the growth of files.
-    pub fn growth_due(&self) -> Option<Duration> {
-        self.growth.due()
-    }
-
-    /// Reports how files grow, if a look is due.
-    pub fn look_at_growth(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
-        if self.growth.due().is_none_or(|due| due > now) {
-            return Ok(());
-        }
-        let ended = self.growth.look(now);
-        events.append(&ended.iter().map(|ended| ended.event(self.watch.outputs)).collect::<Vec<_>>())
-    }
-
     /// Whether an output has data, or had some.
     pub fn have_data(&mut self) -> bool {
         self.beginning.as_mut().is_some_and(Beginning::is_over)
     }
 
     /// Commits all outputs after the success of the job, and reports early commits that were changed.
-    pub fn commit_all(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+    pub fn commit_all(&mut self, events: &mut EventLog) -> io::Result<()> {
         let released = self.holder.release();
         self.count(released);
-        self.announce(events, now)?;
+        self.announce(events)?;
         events.append(&self.announcer.end(self.watch.outputs))?;
         self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
-        self.announce(events, now)
+        self.announce(events)
     }
 }
 

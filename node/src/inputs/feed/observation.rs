@@ -6,15 +6,10 @@ use std::time::{Duration, Instant};
 use super::stalls::Stalls;
 use crate::protocol::event::{now, StreamWait};
 
-/// The shortest time between two events that all was fed.
-const BETWEEN: Duration = Duration::from_millis(250);
-
 #[derive(Debug)]
 pub struct Observation {
     /// When the first and the last bytes moved, in seconds since 1970.
     moved: Option<(f64, f64)>,
-    /// Bytes that were told when all was fed, and the moment when that may be told again.
-    drained: (u64, Option<Instant>),
     progress: Progress,
     pub stalls: Stalls,
 }
@@ -22,7 +17,7 @@ pub struct Observation {
 impl Observation {
     pub fn new() -> Self {
         let time = Instant::now();
-        Self { moved: None, drained: (0, None), progress: Progress::new(time), stalls: Stalls::new(time) }
+        Self { moved: None, progress: Progress::new(time), stalls: Stalls::new(time) }
     }
 
     /// Bytes have moved now.
@@ -34,25 +29,6 @@ impl Observation {
     /// When the first and the last bytes moved.
     pub fn times(&self) -> Option<(f64, f64)> {
         self.moved
-    }
-
-    /// The moment when it may be told that all `bytes` were fed. None: at once, or that is told already.
-    pub fn drained_due(&self, bytes: u64) -> Option<Instant> {
-        self.drained.1.filter(|_| bytes > self.drained.0)
-    }
-
-    /// Whether it is to be told now that all `bytes` were fed.
-    ///
-    /// # Arguments
-    /// * `complete` - nothing more will be fed
-    pub fn drained(&mut self, bytes: u64, complete: bool) -> bool {
-        let time = Instant::now();
-        let early = !complete && self.drained.1.is_some_and(|next| time < next);
-        if early || bytes <= self.drained.0 {
-            return false;
-        }
-        self.drained = (bytes, Some(time + BETWEEN));
-        true
     }
 
     /// How far the stream is, when that is to be told.

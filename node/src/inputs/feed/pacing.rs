@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::stutter::Stutter;
 use crate::limits::pace::{at_once, Pace};
-use crate::protocol::job::{Access, Input, Rate};
+use crate::protocol::job::{Access, Input};
 
 /// Practically forever, and small enough for an `Instant`.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
@@ -71,14 +71,6 @@ impl Pacing {
                 stutter.or(self.limiter.as_ref().map(|limiter| limiter.until))
             }
             _ => None,
-        }
-    }
-
-    /// Feeds at another rate from now on.
-    pub fn keep_to(&mut self, rate: Rate) {
-        match (&mut self.limiter, rate) {
-            (Some(limiter), Some(rate)) => limiter.change(rate),
-            (limiter, rate) => *limiter = rate.map(Limiter::new),
         }
     }
 
@@ -150,13 +142,6 @@ impl Limiter {
     fn new(rate: NonZeroU64) -> Self {
         let began = Instant::now();
         Self { pace: Pace::new(rate, Duration::ZERO), began, most: at_once(rate), until: began }
-    }
-
-    /// Feeds at another rate from now on.
-    fn change(&mut self, rate: NonZeroU64) {
-        self.pace.change(rate, self.began.elapsed());
-        self.most = at_once(rate);
-        self.fed(0);
     }
 
     fn fed(&mut self, bytes: u64) {

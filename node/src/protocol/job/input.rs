@@ -20,8 +20,8 @@ pub struct Input {
     pub target: Target,
     /// The rate at the beginning.
     pub limit: Rate,
-    /// Whether `drained` and `fed` are told.
-    pub phases: bool,
+    /// Whether `fed` is told.
+    pub progress: bool,
     /// Present for a stream that is not declared streamable.
     pub net: Option<Net>,
     /// The most bytes of a stream. The job starts again with a larger file.
@@ -50,7 +50,7 @@ impl TryFrom<InputStream> for Input {
 
     fn try_from(stream: InputStream) -> Result<Self, &'static str> {
         let InputStream { name, id, port, path, named, lock, events, link, replay, target, .. } = stream;
-        let InputStream { limit, phases, net, pipe, most, closes, window, .. } = stream;
+        let InputStream { limit, progress, net, pipe, most, closes, window, .. } = stream;
         if events.is_none() && (named.is_some() || lock || closes.is_some()) {
             return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
         }
@@ -60,8 +60,8 @@ impl TryFrom<InputStream> for Input {
         if pipe > 0 && !net {
             return Err("\"pipe\" goes with \"net\"");
         }
-        if replay && (limit.is_some() || phases || most.is_some()) {
-            return Err("\"limit\", \"phases\" and \"most\" do not go with \"replay\"");
+        if replay && (limit.is_some() || progress || most.is_some()) {
+            return Err("\"limit\", \"progress\" and \"most\" do not go with \"replay\"");
         }
         if matches!(target, Target::File(_)) {
             return Err("target: \"file\" is for parts");
@@ -76,7 +76,7 @@ impl TryFrom<InputStream> for Input {
         };
         let id = id.unwrap_or_else(|| name.clone());
         let (limit, net) = (limit.and_then(|limit| limit.rate), net.then_some(Net { pipe }));
-        Ok(Self { name, id, port, path, access, target, limit, phases, net, most, window })
+        Ok(Self { name, id, port, path, access, target, limit, progress, net, most, window })
     }
 }
 
@@ -102,7 +102,7 @@ impl TryFrom<PartInput> for Input {
             access: Access::Part(CutPart { part, memory, home }),
             target,
             limit: None,
-            phases: false,
+            progress: false,
             net: None,
             most: None,
             window: false,

@@ -15,8 +15,6 @@ pub struct Output {
     pub kind: Kind,
     pub globs: Vec<Pattern>,
     pub rules: Vec<Rule>,
-    /// In which bursts its files grow is told.
-    pub phases: bool,
     /// All that happens to its files is told, since the job is observed.
     pub tells_all: bool,
     /// Bytes are discarded when all readers have them.
@@ -57,7 +55,7 @@ impl TryFrom<WatchedOutput> for Output {
     type Error = String;
 
     fn try_from(output: WatchedOutput) -> Result<Self, String> {
-        let WatchedOutput { port, root, kind, globs: own, rules, phases, closes, window } = output;
+        let WatchedOutput { port, root, kind, globs: own, rules, closes, window } = output;
         let mut globs = patterns(&own, &root)?;
         let mut read = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -75,7 +73,7 @@ impl TryFrom<WatchedOutput> for Output {
         if window.is_some() && (kind != Kind::File || !is_late) {
             return Err("window: goes with the kind file and on_termination".into());
         }
-        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: closes, window })
+        Ok(Self { port, root, kind, globs, rules: read, tells_all: closes, window })
     }
 }
 
