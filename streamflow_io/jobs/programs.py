@@ -1,7 +1,9 @@
 """Compares the programs of tools on the driver's node with those at the locations of jobs.
 
 A program is known by its file, and by the libraries that the dynamic loader would load with it. A script is known by
-its own file and its interpreter. `sfio-node` looks at them in the same way on each machine.
+its own file and its interpreter. `sfio-node` looks at them in the same way on each machine. The loader lists the
+libraries of a program in PATH. A path may be that of data. For such a program the loader is asked only if other users
+could replace neither of the two.
 """
 
 from __future__ import annotations

@@ -4,16 +4,17 @@ mod loads;
 
 use std::collections::HashMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use self::loads::{digest, mtime_of, which};
+use self::loads::{digest, mtime_of, which, Program};
 use crate::protocol::json;
 
 /// A stamp that changes when a program changes, or a file that is loaded with it.
@@ -34,14 +35,18 @@ pub fn run(words: &[OsString]) -> i32 {
     i32::from(io::stdout().write_all(lines.as_bytes()).is_err())
 }
 
+/// The time that all loaders together have to list libraries. The driver waits for a minute.
+const LOADERS: Duration = Duration::from_secs(20);
+
 struct Programs {
     path: OsString,
-    known: HashMap<PathBuf, Stamp>,
+    until: Instant,
+    known: HashMap<(PathBuf, bool), Stamp>,
 }
 
 impl Programs {
     fn new(path: OsString) -> Self {
-        Self { path, known: HashMap::new() }
+        Self { path, until: Instant::now() + LOADERS, known: HashMap::new() }
     }
 
     fn line(&mut self, word: &OsString) -> String {
@@ -52,21 +57,25 @@ impl Programs {
     }
 
     fn stamp(&mut self, word: &OsString) -> Option<Stamp> {
-        let file = self.named(word)?;
-        if let Some(known) = self.known.get(&file) {
+        let (file, is_named) = (self.named(word)?, !is_path(word));
+        if let Some(known) = self.known.get(&(file.clone(), is_named)) {
             return Some(known.clone());
         }
         let found = fs::metadata(&file).ok().filter(Metadata::is_file)?;
-        let loads = digest(&file, &self.path);
+        let loads = digest(Program { file: file.clone(), is_named }, &self.path, self.until);
         let stamp = Stamp { size: found.size(), mtime: mtime_of(&found), loads };
-        self.known.insert(file, stamp.clone());
+        self.known.insert((file, is_named), stamp.clone());
         Some(stamp)
     }
 
     fn named(&self, word: &OsString) -> Option<PathBuf> {
-        if word.as_bytes().contains(&b'/') {
+        if is_path(word) {
             return Some(word.into());
         }
         which(word, &self.path)
     }
+}
+
+fn is_path(word: &OsStr) -> bool {
+    word.as_bytes().contains(&b'/')
 }
