@@ -65,6 +65,15 @@ def test_on_close(runtime: Node, out: Path) -> None:
     ]
 
 
+def test_directory_made_and_filled_at_once(runtime: Node, out: Path) -> None:
+    script = f"mkdir -p {out}/d/e/f; for i in 1 2 3; do echo $i > {out}/d/e/f/$i; done; echo 4 > {out}/d/4; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", n_files=4)])
+    wait_for(lambda: job.named("complete"), f"complete: {job.events()}")
+    assert sorted(job.committed()) == ["1", "2", "3", "4"]
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+
+
 def test_standard_output(runtime: Node, out: Path) -> None:
     both = str(out / "log")
     job = runtime.shell(
@@ -286,10 +295,22 @@ def test_process_substitution_is_waited_for(runtime: Node, out: Path) -> None:
     assert os.system(f"gzip -t {out}/a.gz") == 0
 
 
+def test_a_hard_link_of_a_file_that_is_written_waits(runtime: Node, out: Path) -> None:
+    script = f"exec 3> {out}/tmp; ln {out}/tmp {out}/a; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
+    finish(job, ["a"], before_end=[])
+
+
 def test_a_fifo_is_no_output(runtime: Node, out: Path) -> None:
     job = runtime.shell("j", f"mkfifo {out}/a; sleep 0.1; rm {out}/a", outputs=[output(out, "a", "on_close")])
     assert job.wait() == 0
     assert job.named("opened") == []
+
+
+def test_a_removed_file_cannot_close_another_of_its_name(runtime: Node, out: Path) -> None:
+    script = f"exec 3> {out}/a; rm {out}/a; exec 4> {out}/a; exec 3>&-; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
+    finish(job, ["a"], before_end=[])
 
 
 @pytest.mark.parametrize(
@@ -378,3 +399,10 @@ def test_a_change_after_the_commit_is_told(runtime: Node, out: Path, how: str) -
         assert changed in ([], [("out", str(out / "a"), "written")])
     else:
         assert changed == ([("out", str(out / "a"), told)] if told else [])
+
+
+def test_nothing_is_told_of_a_change_before_the_commit(runtime: Node, out: Path) -> None:
+    script = f"cd {out}; echo x > a; echo y >> a; echo z > b; rm b; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "*", "on_termination", "files")])
+    finish(job, ["a"], before_end=[])
+    assert job.named("changed") == []

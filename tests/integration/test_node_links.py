@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -94,6 +95,16 @@ def test_two_inputs_one_from_here(nodes: Pair) -> None:
 def test_a_failed_producer_is_no_end(nodes: Pair, end: str) -> None:
     consumer = nodes.read()
     nodes.produce(f"head -c 100000 /dev/zero > {nodes.path()}; sleep 0.2; {end}")
+    assert_failed(consumer, "producer", "failed before committing")
+    assert not nodes.has_seen_an_end()
+
+
+def test_a_lost_producer_is_no_end(nodes: Pair) -> None:
+    producer = nodes.produce(f"echo 1 > {nodes.path()}; sleep 600")
+    consumer = nodes.read()
+    producer.wait_for("opened")
+    time.sleep(0.1)
+    producer.process.send_signal(signal.SIGKILL)
     assert_failed(consumer, "producer", "failed before committing")
     assert not nodes.has_seen_an_end()
 

@@ -69,6 +69,14 @@ def test_events_are_mirrored_in_order_and_once(shared: RemoteNode) -> None:
     assert job.served() == [{"job": "j", **event} for event in events if event["event"] != "entry"]
 
 
+def test_events_are_created_at_once_and_for_us_alone(tmp_path: Path) -> None:
+    directory = make_run(tmp_path)
+    job = run_alone(directory, ["sleep", "0.2"])
+    wait_for((directory / "events.jsonl").exists, "the events")
+    assert (directory / "events.jsonl").stat().st_mode & 0o777 == 0o600
+    assert job.wait() == 0
+
+
 def test_a_job_is_started_once(shared: RemoteNode) -> None:
     """A queue manager starts jobs of a machine that failed again: its readers may have what it has written."""
     first = shell(shared, "j", "true")
@@ -110,6 +118,14 @@ def test_signals_cancel_the_whole_tree(shared: RemoteNode, name: str) -> None:
     assert job.wait() != 0
     assert job.exit()["reason"] == "cancelled"
     has_left_nothing(job)
+
+
+def test_other_signals_are_passed_on(shared: RemoteNode) -> None:
+    ready = shared.base / "ready"
+    job = shell(shared, "j", f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.02; done")
+    wait_for(ready.exists, "the trap")
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.wait() == 7
 
 
 def test_a_signal_at_any_moment_leaves_nothing(tmp_path: Path) -> None:

@@ -319,3 +319,145 @@ impl Tracked {
         self.files.iter().filter(|(_, file)| closed(file)).map(|(path, _)| path.into()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::pattern::Pattern;
+
+    fn output(port: &str, kind: Kind, glob: &str, rules: Vec<(Vec<&str>, Commit)>) -> Output {
+        let root = PathBuf::from("/o");
+        let pattern = |text: &str| Pattern::new(Path::new(text), Path::new("/o")).unwrap();
+        let rules = rules
+            .into_iter()
+            .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
+            .collect();
+        let globs = vec![pattern(glob)];
+        Output { port: port.into(), globs, root, kind, rules, tells_all: false, window: None }
+    }
+
+    /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.
+    fn run(outputs: &[Output], script: &str, end: Option<&[&str]>) -> String {
+        let mut tracker = Tracker::new(outputs);
+        let mut words = Vec::new();
+        let mut note = |decisions: Vec<Decision>| {
+            for decision in decisions {
+                let name = |path: PathBuf| path.strip_prefix("/o").unwrap().display().to_string();
+                words.push(match decision.what {
+                    What::Opened(path) => format!("+{}", name(path)),
+                    What::Closed { path, closes } => format!("{}:{closes}", name(path)),
+                    What::Committed(path) => format!("={}", name(path)),
+                    What::Complete => format!("#{}", outputs[decision.port].port),
+                    What::Unmet(why) => format!("({})", why.replace(' ', "_")),
+                });
+            }
+        };
+        for step in script.split_whitespace() {
+            let fact = match &step[..1] {
+                "+" => Fact::Exists,
+                "!" => Fact::Closed,
+                _ => Fact::Gone,
+            };
+            note(tracker.handle(&Path::new("/o").join(&step[1..]), fact));
+        }
+        if let Some(existing) = end {
+            note(tracker.finish(&existing.iter().map(|name| Path::new("/o").join(name)).collect::<Vec<_>>()));
+        }
+        words.join(" ")
+    }
+
+    #[test]
+    fn one_file() {
+        let rule = |commit| [output("p", Kind::File, "*.x", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::Termination, "+a.x !a.x", Some(&["a.x"][..]), "+a.x =a.x #p"),
+            (Commit::Termination, "+a.x !a.x", None, "+a.x"),
+            (Commit::Close(1), "+a.x !a.x !a.x", Some(&["a.x"]), "+a.x a.x:1 =a.x #p a.x:2"),
+            (Commit::Close(2), "+a.x !a.x !a.x", None, "+a.x a.x:1 a.x:2 =a.x #p"),
+            (
+                Commit::Close(2),
+                "+a.x !a.x",
+                Some(&["a.x"]),
+                "+a.x a.x:1 =a.x (on_close:2_never_came,_a.x_was_closed_1_times) #p",
+            ),
+            (Commit::Close(2), "!a.x -a.x !a.x", None, "+a.x a.x:1 +a.x a.x:1"),
+            (Commit::Close(1), "+b.y !b.y", Some(&["b.y"]), "#p"),
+            (Commit::Close(1), "+a.x", Some(&[]), "+a.x #p"),
+            (Commit::Close(2), "!a.x !b.x !b.x", None, "+a.x a.x:1 +b.x b.x:1 b.x:2 =b.x #p"),
+        ] {
+            assert_eq!(run(&rule(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+    }
+
+    #[test]
+    fn many_files() {
+        let files = |commit| [output("p", Kind::Files, "*", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::Close(1), "!a !b", Some(&["a", "b"][..]), "+a a:1 =a +b b:1 =b #p"),
+            (Commit::Close(2), "!a !a !b !b", None, "+a a:1 a:2 =a +b b:1 b:2 =b"),
+            (Commit::NFiles(2), "!a +b !c +d", None, "+a a:1 =a +b +c c:1 =c #p +d"),
+            (
+                Commit::NFiles(3),
+                "!a !a !b",
+                Some(&["a", "b"]),
+                "+a a:1 =a a:2 +b b:1 =b (on_n_files_promised_3_files,_2_are_there_at_the_end) #p",
+            ),
+            (Commit::NFiles(2), "!a -a !b", None, "+a a:1 =a +b b:1 =b"),
+            (Commit::NFiles(2), "!a -a !b !a", None, "+a a:1 =a +b b:1 =b a:2 #p"),
+            (Commit::NFiles(1), "!a -a", Some(&[]), "+a a:1 =a #p"),
+        ] {
+            assert_eq!(run(&files(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+    }
+
+    #[test]
+    fn directories() {
+        let directory = |commit| [output("d", Kind::Directory, "out", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::NFiles(2), "!out/a !out/s/b !other", None, "+out/a out/a:1 =out/a +out/s/b out/s/b:1 =out/s/b #d"),
+            (Commit::Close(2), "!out/a !out/b +out/c", None, "+out/a out/a:1 +out/b out/b:1 =out/a =out/b #d +out/c"),
+            (Commit::Close(1), "!out/a !out/b", Some(&["out/a"][..]), "+out/a out/a:1 =out/a +out/b out/b:1 =out/b #d"),
+            (Commit::Termination, "!out/a", Some(&["out/a"][..]), "+out/a =out/a #d"),
+            (
+                Commit::Close(9),
+                "!out/d/a !out/d-x !out/d.y -out/d !out/d/a !out/d-x",
+                None,
+                "+out/d/a out/d/a:1 +out/d-x out/d-x:1 +out/d.y out/d.y:1 +out/d/a out/d/a:1 out/d-x:2",
+            ),
+        ] {
+            assert_eq!(run(&directory(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+        for (commit, end) in [(Commit::Close(1), ""), (Commit::NFiles(1), " #d")] {
+            let narrowed = [output("d", Kind::Directory, "out", vec![(vec!["chr22.*"], commit)])];
+            let expected = format!("+out/chr22.v out/chr22.v:1 =out/chr22.v{end} +out/x out/x:1");
+            assert_eq!(run(&narrowed, "!out/chr22.v !out/x", None), expected);
+        }
+    }
+
+    #[test]
+    fn other_files() {
+        let dependent = |dep| {
+            [
+                output("data", Kind::File, "d", vec![(vec![], Commit::File(vec![dep]))]),
+                output("index", Kind::Files, "i*", vec![(vec![], Commit::Close(1))]),
+            ]
+        };
+        let glob = Dependency::Glob(Pattern::new(Path::new("i1"), Path::new("/o")).unwrap());
+        let other = Dependency::Glob(Pattern::new(Path::new("done*"), Path::new("/o")).unwrap());
+        for (dep, script, end, expected) in [
+            (glob.clone(), "+d !d !i2 !i1", None, "+d d:1 +i2 i2:1 =i2 +i1 i1:1 =i1 =d #data"),
+            (glob, "!i1 +d !d", None, "+i1 i1:1 =i1 +d d:1 =d #data"),
+            (other.clone(), "+d !d !done", None, "+d d:1 =d #data"),
+            (other.clone(), "+d !d +done", None, "+d d:1"),
+            (other, "+d !d", Some(&["d"][..]), "+d d:1 =d (on_file_waited_for_done*_to_the_end) #data #index"),
+            (
+                Dependency::Port("index".into()),
+                "+d !i1",
+                Some(&["d", "i1"][..]),
+                "+d +i1 i1:1 =i1 =d (on_file_waited_for_index_to_the_end) #data #index",
+            ),
+        ] {
+            assert_eq!(run(&dependent(dep.clone()), script, end), expected, "{dep:?} {script}");
+        }
+    }
+}
