@@ -6,7 +6,6 @@ The engine is played here; `sfio-node` is the real one. Real containers are in t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import time
@@ -143,16 +142,6 @@ async def test_a_job_is_cancelled(tmp_path: Path) -> None:
         await job.cancel()
         assert job.exit.result().reason == "cancelled"
         assert await process.wait() != 0
-
-
-async def test_the_streams_of_a_job_get_limits(tmp_path: Path) -> None:
-    async with started(tmp_path) as runtime:
-        job = await runtime.create_job("j")
-        await job.wrap(JobSpec(name="j"))
-        job.limit(7)
-        job.limit(8, "reads")
-        await asyncio.to_thread(wait_for, Path(job.directory, "limit").exists, "the limits")
-        assert json.loads(Path(job.directory, "limit").read_text()) == {"inputs": {"reads": 8}}
 
 
 async def test_what_a_command_prints(tmp_path: Path) -> None:
