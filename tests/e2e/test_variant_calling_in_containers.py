@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from lab.container_sites import Containers
 from lab.machines.deployments import docker_environment
@@ -18,17 +16,14 @@ from lab.machines.images import import_variant_calling
 from lab.once import once
 from lab.templates import Template, load
 from tests.e2e.test_streaming import check_nothing_fell_back
+from tests.e2e.test_variant_calling_on_clusters import FIRST, LAST, absent, make_them_meet
 
 JOB = "job-tiny.yml"
-# Seven steps, each with the one before as its producer.
-FIRST, LAST = "/align", "/filter"
 FILES = {"plain": "streamflow-containers.yml", "ours": "streamflow-io-containers.yml"}
 #: In each container: the directory that all of a run share.
 SHARED = Path("/tmp/streamflow")
 # A step, and below what the directory of its job is.
 EXECUTED = re.compile(r"EXECUTING step (\S+) .* into directory (\S+)/[^/]+:$", re.MULTILINE)
-
-absent = [tool for tool in ("bwa", "samtools", "bcftools", "wgsim") if shutil.which(tool) is None]
 
 
 @pytest.fixture
@@ -77,22 +72,3 @@ def run(docker: Containers, template: Template, name: str) -> str:
     finished = template.run("streamflow", "run", "--outdir", place / "results", file, environment=environment)
     assert finished.returncode == 0, finished.stderr
     return finished.stderr + finished.stdout
-
-
-def make_them_meet(template: Template, begun: Path) -> None:
-    """Let the first end only when the last runs; it waits for that half a minute at most.
-
-    :param begun: a file that the last makes when it begins
-    """
-    wait = f'"$0" "$@" || exit; i=0; until [ -e {begun} ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done'
-    run_by(template, FIRST, ["sh", "-c", wait])
-    run_by(template, LAST, ["sh", "-c", f'touch {begun}; exec "$0" "$@"'])
-
-
-def run_by(template: Template, step: str, words: Sequence[str]) -> None:
-    """Put words before the command of a step."""
-    tool = template.directory / "tools" / f"{step.strip('/')}.cwl"
-    document = load(tool)
-    document["baseCommand"] = [*words, *document["baseCommand"]]
-    with tool.open("w") as stream:
-        YAML().dump(document, stream)

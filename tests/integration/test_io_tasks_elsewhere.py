@@ -69,6 +69,12 @@ async def start(cluster: Cluster, number: int) -> str:
     return place(cluster, number)
 
 
+async def until(cluster: Cluster, *, waits: bool) -> None:
+    """Wait until a task waits for its grant, or until none does any more."""
+    admission = cluster.run.bandwidth.admission._admission
+    await asyncio.to_thread(wait_for, lambda: bool(admission.waiting(STEP)) is waits, "a task that waits, or its grant")
+
+
 def place(cluster: Cluster, number: int) -> str:
     (location,) = cluster.scheduler.get_locations(f"{STEP}/0.{number}")
     return str(location.name)
@@ -80,8 +86,7 @@ async def test_a_task_that_is_granted_a_host_of_an_ended_allocation(tmp_path: Pa
     cluster.context.deployment_manager.deployments_map["nodes"] = nodes = EndingHosts("nodes", {"n": 1})
     assert [await start(cluster, 0), await start(cluster, 1)] == ["n", "h"]
     waiting = submit(cluster, 2)
-    admission = cluster.run.bandwidth.admission._admission
-    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    await until(cluster, waits=True)
     nodes.is_over = True
     await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
     await cluster.scheduler.notify_status(f"{STEP}/0.1", Status.COMPLETED)
@@ -134,12 +139,11 @@ async def test_a_task_that_is_granted_a_host_of_an_allocation_after_which_anothe
     nodes = ComingHosts(cluster, "n")
     assert [await start(cluster, 0), await start(cluster, 1)] == ["n", "h"]
     waiting = submit(cluster, 2)
-    admission = cluster.run.bandwidth.admission._admission
-    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    await until(cluster, waits=True)
     # Its grant comes in the moment in which the node is lost.
     nodes.names = []
     await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
-    await asyncio.to_thread(wait_for, lambda: not admission.waiting(STEP), "a grant")
+    await until(cluster, waits=False)
     nodes.have()
     await cluster.scheduler.notify_status(f"{STEP}/0.1", Status.COMPLETED)
     await waiting
@@ -152,8 +156,7 @@ async def test_a_task_that_waits_for_its_grant_when_other_hosts_come(tmp_path: P
     nodes = ComingHosts(cluster, "n")
     assert await start(cluster, 0) == "n"
     waiting = submit(cluster, 1)
-    admission = cluster.run.bandwidth.admission._admission
-    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    await until(cluster, waits=True)
     nodes.have("n-2")
     await waiting
     assert place(cluster, 1) == "n-2"
@@ -164,11 +167,10 @@ async def test_a_task_that_is_granted_a_host_that_another_one_replaces(tmp_path:
     nodes = ComingHosts(cluster, "n")
     assert await start(cluster, 0) == "n"
     waiting = submit(cluster, 1)
-    admission = cluster.run.bandwidth.admission._admission
-    await asyncio.to_thread(wait_for, lambda: admission.waiting(STEP), "a task that waits")
+    await until(cluster, waits=True)
     nodes.names = []
     await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
-    await asyncio.to_thread(wait_for, lambda: not admission.waiting(STEP), "a grant")
+    await until(cluster, waits=False)
     nodes.have("n-2")
     await waiting
     assert place(cluster, 1) == "n-2"
