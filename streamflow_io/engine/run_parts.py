@@ -240,8 +240,6 @@ class ProofsOfRun:
                 disk_limit,
                 config.rehearse == "wait",
             )
-        self._waits = config.rehearse == "wait"
-        self._compares = plan.proofs.is_auto
         self._has_ended = False
         self.listeners: tuple[Listener, ...] = () if self.rehearsals is None else (self.rehearsals,)
 
@@ -251,7 +249,7 @@ class ProofsOfRun:
             return
         self._has_ended = True
         if self.rehearsals is not None:
-            await self.rehearsals.close(waits=is_well and self._waits, compares=is_well and self._compares)
+            await self.rehearsals.close(is_well=is_well)
         await self._programs.close()
 
 

@@ -73,7 +73,7 @@ class RehearsableJobs:
         streaming_jobs: StreamingJobs,
     ) -> None:
         self._candidates = candidates
-        self._is_auto = is_auto
+        self.is_auto = is_auto
         self._programs = programs
         self._streaming_jobs = streaming_jobs
         # The runtimes under which no job is rehearsed, and the queue managers that the user knows of.
@@ -177,7 +177,7 @@ class RehearsableJobs:
 
         Its cores were not granted to rehearsals, and no user wants a rehearsal as a job in the queue.
         """
-        if self._is_auto and deployment not in self._queues:
+        if self.is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
                 f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only. Inputs that "

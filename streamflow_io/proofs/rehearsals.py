@@ -104,16 +104,16 @@ class Rehearsals(Listener, RepeatedJobs):
         self._is_silent = _NoMessages()
         logger.addFilter(self._is_silent)
 
-    async def close(self, *, waits: bool = False, compares: bool = True) -> None:
+    async def close(self, *, is_well: bool = True) -> None:
         """End all rehearsals. Returns when nothing of them is left.
 
-        :param waits: whether rehearsals may come to their own end first, because nothing else runs any more
-        :param compares: whether outputs that exist already are compared first
+        :param is_well: whether the run has succeeded. Then a run that waits lets all rehearsals come to their own end,
+            and a run with `streaming: auto` compares the outputs that exist already
         """
         try:
-            if waits:
+            if is_well and self._waits:
                 await self._finish()
-            elif compares:
+            elif is_well and self._rehearsable.is_auto:
                 await self._compare()
         finally:
             await self._end()
