@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import processes
 from benchmarks.harness import run_workload
 from benchmarks.model import Comparison, Sample
-from benchmarks.processes import CommandError, run
 from benchmarks.workload import Outcome, Variant, Workload
 
 
@@ -59,44 +55,6 @@ def test_different_outputs_are_found(in_one_variant: bool) -> None:
     report = run_workload(workload(*variants), 2)
     assert report.differing == ("result",)
     assert not report.met
-
-
-def test_a_failure_names_the_variant_and_leaves_nothing(temporary: Path) -> None:
-    def fail(directory: Path) -> Outcome:
-        run([["sh", "-c", "echo broken >&2; exit 3"]], directory)
-        raise AssertionError("unreachable")
-
-    with pytest.raises(CommandError, match=r"(?s)bad: exit code 3: sh .*broken"):
-        run_workload(workload(Variant("bad", fail)), 1)
-    assert not list(temporary.iterdir())
-
-
-def test_run_measures_time_and_cpu_of_all_commands_at_once(tmp_path: Path) -> None:
-    busy = "import time\nwhile time.process_time() < 0.2: pass"
-    finished = run([["sleep", "0.3"], [sys.executable, "-S", "-c", busy]], tmp_path)
-    assert finished.seconds >= 0.3
-    assert 0.2 <= finished.cpu_seconds < 2
-    assert (tmp_path / "output.1").read_text() == ""
-
-
-def test_the_memory_of_the_benchmark_is_not_that_of_a_command(tmp_path: Path) -> None:
-    held = b"1" * 100_000_000
-    finished = run([["sleep", "1"]], tmp_path)
-    assert 0 < finished.first.peak_kb < len(held) / 2000
-
-
-def test_what_does_not_end_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "TIME_LIMIT", 0.3)
-    monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
-    # Ignores Ctrl-C, and has a child.
-    script = f"trap '' INT; sleep 600 & echo $! > {tmp_path}/child; wait"
-    with pytest.raises(CommandError, match="does not end"):
-        run([["sh", "-c", script]], tmp_path)
-    child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}")
-    deadline = time.monotonic() + 5
-    while child.exists() and " Z " not in (child / "stat").read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not child.exists() or " Z " in (child / "stat").read_text()
 
 
 @pytest.mark.parametrize(("limit", "output", "code"), [(1.0, "same", 0), (0.5, "same", 1), (1.0, "changing", 1)])

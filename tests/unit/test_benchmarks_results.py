@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import __main__ as benchmarks
 from benchmarks.__main__ import RESULTS, WORKLOADS, main
-from benchmarks.harness import run_workload
 from benchmarks.model import Comparison, Machine, Report, Sample
 from benchmarks.workload import Outcome, Variant, Workload
 from scripts import results
@@ -34,12 +33,6 @@ def workload(name: str) -> Workload:
     )
 
 
-def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
-    report = run_workload(workload("w"), 3)
-    report.write(tmp_path / "w.json")
-    assert Report.read(tmp_path / "w.json") == report
-
-
 def test_what_is_saved_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "RESULTS", tmp_path)
     monkeypatch.setattr(results, "RESULTS", tmp_path)
@@ -55,20 +48,6 @@ def test_what_is_saved_is_on_the_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "- gone: skipped, no disk" in text
     assert f"{datetime.now(timezone.utc):%Y-}" in text
     assert f"{Machine.here().cores} cores, load" in text
-
-
-def test_what_misses_its_goal_is_bold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    monkeypatch.setattr(results, "WORKLOADS", {"w": workload("w")})
-    report = run_workload(workload("w"), 2)
-    report.write(tmp_path / "w.json")
-    assert "|fast / slow|≤ 0.3|**0.375**|0.250, 0.500|" in results.page()
-
-
-def test_a_workload_of_another_size_is_not_saved(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["run", "many-jobs", "--jobs", "10", "--save"])
-    assert "--save keeps the result of a workload as it is" in capsys.readouterr().err
 
 
 def test_each_kept_result_is_of_a_workload() -> None:

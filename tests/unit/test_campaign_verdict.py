@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from lab.runs import Run
-from tests.campaign.cases import LOCAL_FAULTS, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
-from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name
+from tests.campaign.workloads import WORKLOADS, plain_steps
 
 ERROR = "2026-01-01 10:00:00.000 ERROR    FAILED Job /make/0 with error:\n\tcat: write error: No space left on device\n"
 PLAIN = Run(
     0, "", {"out": {"checksum": "sha1$a"}}, {"out.txt": b"a"}, [(1.0, "read part1 9 ab"), (2.0, "read all 10 cd")]
 )
 FAILED = Run(1, ERROR, None, {}, [(1.0, "read part1 9 ab")])
-
-
-def test_a_seed_and_a_number_say_everything() -> None:
-    names = list(WORKLOADS)
-    cases = [choose(7, number, names) for number in range(480)]
-    assert cases == [choose(7, number, names) for number in range(480)]
-    assert cases != [choose(8, number, names) for number in range(480)]
-    assert Counter(case.fault for case in cases).keys() == set(LOCAL_FAULTS)
-    assert len({(case.workload, case.fault) for case in cases}) == len(names) * len(LOCAL_FAULTS)
-    assert all(0 <= case.delay <= SPAN for case in cases)
-    assert {case.retries for case in cases} == {True, False}
-
-
-def test_random_workflows_are_workloads(tmp_path: Path) -> None:
-    document, job = make(random_name(7, 3), tmp_path / "files")
-    assert job.keys() == document["inputs"].keys() - {"trace"}
-    # Victims are found by these.
-    assert all("CAMPAIGN_PRODUCER" in str(step["run"]) for step in document["steps"].values())
-    assert plain_steps(document) <= document["steps"].keys()
 
 
 def violations(run: Run, *, struck: bool = True, driver: bool = False, left: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -119,12 +97,6 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "unhinted": {"make", "sort", "shift", "copy"},
         "rehearsed": {"make", "sort", "shift", "copy"},
     }
-
-
-def test_rules_that_serve_nobody_are_not_ours(tmp_path: Path) -> None:
-    """Also not within a workflow of its own."""
-    document, _ = make(random_name(131, 1), tmp_path / "files")
-    assert plain_steps(document) == {"s1", "s2"}
 
 
 def test_wrong_reads_of_a_run_that_failed_are_violations() -> None:

@@ -11,7 +11,6 @@ from lab.cwl import Document
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import resolve
 from tests.conformance.annotations import KINDS, LEARNING, Kind, annotations_file
-from tests.conformance.suite import Case, cases
 from tests.conformance.trial import own_mistakes
 
 TOOL: Document = {
@@ -52,26 +51,6 @@ def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
         assert set(step.streaming) == ({"o", "all"} if kind in ("gate", "close", "closegate") else set())
         assert set(step.streamable_inputs) == ({"i"} if kind == "stream" else set())
         assert set(step.streamable_outputs) == ({"o", "all"} if kind == "stream" else set())
-
-
-def test_what_learns_has_no_hints(tmp_path: Path) -> None:
-    steps = read_steps(load(written(tmp_path, WORKFLOW))).steps
-    assert {kind: annotations_file(steps, kind) for kind in LEARNING} == {"unhinted": {}}
-
-
-def test_a_tool_alone_has_no_edges(tmp_path: Path) -> None:
-    steps = read_steps(load(written(tmp_path, TOOL))).steps
-    assert [kind for kind in KINDS if annotations_file(steps, kind)] == ["io-task", "storage", "required"]
-
-
-def test_the_tests_of_a_suite(tmp_path: Path) -> None:
-    (tmp_path / "more").mkdir()
-    (tmp_path / "conformance_tests.yaml").write_text(
-        "- {id: one, tool: a.cwl, job: a.json, should_fail: true}\n- {$import: more/index.yaml}\n"
-    )
-    (tmp_path / "more" / "index.yaml").write_text("- {id: 2, tool: 'b.cwl#main', output: {}}\n")
-    one = Case("one", str(tmp_path / "a.cwl"), str(tmp_path / "a.json"), should_fail=True)
-    assert cases(tmp_path) == [one, Case("2", str(tmp_path / "more" / "b.cwl#main"))]
 
 
 def test_mistakes_of_ours_are_told_from_refusals() -> None:

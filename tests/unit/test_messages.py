@@ -45,20 +45,6 @@ def test_each_code_is_explained() -> None:
     assert set(EXPLANATIONS) == set(Code)
 
 
-def test_codes_have_one_home() -> None:
-    written = [
-        file
-        for file in (REPOSITORY / "streamflow_io").rglob("*.py")
-        if file.parent.name != "messages" and re.search(r"SFIO-[A-Z]\d{3}\]", file.read_text())
-    ]
-    assert not written
-
-
-def test_a_message_has_one_explanation() -> None:
-    messages = [case.message for explanation in EXPLANATIONS.values() for case in explanation.cases]
-    assert len(messages) == len(set(messages))
-
-
 @pytest.mark.parametrize("code", Code)
 def test_what_an_explanation_refers_to_is_there(code: Code) -> None:
     text = explanation_text(code)

@@ -67,30 +67,12 @@ def test_pages_keep_within_their_budgets() -> None:
     assert sum(words.values()) <= 45_000
 
 
-def test_no_address_of_this_repository_is_invented() -> None:
-    """A release names the address, in `SFIO_REPOSITORY`."""
-    outside = [link for page in PAGES for link in links(page.read_text()) if "streamflow-io" in link and ":" in link]
-    assert not outside
-    assert len((REPOSITORY / "README.md").read_text().splitlines()) < 100
-
-
 def test_the_site_has_all_pages() -> None:
     text = re.sub(r"!!python/\S+|!ENV", "", (REPOSITORY / "mkdocs.yml").read_text())
     site = YAML(typ="safe").load(text)
     listed = re.findall(r"[\w-]+\.md", json.dumps(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
     assert site["repo_url"] == ["SFIO_REPOSITORY", ""]
-
-
-def test_the_workflows_of_github_call_what_make_has() -> None:
-    makefile = (REPOSITORY / "Makefile").read_text()
-    known = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    files = sorted((REPOSITORY / ".github" / "workflows").iterdir())
-    jobs = [job for file in files for job in YAML(typ="safe").load(file.read_text())["jobs"].values()]
-    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    called = {command.split()[1] for command in commands if command.startswith("make ")}
-    assert called == {"docs", "release", "conformance", "upstream"}
-    assert called <= known
 
 
 def test_versions_are_the_same() -> None:
@@ -137,31 +119,6 @@ def test_the_recipe_for_spack_needs_what_the_package_needs() -> None:
 
     found = re.findall(r'^    depends_on\("(.*)", type=with_python\)$', (REPOSITORY / SPACK).read_text(), re.MULTILINE)
     assert found == [in_spack(each) for each in needed()]
-
-
-def test_the_crate_of_a_template_has_what_its_workflow_runs() -> None:
-    directory = REPOSITORY / "workflows" / "variant-calling"
-    crate = json.loads((directory / "ro-crate-metadata.json").read_text())
-    entities = {entity["@id"]: entity for entity in crate["@graph"]}
-    root = entities["./"]
-    parts = {part["@id"] for part in root["hasPart"]}
-    main = root["mainEntity"]["@id"]
-    runs = set(re.findall(r"run: (\S+\.cwl)", (directory / main).read_text()))
-    assert {part["@id"] for part in entities[main]["hasPart"]} == runs
-    assert runs < parts
-    assert {name for name, entity in entities.items() if "File" in entity["@type"]} == parts
-    assert all((directory / part).is_file() for part in parts)
-
-
-def test_the_image_has_what_the_demo_needs() -> None:
-    lines = (REPOSITORY / "Containerfile").read_text().splitlines()
-    copied = [line.split()[-2] for line in lines if line.startswith("COPY ") and "--from" not in line]
-    assert copied == [".", "benchmarks", "lab", "workflows", "README.md"]
-    assert all((REPOSITORY / each).exists() for each in copied)
-    ignored = (REPOSITORY / ".containerignore").read_text().splitlines()
-    # The build takes its flags from there.
-    assert ignored.index(".*") < ignored.index("!.cargo")
-    assert 'CMD ["python", "-m", "benchmarks", "demo"]' in lines
 
 
 def test_pictures_have_words() -> None:

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from lab.runs import Run
 from tests.random_workflows.blueprint import Blueprint, without_unused
-from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import EXTRAS, READERS, TRICKLED, WRITERS
-from tests.random_workflows.reduce import candidates, reduce
 from tests.random_workflows.trial import judge
 
 
 @cache
 def blueprints() -> list[Blueprint]:
     return [generate(5, number) for number in range(400)]
-
-
-def test_a_seed_and_a_number_say_everything() -> None:
-    assert [generate(5, number) for number in range(20)] == blueprints()[:20]
-    assert generate(6, 0) != blueprints()[0]
 
 
 def test_all_that_there_is_occurs() -> None:
@@ -71,35 +63,6 @@ def test_what_has_failed_before_occurs_often() -> None:
             ]
             found[key] += any(is_meant(*each) for each in read)
     assert min(found[key] for key in ("dead", "wrong", "tar")) >= len(blueprints()) // 10, found
-
-
-def test_every_source_is_there(tmp_path: Path) -> None:
-    for number, blueprint in enumerate(blueprints()[:100]):
-        known = {*blueprint.given}
-        for step in blueprint.steps:
-            for _, link in step.links:
-                assert known.issuperset(link.sources)
-            known |= {step.source_of(output.port) for output in step.outputs}
-        assert known.issuperset(source for link in blueprint.results for source in link.sources)
-        assert blueprint.results
-        assert document(blueprint)["steps"].keys() == {step.name for step in blueprint.steps}
-        (place := tmp_path / str(number)).mkdir()
-        assert job(blueprint, place).keys() == blueprint.given.keys()
-
-
-def test_what_shows_something_becomes_small() -> None:
-    """The reduction of a large workflow leaves little but the part that matters."""
-
-    def shows(blueprint: Blueprint) -> bool:
-        return any(output.writer == "patched" for step in blueprint.steps for output in step.outputs)
-
-    large = next(blueprint for blueprint in blueprints() if shows(blueprint) and len(blueprint.steps) > 8)
-    small = reduce(large, shows)
-    assert shows(small)
-    assert len(small.steps) == 1
-    # Those names and lists belong together with what the step reads.
-    assert not {*small.steps[0].extras} - {"name", "k", *small.steps[0].scatter}
-    assert all(not shows(candidate) for candidate in candidates(small))
 
 
 SAME = Run(0, "", {"r0": 1}, {"a": b"1"}, [])

@@ -23,7 +23,6 @@ from streamflow_io.messages import Code
 from tests.unit import test_named_modules as modules
 from tests.unit.test_messages import in_python, in_rust
 from tests.unit.test_pages import DOCS, PAGES, REPOSITORY, named
-from tests.unit.test_quoted_messages import OF_OTHERS, QUOTED, is_printed, words_quoted
 
 
 def test_files_and_directories_that_pages_name_are_there() -> None:
@@ -31,11 +30,6 @@ def test_files_and_directories_that_pages_name_are_there() -> None:
     missing = [(page, file) for page, file in set(modules.named()) if not modules.found(file, pages[page])]
     missing += [pair for pair in set(modules.directories()) if not (REPOSITORY / pair[1]).is_dir()]
     assert not missing
-
-
-def test_the_program_prints_what_is_quoted() -> None:
-    quoted = [pair for pair in QUOTED if pair[1] not in OF_OTHERS]
-    assert not [pair for pair in quoted if not is_printed(words_quoted(pair[1]))]
 
 
 @pytest.mark.parametrize("page", reference.PAGES)
