@@ -157,31 +157,6 @@ class Work:
     megabytes: float
     seconds: Sequence[float]
 
-    def on_cores(self) -> float:
-        """Seconds until all has been written, when a task writes on the core where it has computed."""
-        computing = [(0.0, node) for node in range(self.nodes) for _ in range(self.cores)]
-        heapq.heapify(computing)
-        left: list[list[float]] = [[] for _ in range(self.nodes)]
-        tasks, now = deque(self.seconds), 0.0
-        while computing or any(left):
-            rates = [self.disk.rate(len(writing)) if writing else 0.0 for writing in left]
-            ends = [min(writing) / rate for writing, rate in zip(left, rates, strict=True) if writing]
-            step = min([*ends, *(time - now for time, _ in computing[:1])])
-            now += step
-            for node, writing in enumerate(left):
-                after = [megabytes - step * rates[node] for megabytes in writing]
-                left[node] = [megabytes for megabytes in after if megabytes > 1e-9]
-                for _ in range(len(after) - len(left[node])):
-                    heapq.heappush(computing, (now, node))
-            while computing and computing[0][0] <= now:
-                _, node = heapq.heappop(computing)
-                # What is negative is a core that begins; what is computed is written.
-                if node >= 0 and tasks:
-                    heapq.heappush(computing, (now + tasks.popleft(), ~node))
-                elif node < 0:
-                    left[~node].append(self.megabytes)
-        return now
-
     def as_io_tasks(self, demand: Demand) -> list[Task]:
         """The I/O tasks that write, in order of arrival: each core goes on with the next task to compute."""
         cores = [(0.0, node) for node in range(self.nodes) for _ in range(self.cores)]

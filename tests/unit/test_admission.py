@@ -95,32 +95,10 @@ def test_a_grant_says_what_is_used() -> None:
     assert driver.admission.waiting("/write") == 1
 
 
-@pytest.mark.parametrize(
-    ("direction", "fits"),
-    [("write", 3), ("read", 2), ("both", 2)],
-)
-def test_directions_are_separate(direction: Direction, fits: int) -> None:
-    driver = Driver()
-    assert len(driver.submit(step("one", 30, direction=direction), jobs=4)) == fits
-
-
-def test_reads_and_writes_do_not_take_from_each_other() -> None:
-    driver = Driver()
-    assert len(driver.submit(step("write", 100))) == 1
-    assert len(driver.submit(step("read", 60, direction="read"))) == 1
-    assert driver.submit(step("copy", 1, direction="both")) == []
-
-
 def test_a_shared_storage_has_one_bandwidth_and_a_node_storage_one_per_location() -> None:
     shared, node = Driver(("n1", "n2")), Driver(("n1", "n2"))
     assert len(shared.submit(step("write", 100, NFS), jobs=3)) == 1
     assert len(node.submit(step("write", 100, SSD), jobs=3)) == 2
-
-
-def test_without_a_constraint_only_executors_count() -> None:
-    driver = Driver(io_executors=2)
-    assert len(driver.submit(step("move"), jobs=3)) == 2
-    assert names(driver.end("/move/2")) == ["/move/3"]
 
 
 @pytest.mark.parametrize("io_executors", [None, 2, 16])
@@ -131,30 +109,6 @@ def test_a_location_has_no_more_executors_than_it_takes_jobs(io_executors: int |
     for number in range(20):
         admission.submit(AdmissionRequest(f"/move/{number}", step("move")), 0.0)
     assert len(admission.decide(0.0)) == min(io_executors or 3, 3)
-
-
-@pytest.mark.parametrize("granted", [True, False])
-def test_a_job_that_will_not_start_gives_back_all(granted: bool) -> None:
-    driver = Driver()
-    driver.submit(step("write", 100), jobs=2)
-    job = "/write/1" if granted else "/write/2"
-    assert driver.admission.release(job, 0.0)
-    assert not driver.admission.release(job, 0.0)
-    assert names(driver.admission.decide(0.0)) == (["/write/2"] if granted else [])
-    driver.admission.release("/write/2", 0.0)
-    driver.admission.release("/write/1", 0.0)
-    assert names(driver.submit(step("write", 100))) == ["/write/3"]
-
-
-def test_a_job_may_come_again_when_it_has_ended() -> None:
-    driver = Driver()
-    request = AdmissionRequest("/write/1", step("write", 100))
-    driver.admission.submit(request, 0.0)
-    with pytest.raises(ValueError, match="/write/1 has been submitted already"):
-        driver.admission.submit(request, 0.0)
-    driver.admission.release("/write/1", 0.0)
-    driver.admission.submit(request, 0.0)
-    assert names(driver.admission.decide(0.0)) == ["/write/1"]
 
 
 # Placement
@@ -179,16 +133,6 @@ def test_a_shared_storage_goes_to_the_first_candidate() -> None:
     assert places(driver.submit(step("write", 10, NFS), jobs=3)) == ["n1", "n2"]
 
 
-def test_several_locations_are_different_ones() -> None:
-    driver = Driver(("n1", "n2", "n3"))
-    (first,) = driver.submit(step("wide", 60, locations=2), preferred=("n2",))
-    assert first.locations == ("n2", "n1")
-    # Just one other location has room.
-    assert driver.submit(step("wide", 60, locations=2)) == []
-    (second,) = driver.end("/wide/1")
-    assert second.locations == ("n1", "n2")
-
-
 def test_the_first_target_that_has_room() -> None:
     driver = Driver(("n1",))
     driver.admission.set_locations("cloud", {"c1": 1.0})
@@ -202,15 +146,6 @@ def test_a_location_that_appears_is_used() -> None:
     assert places(driver.submit(step("write", 100), jobs=2)) == ["n1"]
     driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 1.0})
     assert places(driver.admission.decide(0.0)) == ["n2"]
-
-
-def test_a_location_that_is_gone_is_not_used() -> None:
-    driver = Driver(("n1", "n2"))
-    driver.submit(step("write", 60), jobs=2)
-    driver.admission.set_locations("hpc", {"n2": 1.0})
-    assert driver.submit(step("write", 60)) == []
-    assert driver.end("/write/1") == []
-    assert places(driver.end("/write/2")) == ["n2"]
 
 
 # In order of arrival
@@ -234,23 +169,6 @@ def test_who_waits_for_a_location_holds_back_nobody_elsewhere() -> None:
     assert names(driver.submit(step("third", 10, NFS, pools=("cloud",)))) == ["/third/1"]
 
 
-def test_a_job_that_needs_two_resources_is_not_starved_by_those_that_need_one() -> None:
-    # The executor is always wanted by one step, the bandwidth by another one, and they never come free together.
-    driver = Driver(io_executors=1)
-    compute = step("compute", 60, NFS, io_task=False)
-    driver.submit(step("move"))
-    start_compute(driver, compute)
-    assert driver.submit(step("both", 60, NFS)) == []
-    driver.submit(step("move"))
-    # It lacks bandwidth, not the executor.
-    assert names(driver.end("/move/1")) == ["/move/2"]
-    # Now it lacks the executor: it must not lose the bandwidth again.
-    driver.submit(compute)
-    driver.end("/compute/1")
-    assert not driver.admission.could_start("/compute/2", "n1")
-    assert names(driver.end("/move/2")) == ["/both/1"]
-
-
 def start_compute(driver: Driver, demand: Demand, location: str = "n1") -> Grant:
     driver.submit(demand)
     job = f"{demand.step}/1"
@@ -258,30 +176,7 @@ def start_compute(driver: Driver, demand: Demand, location: str = "n1") -> Grant
     return driver.admission.start(job, [location], 0.0)
 
 
-@pytest.mark.parametrize("pool", ["hpc", "front"])
-def test_a_job_on_two_locations_is_not_starved_by_those_on_one(pool: str) -> None:
-    driver = Driver(("n1", "n2"), io_executors=1)
-    # The same machines under another name.
-    driver.admission.set_locations("front", {"n1": 1.0, "n2": 1.0})
-    narrow = step("narrow", pools=(pool,))
-    assert len(driver.submit(narrow, jobs=2)) == 2
-    assert driver.submit(step("wide", locations=2)) == []
-    assert driver.submit(narrow) == []
-    assert driver.end("/narrow/1") == []
-    assert names(driver.end("/narrow/2")) == ["/wide/1"]
-    assert names(driver.end("/wide/1")) == ["/narrow/3"]
-
-
 # Jobs that are no I/O tasks
-
-
-def test_a_compute_job_holds_its_bandwidth_from_start_to_end() -> None:
-    driver = Driver()
-    compute = step("compute", 60, io_task=False)
-    grant = start_compute(driver, compute)
-    assert (grant.constraint, grant.allocated, grant.running) == (60.0, 60.0, 0)
-    assert driver.submit(step("write", 60)) == []
-    assert names(driver.end("/compute/1")) == ["/write/1"]
 
 
 def test_a_compute_job_waits_only_when_bandwidth_is_all_it_lacks() -> None:
@@ -295,34 +190,6 @@ def test_a_compute_job_waits_only_when_bandwidth_is_all_it_lacks() -> None:
     assert not driver.admission.stand_down("/compute/1", "n2")
     assert driver.admission.stand_down("/compute/1", "n1")
     assert names(driver.admission.decide(0.0)) == ["/write/2"]
-
-
-def test_bandwidth_that_is_freed_is_kept_for_the_compute_job_that_waits_for_it() -> None:
-    driver = Driver()
-    driver.submit(step("fill", 80))
-    compute = step("compute", 60, io_task=False)
-    driver.submit(compute)
-    assert not driver.admission.could_start("/compute/1", "n1")
-    assert driver.submit(step("write", 60)) == []
-    assert driver.end("/fill/1") == []
-    assert driver.admission.could_start("/compute/1", "n1")
-    driver.admission.start("/compute/1", ["n1"], 0.0)
-    assert driver.admission.decide(0.0) == []
-    assert names(driver.end("/compute/1")) == ["/write/1"]
-
-
-def test_a_compute_job_on_two_locations_starts_on_both() -> None:
-    driver = Driver(("n1", "n2"))
-    driver.submit(step("fill", 80), preferred=("n2",))
-    driver.submit(step("wide", 60, io_task=False, locations=2))
-    assert driver.admission.could_start("/wide/1", "n1")
-    assert not driver.admission.could_start("/wide/1", "n2")
-    with pytest.raises(ValueError, match="/wide/1 does not fit on n1, n2"):
-        driver.admission.start("/wide/1", ["n1", "n2"], 0.0)
-    assert driver.end("/fill/1") == []
-    assert driver.admission.could_start("/wide/1", "n1")
-    assert driver.admission.could_start("/wide/1", "n2")
-    assert driver.admission.start("/wide/1", ["n1", "n2"], 0.0).locations == ("n1", "n2")
 
 
 def test_two_storages_on_the_same_locations_are_not_mixed_up() -> None:
@@ -362,18 +229,6 @@ def test_what_an_io_task_cannot_use_is_for_others() -> None:
     assert names(driver.end("/large/1")) == ["/small/2"]
 
 
-def test_an_io_task_without_memory_keeps_nobody_out() -> None:
-    driver = Driver()
-    driver.submit(step("large", 100))
-    driver.admission.give_back("/large/1", 0.0)
-    assert len(driver.submit(step("small", 25), jobs=4)) == 4
-    assert not driver.admission.could_start("/large/1", "n1")
-    assert driver.admission.stand_down("/large/1", "n1")
-    assert names(driver.end("/small/1")) == []
-    assert names(driver.submit(step("small", 25))) == ["/small/5"]
-    assert driver.admission.release("/large/1", 0.0)
-
-
 def test_the_job_of_an_epoch_that_is_given_back_is_still_wanted() -> None:
     driver = Driver(("n1", "n2"))
     single = AutoConstraint(Bounds(50, 50, 2))
@@ -389,21 +244,6 @@ def test_the_job_of_an_epoch_that_is_given_back_is_still_wanted() -> None:
     assert driver.admission.could_start("/learns/2", "n1")
     driver.admission.start("/learns/2", ["n1"], 0.0)
     driver.end("/learns/2")
-
-
-def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
-    driver = Driver(("n1",), io_executors=2)
-    driver.admission.set_locations("cloud", {"c1": 2.0})
-    assert len(driver.submit(step("early", AUTO, NFS))) == 1
-    driver.admission.give_back("/early/1", 0.0)
-    assert len(driver.submit(step("learns", AUTO, NFS, pools=("cloud",)), jobs=2)) == 2
-    driver.admission.give_back("/learns/2", 0.0)
-    # There is memory again: the epoch has the storage for itself until it is over.
-    assert not driver.admission.could_start("/early/1", "n1")
-    assert driver.admission.could_start("/learns/2", "c1")
-    driver.admission.start("/learns/2", ["c1"], 0.0)
-    driver.end("/learns/1", "/learns/2")
-    driver.admission.release("/early/1", 0.0)
 
 
 @pytest.mark.parametrize("ended", [0, 1, 3])
@@ -424,40 +264,6 @@ def test_an_epoch_whose_jobs_lack_space_lets_those_run_that_free_it(ended: int) 
     assert driver.admission.could_start("/fills/8", "n1")
     driver.admission.start("/fills/8", ["n1"], 0.0)
     driver.end("/fills/8")
-
-
-def test_who_is_kept_out_of_one_of_two_locations_keeps_nothing_from_the_epoch_there() -> None:
-    driver = Driver(("n1", "n2"), io_executors=2)
-    driver.admission.set_locations("second", {"n2": 2.0})
-    driver.submit(step("early", 100, locations=2))
-    driver.admission.give_back("/early/1", 0.0)
-    assert len(driver.submit(step("other", 50), jobs=2)) == 2
-    assert not any(driver.admission.could_start("/early/1", location) for location in ("n1", "n2"))
-    driver.submit(step("learns", AUTO, pools=("second",)), jobs=2)
-    assert names(driver.end("/other/1", "/other/2")) == ["/learns/1", "/learns/2"]
-    driver.end("/learns/1", "/learns/2")
-    assert all(driver.admission.could_start("/early/1", location) for location in ("n1", "n2"))
-
-
-def test_two_steps_learn_one_after_the_other_on_a_storage_of_different_locations() -> None:
-    driver = Driver(("n1",), io_executors=2)
-    driver.admission.set_locations("cloud", {"c1": 1.0})
-    single = AutoConstraint(Bounds(50, 50, 2))
-    assert len(driver.submit(step("a", single, NFS), jobs=2)) == 2
-    assert driver.submit(step("b", single, NFS, pools=("cloud",)), jobs=2) == []
-    assert driver.end("/a/1") == []
-    assert len(driver.end("/a/2")) == 2
-
-
-def test_a_step_that_waits_to_learn_and_is_cancelled_keeps_nobody_out() -> None:
-    driver = Driver(("n1",), io_executors=2)
-    single = AutoConstraint(Bounds(50, 50, 2))
-    assert len(driver.submit(step("a", single, NFS), jobs=2)) == 2
-    assert driver.submit(step("b", single, NFS), jobs=2) == []
-    assert driver.submit(step("c", single, NFS), jobs=2) == []
-    assert all(driver.admission.release(job, 0.0) for job in ("/b/1", "/b/2"))
-    assert driver.end("/a/1") == []
-    assert names(driver.end("/a/2")) == ["/c/1", "/c/2"]
 
 
 # Learning
@@ -501,30 +307,6 @@ def test_two_steps_learn_one_after_the_other_on_one_location() -> None:
     assert names(driver.end("/a/3")) == ["/b/1", "/b/2"]
 
 
-def test_two_steps_learn_at_once_on_two_locations() -> None:
-    driver = Driver(("n1", "n2"))
-    short = AutoConstraint(Bounds(50, 50, 2))
-    assert places(driver.submit(step("a", short), jobs=5)) == ["n1"] * 2 + ["n2"] * 2
-    assert driver.submit(step("b", short), jobs=4) == []
-    # What the first step has elsewhere ends, and no more of it comes there.
-    assert driver.end("/a/3") == []
-    assert places(driver.end("/a/4")) == ["n2"] * 2
-
-
-def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
-    driver = Driver(("n1", "n2"), io_executors=2)
-    driver.submit(step("plain"), jobs=2)
-    assert places(driver.submit(step("learns", SHORT))) == ["n1"]
-    assert driver.submit(step("wide", locations=2)) == []
-    # Now the epoch is full, and waits until it is alone on a location; what came before it waits for its end.
-    assert driver.submit(step("learns", SHORT), jobs=3) == []
-    assert places(driver.end("/plain/1")) == ["n1"]
-    assert driver.end("/learns/1") == []
-    assert places(driver.end("/plain/2")) == ["n2"] * 2
-    assert driver.end("/learns/2", seconds=4.0) == []
-    assert names(driver.end("/learns/3", "/learns/4", seconds=4.0)) == ["/wide/1"]
-
-
 def test_nobody_is_placed_where_an_epoch_is_full() -> None:
     driver = Driver(("n1", "n2"), io_executors=4)
     assert places(driver.submit(step("learns", AutoConstraint(Bounds(50, 50, 2))), jobs=3)) == ["n1", "n1", "n2"]
@@ -536,19 +318,6 @@ def test_a_step_learns_where_the_fewest_run() -> None:
     driver.submit(step("plain"), preferred=("n1",))
     driver.admission.submit(AdmissionRequest("/learns/1", step("learns", SHORT)), 0.0, ready=1)
     assert places(driver.admission.decide(0.0)) == ["n2"]
-
-
-def test_a_step_learns_elsewhere_when_another_one_learns_where_it_was() -> None:
-    driver = Driver(("n1", "n2"))
-    for name in ("a", "b"):
-        assert places(driver.submit(step(name, SHORT), preferred=("n1",))) == ["n1"]
-    grants = driver.submit(step("a", SHORT), jobs=2)
-    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/a/2", "n2"), ("/a/3", "n2")]
-    # The other one has its location once all that began before have ended.
-    assert driver.submit(step("b", SHORT), jobs=2) == []
-    assert driver.end("/a/1") == []
-    grants = driver.end("/b/1")
-    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/b/2", "n1"), ("/b/3", "n1")]
 
 
 @pytest.mark.parametrize("jobs", [100, 700])
@@ -623,31 +392,6 @@ def test_a_step_with_no_more_jobs_does_not_end_the_epoch_of_another_one() -> Non
     assert [event.event.jobs for event in driver.admission.drain() if isinstance(event.event, EpochEnded)] == [2]
 
 
-@pytest.mark.parametrize("io_task", [True, False])
-def test_jobs_on_two_locations_learn_where_they_run(io_task: bool) -> None:
-    driver = Driver(("n1", "n2"), io_executors=2)
-    demand = step("wide", SHORT, io_task=io_task, locations=2)
-    for number in range(1, 6):
-        grants = driver.submit(demand)
-        if not io_task:
-            assert all(driver.admission.could_start(f"/wide/{number}", location) for location in ("n1", "n2"))
-            grants = [driver.admission.start(f"/wide/{number}", ["n1", "n2"], 0.0)]
-        assert [grant.locations for grant in grants] == [("n1", "n2")]
-        driver.end(f"/wide/{number}")
-
-
-def test_a_step_whose_further_jobs_do_not_come_keeps_nobody_out() -> None:
-    driver = Driver()
-    driver.submit(step("plain"))
-    demand = step("learns", SHORT)
-    # The epoch is full with those that are about to come.
-    driver.admission.submit(AdmissionRequest("/learns/1", demand), 0.0, ready=3)
-    assert driver.admission.decide(0.0) == []
-    assert driver.submit(step("plain")) == []
-    driver.admission.release("/learns/1", 0.0, no_more=True)
-    assert names(driver.admission.decide(0.0)) == ["/plain/2"]
-
-
 def test_the_location_of_an_epoch_may_disappear() -> None:
     driver = Driver(("n1", "n2"))
     assert places(driver.submit(step("learns", SHORT), jobs=7)) == ["n1", "n1", "n2", "n2"]
@@ -658,11 +402,3 @@ def test_the_location_of_an_epoch_may_disappear() -> None:
     # The first epoch had nothing but failures, and is repeated where there is a location.
     assert driver.end("/learns/3") == []
     assert places(driver.end("/learns/4")) == ["n2", "n2"]
-
-
-def test_a_location_that_appears_during_an_epoch_on_a_shared_storage_is_used_and_kept_free() -> None:
-    driver = Driver(("n1", "n2"), io_executors=2)
-    assert len(driver.submit(step("learns", AUTO, NFS), jobs=20)) == 4
-    driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 4.0, "n3": 4.0})
-    assert driver.submit(step("plain")) == []
-    assert len(driver.end(*(f"/learns/{number}" for number in range(1, 5)), seconds=8.0)) == 2

@@ -15,8 +15,6 @@ from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
-from streamflow_io.storage.admission.epochs import Epoch
-from streamflow_io.storage.admission.ledger import Ledger
 from streamflow_io.storage.admission.observations import Observation
 
 STEPS, DECISIONS = 20, 200
@@ -118,51 +116,3 @@ def test_a_decision_does_not_look_at_all_that_wait() -> None:
 
 def test_a_decision_does_not_look_at_all_locations(large: Cluster) -> None:
     assert lines_of(large) <= 1.2 * lines_of(Cluster(waiting=4000, locations=50))
-
-
-def test_what_earlier_jobs_keep_is_found_once_for_all_locations(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(waiting=100, locations=50)
-    demand = Demand("/merge", False, StaticConstraint(450.0), "write", (Placement("hpc", SSD),))
-    cluster.admission.submit(AdmissionRequest("/merge/1", demand), 0.0)
-    looked = 0
-    find_first = Admission._find_first
-
-    def counting(admission: Admission, *arguments: Any) -> Any:
-        nonlocal looked
-        looked += 1
-        return find_first(admission, *arguments)
-
-    monkeypatch.setattr(Admission, "_find_first", counting)
-    for location in cluster.locations:
-        assert not cluster.admission.could_start("/merge/1", location)
-    assert 0 < looked <= STEPS
-    cluster.end_one()
-    before = looked
-    cluster.admission.could_start("/merge/1", cluster.locations[0])
-    assert looked > before
-
-
-def test_a_decision_asks_the_ledger_a_few_times_only(large: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = 0
-    free = Ledger.free
-
-    def counting(ledger: Ledger, account: object) -> int:
-        nonlocal asked
-        asked += 1
-        return free(ledger, account)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Ledger, "free", counting)
-    for _ in range(DECISIONS):
-        large.end_one()
-        large.submit_one()
-    assert asked / DECISIONS < 20 * STEPS
-
-
-def test_what_an_epoch_tells_does_not_look_at_all_its_jobs() -> None:
-    def lines(jobs: int) -> int:
-        epoch = Epoch(1, 1.0, 8)
-        for _ in range(jobs):
-            epoch.add(Observation(1.0, 2e6), 1.0, 1)
-        return counted(lambda: epoch.group.seconds(1e6))
-
-    assert lines(1000) == lines(10)

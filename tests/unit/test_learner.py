@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count, cycle
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -118,15 +118,6 @@ def registry(times: Times = congested, job_bytes: float | None = None) -> Constr
 # Epochs
 
 
-def test_unbounded_doubles_until_a_job_takes_more_than_half_of_before() -> None:
-    bench = Bench(learner()).submit(40).run()
-    # 8, 4, 2, 1 at once take 17.6, 4.4, 1.1, 1.0 seconds. What the last epoch was like is not registered.
-    assert bench.tried == [(10, 8, True), (20, 4, True), (40, 2, True), (80, 1, False)]
-    assert bench.learner.registry.constraints == (10, 20, 40)
-    assert bench.reasons[-1] == ("learned", 40)
-    assert [epoch.number for epoch in bench.epochs] == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("ratio", "epochs"),
     [(0.4, [10, 20, 40, 80]), (0.5, [10, 20, 40, 80]), (0.51, [10, 20]), (1.0, [10, 20]), (3.0, [10, 20])],
@@ -172,13 +163,6 @@ def test_the_maximum_is_reached_whatever_the_rounding() -> None:
     assert single.registry.constraints == pytest.approx((0.1, 0.3, 0.9))
 
 
-@given(st.floats(1, 5000), st.integers(1, 300))
-def test_the_first_epoch_of_an_unbounded_one_uses_all_executors(bandwidth: float, executors: int) -> None:
-    constraint = Learner(bandwidth, executors).constraint
-    assert constraint == pytest.approx(bandwidth / executors, abs=1e-6)
-    assert executors * bytes_per_second(constraint) <= bytes_per_second(bandwidth)
-
-
 def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
     bench = Bench(learner()).submit(7)
     assert not bench.learner.is_exclusive
@@ -196,19 +180,6 @@ def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
     assert (bench.waiting, bench.learner.outstanding) == (1, 9)
     bench.end()
     assert [(epoch.jobs, epoch.mean_seconds) for epoch in bench.epochs] == [(8, pytest.approx(congested(8)))]
-
-
-def test_what_is_about_to_come_fills_an_epoch() -> None:
-    single = learner()
-    single.submitted(0.0, ready=6)
-    assert not single.is_exclusive
-    single.submitted(0.0, ready=6)
-    assert single.is_exclusive
-    assert single.outstanding == 8
-    single.withdrawn("1", 0.0)
-    single.withdrawn("2", 0.0)
-    single.no_more(0.0)
-    assert (single.is_exclusive, single.outstanding) == (False, 0)
 
 
 def test_fewer_jobs_than_fit_run_and_teach_nothing() -> None:
@@ -236,24 +207,6 @@ def test_an_epoch_ends_with_the_jobs_that_there_are() -> None:
     assert bench.tried == [(10, 8, True), (20, 5, True)]
 
 
-@pytest.mark.parametrize(("jobs", "registered"), [(3, False), (4, True), (7, True)])
-def test_no_more_jobs_end_a_short_epoch(jobs: int, registered: bool) -> None:
-    bench = Bench(learner()).submit(jobs)
-    bench.start()
-    bench.end(no_more=True)
-    # Fewer than half of the jobs that fit have not seen the storage as a full epoch does.
-    assert bench.tried == [(10, jobs, registered)]
-    assert bool(bench.learner.registry) == registered
-
-
-def test_many_jobs_one_by_one_are_no_epoch() -> None:
-    bench = Bench(learner())
-    for number in range(20):
-        bench.submit(1).start()
-        bench.end(no_more=number == 19)
-    assert not bench.learner.registry
-
-
 def test_a_full_epoch_whose_jobs_are_cancelled_ends_with_the_rest() -> None:
     bench = Bench(learner()).submit(8)
     for number in range(5):
@@ -267,18 +220,6 @@ def test_a_full_epoch_whose_jobs_are_cancelled_ends_with_the_rest() -> None:
     bench.end()
     assert bench.tried == [(10, 5, True)]
     assert not bench.learner.is_exclusive
-
-
-def test_a_failed_job_does_not_count() -> None:
-    single = learner()
-    for _ in range(8):
-        single.submitted(0.0)
-    for number in range(8):
-        single.started(str(number), 0.0)
-    for number in range(8):
-        single.ended(str(number), None if number < 3 else Observation(2.0), 1.0)
-    (epoch,) = [event for event in single.drain() if isinstance(event, EpochEnded)]
-    assert (epoch.jobs, epoch.mean_seconds, epoch.registered) == (5, 2.0, True)
 
 
 def test_an_epoch_of_failures_is_repeated() -> None:
@@ -337,12 +278,6 @@ def test_jobs_that_are_over_before_the_next_ones_start_teach_that_no_limit_is_ne
     assert single.constraint == 10
 
 
-def test_a_storage_that_is_not_congested_needs_no_limit() -> None:
-    bench = Bench(learner(), lambda running: 5.0).submit(60).run()
-    assert bench.tried == [(10, 8, True), (20, 4, False)]
-    assert bench.reasons[-1] == ("learned", 10)
-
-
 # Runs too small for all epochs
 
 
@@ -380,46 +315,10 @@ def test_many_small_runs_learn_what_a_large_one_does(runs: list[int], bounds: Bo
         assert known == whole.learner.registry
 
 
-def test_what_is_known_in_part_of_another_machine_goes_on_above_it() -> None:
-    known = ConstraintRegistry((RegisteredConstraint(16.0, 9.0, 5, 5),), is_complete=False)
-    bench = Bench(learner(remembered=known)).submit(12).run()
-    assert [constraint for constraint, _, _ in bench.tried] == [20, 40, 80]
-    whole = ConstraintRegistry((RegisteredConstraint(80.0, 9.0, 1, 1),), is_complete=False)
-    assert not learner(remembered=whole).is_learning
-
-
 # Jobs of different sizes
 
 
-@pytest.mark.parametrize("sizes", [(1.0,), (0.5, 1.5), (0.2, 1.0, 1.8)])
-def test_sizes_do_not_matter_where_bytes_are_measured(sizes: tuple[float, ...]) -> None:
-    bench = Bench(learner(), sizes=cycle(sizes)).submit(60).run()
-    reference = registry().entries[:3]
-    first = bench.epochs[0]
-    assert first.uneven == (len(sizes) > 1)
-    assert bench.learner.registry.constraints == tuple(entry.constraint for entry in reference)
-    assert bench.learner.registry.job_bytes is not None
-    size = bench.learner.registry.job_bytes / (100 * MEGABYTE)
-    for entry, expected in zip(bench.learner.registry.entries, reference, strict=True):
-        assert entry.seconds / size == pytest.approx(expected.seconds)
-    assert bench.reasons[-1] == ("learned", 40)
-
-
-def test_growing_sizes_do_not_look_like_a_slower_storage() -> None:
-    # Unmeasured, the second epoch would take as long as the first, and be the last.
-    sizes = iter([1.0] * 8 + [4.0] * 4 + [16.0] * 2 + [64.0] * 50)
-    assert [tried[0] for tried in Bench(learner(), sizes=sizes).submit(40).run().tried] == [10, 20, 40, 80]
-
-
 # With what was learned before
-
-
-def test_a_remembered_registry_skips_the_epochs() -> None:
-    bench = Bench(learner(remembered=registry())).submit(50).run()
-    assert bench.epochs == []
-    assert bench.reasons[0] == ("remembered", 80)
-    assert {reason for reason, _ in bench.reasons[1:]} == {"objective"}
-    assert bench.learner.constraint == 40
 
 
 @pytest.mark.parametrize(
@@ -446,17 +345,6 @@ def test_fewer_jobs_than_fit_may_be_faster() -> None:
     for _ in range(20):
         bench.submit(1).run()
     assert bench.learner.registry.entries[0].seconds == pytest.approx(2.5 * congested(8))
-
-
-def test_what_does_not_fit_the_bandwidth_is_dropped() -> None:
-    known = registry().register(RegisteredConstraint(160.0, 0.5, 1, 1))
-    assert learner(remembered=known).registry.constraints == (10, 20, 40, 80)
-    slower = Learner(40.0, 4, remembered=known)
-    assert [(entry.constraint, entry.concurrency) for entry in slower.registry.entries] == [(10, 4), (20, 2), (40, 1)]
-    assert not slower.is_learning
-    useless = Learner(5.0, 4, remembered=known)
-    assert useless.is_learning
-    assert not useless.registry
 
 
 # Storage that drifts
@@ -507,14 +395,6 @@ def test_after_a_drift_the_neighbours_are_learned_and_the_others_scaled() -> Non
     assert bench.run().reasons[-1][0] in ("learned", "objective")
 
 
-def test_a_drift_may_move_the_choice_to_a_neighbour() -> None:
-    bench = drift(1.0)
-    # The storage now serves four as it served two, and those badly.
-    bench.times = lambda running: {1: 3.0, 2: 3.0, 4: 3.1}.get(running, 30.0)
-    bench.run(8)
-    assert bench.reasons[-1] == ("learned", 20)
-
-
 def test_a_single_constraint_has_no_neighbours() -> None:
     bench = Bench(learner(Bounds(40, 40, 2))).submit(40).run(4)
     bench.times = lambda running: 5 * congested(running)
@@ -523,32 +403,7 @@ def test_a_single_constraint_has_no_neighbours() -> None:
     assert not bench.learner.is_learning
 
 
-def test_jobs_on_other_locations_do_not_make_a_group_fuller() -> None:
-    # Four times two jobs at once, each pair with a storage of its own: that is what was learned, and no drift.
-    single = learner(remembered=registry())
-    single.resized(EXECUTORS, spread=4)
-    names = [(f"n{location}/{number}", f"n{location}") for location in range(4) for number in range(2)]
-    for _ in range(5):
-        for _ in names:
-            single.submitted(0.0, ready=100)
-        assert single.constraint == 40
-        for name, location in names:
-            single.started(name, 0.0, location)
-        for name, _ in names:
-            single.ended(name, Observation(congested(2)), 0.0)
-    assert {event.reason for event in single.drain() if isinstance(event, Chosen)} <= {"remembered", "objective"}
-
-
 # The objective
-
-
-def test_the_choice_is_evaluated_at_each_arrival() -> None:
-    single = learner(remembered=registry())
-    chosen = []
-    for _ in range(6):
-        single.submitted(0.0)
-        chosen.append(single.constraint)
-    assert chosen == [80, 40, 40, 40, 40, 40]
 
 
 def test_locations_share_the_jobs() -> None:

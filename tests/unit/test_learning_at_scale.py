@@ -15,7 +15,7 @@ from lab.simulation import Disk, Outcome, Task, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
+from streamflow_io.storage.admission.demand import Demand, Placement
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
@@ -143,48 +143,16 @@ def test_too_few_jobs_to_learn_is_said_once(jobs: int, locations: int) -> None:
     assert outcome.seconds <= run(jobs, locations, None).seconds + 1e-6
 
 
-def test_jobs_that_come_one_by_one_run_at_once_where_cores_suffice() -> None:
-    outcome = run(40, every=1.0)
-    assert not outcome.chosen("/s0", "learned")
-    assert [now for now, _ in outcome.grants] == pytest.approx([float(number) for number in range(40)])
-
-
 def test_jobs_that_come_faster_than_they_can_be_written_are_learned() -> None:
     outcome = run(200, every=0.4)
     assert outcome.chosen("/s0", "learned") == [4]
     assert outcome.seconds <= 1.15 * run(200, every=0.4, constraint=StaticConstraint(4.0)).seconds
 
 
-def test_several_steps_learn_on_one_storage() -> None:
-    outcome = run(400, 2, steps=2)
-    for step in ("/s0", "/s1"):
-        assert outcome.chosen(step, "learned") == [4]
-        assert [epoch.constraint for epoch in outcome.epochs(step)][:2] == [4, 2]
-
-
 def test_an_epoch_has_a_location_that_is_large_enough() -> None:
     outcome = run(300, cores=(1.0, 4.0, 0.5, 4.0))
     assert {epoch.location for epoch in outcome.epochs("/s0") if epoch.concurrency > 4} <= {"n1", "n3"}
     assert outcome.chosen("/s0", "learned")
-
-
-def test_a_location_without_executors_is_left_out() -> None:
-    admission = Admission()
-    admission.set_locations("hpc", {"n0": 4.0, "n1": 4.0}, {"n0": 0})
-    demand = Demand("/s0", True, AUTO, "write", (Placement("hpc", SSD),))
-    tasks = [Task(f"/s0/{number}", demand, MEGABYTES) for number in range(60)]
-    outcome = simulate(admission, tasks, lambda name, now: CONGESTS, in_turn=True)
-    assert {grant.locations for _, grant in outcome.grants} == {("n1",)}
-    assert len(outcome.ended) == 60
-
-
-def test_where_no_location_has_executors_jobs_wait() -> None:
-    admission = Admission()
-    admission.set_locations("hpc", {"n0": 4.0}, {"n0": 0})
-    demand = Demand("/s0", True, AUTO, "write", (Placement("hpc", SSD),))
-    admission.submit(AdmissionRequest("/s0/0", demand), 0.0, ready=20)
-    assert admission.decide(0.0) == []
-    assert admission.release("/s0/0", 1.0, no_more=True)
 
 
 def test_a_shared_storage_begins_with_the_cores_of_all_locations() -> None:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 import pytest
@@ -60,15 +59,6 @@ def best_static() -> float:
     return run(StaticConstraint(8.0)).seconds
 
 
-@pytest.mark.long
-def test_the_disk_congests() -> None:
-    seconds = {power: run(StaticConstraint(2.0**power)).seconds for power in range(1, 7)}
-    assert min(seconds, key=lambda power: seconds[power]) == 3
-    # Otherwise the model is wrong: too many writers, and too few, both take longer than the best number of them.
-    assert run(None).seconds > 3 * seconds[3]
-    assert seconds[6] > seconds[5] > seconds[4] > seconds[3] < seconds[2] < seconds[1]
-
-
 @pytest.mark.parametrize("in_turn", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_unbounded_stops_after_four_epochs_and_chooses_eight(in_turn: bool) -> None:
     outcome = run(UNBOUNDED, in_turn)
@@ -119,13 +109,6 @@ def test_jobs_of_different_sizes_are_learned_alike_when_measured() -> None:
 # Several steps and locations
 
 
-def running_at(outcome: Outcome, location: str, since: float, until: float) -> Counter[str]:
-    """The steps that started I/O tasks on a location in that time."""
-    return Counter(
-        grant.step for now, grant in outcome.grants if grant.locations[0] == location and since <= now < until
-    )
-
-
 def test_two_steps_learn_on_one_location_one_after_the_other() -> None:
     one, other = checkpoint(UNBOUNDED, step="/one"), checkpoint(UNBOUNDED, step="/other")
     outcome = simulate(admission(), [*tasks(one, FEWER), *tasks(other, FEWER)], lambda disk, now: PAPER)
@@ -137,28 +120,6 @@ def test_two_steps_learn_on_one_location_one_after_the_other() -> None:
     for step in ("/one", "/other"):
         assert [epoch.mean_seconds for epoch in outcome.epochs(step)] == pytest.approx(alone)
     assert len(outcome.ended) == 2 * FEWER
-
-
-@pytest.mark.long
-def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
-    learning, static = checkpoint(UNBOUNDED), checkpoint(StaticConstraint(8), step="/static")
-    outcome = simulate(admission(3), [*tasks(static, 600), *tasks(learning)], lambda disk, now: PAPER)
-    epochs = outcome.epochs("/checkpoint")
-    assert [epoch.constraint for epoch in epochs] == [2, 4, 8, 16]
-    assert outcome.chosen("/checkpoint", "learned") == [8]
-    for epoch in epochs:
-        members = [
-            now
-            for now, grant in outcome.grants
-            if (grant.step, grant.constraint, grant.locations[0]) == ("/checkpoint", epoch.constraint, epoch.location)
-        ][: epoch.jobs]
-        end = max(members) + (epoch.mean_seconds or 0.0)
-        # No other job starts there, from the first of them to the end of the shortest.
-        assert epoch.location is not None
-        assert running_at(outcome, epoch.location, min(members), end - 1e-3) == {"/checkpoint": epoch.jobs}
-    # Then all of them work, each with its own disk, and the learner takes that for no drift.
-    assert not outcome.chosen("/checkpoint", "drifted")
-    assert len(outcome.ended) == 600 + TASKS
 
 
 @given(
@@ -228,11 +189,3 @@ def test_failures_neither_count_nor_stop_anything() -> None:
     assert [epoch.constraint for epoch in outcome.epochs("/checkpoint")] == [2, 4, 8, 16]
     assert all(epoch.jobs < epoch.concurrency for epoch in outcome.epochs("/checkpoint"))
     assert outcome.chosen("/checkpoint", "learned") == [8]
-
-
-def test_jobs_that_arrive_slowly_fill_their_epochs_later() -> None:
-    demand = checkpoint(UNBOUNDED)
-    slow = [Task(f"/checkpoint/{index}", demand, MEGABYTES, arrival=index * 0.1) for index in range(1500)]
-    outcome = simulate(admission(), slow, lambda disk, now: PAPER)
-    assert outcome.chosen("/checkpoint", "learned") == [8]
-    assert len(outcome.ended) == 1500
