@@ -16,7 +16,7 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import OFF, CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.analysis.critical_path import PathSpan, critical_path
+from streamflow_io.report.analysis.critical_path import critical_path
 from streamflow_io.report.analysis.edges import edge_results
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.analysis.verdict import path_text, verdict
@@ -84,14 +84,6 @@ def test_the_queue_of_a_queue_manager_is_on_it() -> None:
     (shown,) = [one for one in result.timeline if one.step == "/b"]
     assert (shown.waiting, shown.running) == ((4.5, 7.5), (7.5, 9.0))
     assert any("queue" in one.why and one.saved == 2.5 for one in advice(found, critical_path(found), []))
-
-
-def test_a_job_that_a_queue_manager_starts_at_once_has_not_waited_there() -> None:
-    at_once = job("/a/0", 0.5, 1, 4, usage=usage(1.3, 3.9), queue=True)
-    here = job("/b/0", 4.5, 5, 9, usage=usage(7.5, 9))
-    found = history(*at_once, *here)
-    assert all(span.cause is None for span in critical_path(found))
-    assert [step.waited for result in run_results([found]) for step in result.steps] == [{}, {}]
 
 
 def test_a_reader_that_waits_for_bytes_is_not_on_it_while_its_producer_is() -> None:
@@ -187,13 +179,6 @@ def test_it_goes_from_the_start_to_the_end_without_a_gap(
     text = path_text(path)
     assert text == "" or text.startswith("Of the ")
     assert len(advice(found, path, edge_results(found))) <= MOST
-
-
-def test_what_a_path_consists_of() -> None:
-    path = critical_path(history(*CHAIN))
-    assert path_text(path) == "Of the 10.0 s: /b ran 4.0 s, /a ran 3.0 s, StreamFlow 2.0 s, /c ran 1.0 s."
-    waited = [PathSpan(begin=0, end=3, what="waited", job="/a/0", step="/a", cause="cores")]
-    assert path_text(waited) == "Of the 3.0 s: /a waited for cores 3.0 s."
 
 
 def test_verdicts() -> None:

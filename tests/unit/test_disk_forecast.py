@@ -13,11 +13,7 @@ import pytest
 from streamflow_io.records.files import DiscardedRecord
 from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.records import DiskRecord, EndRecord, RemovedRecord, RunRecord
-from streamflow_io.report.analysis.live import LiveRun
-from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.analysis.verdict import ending_lines
-from streamflow_io.report.figures import draw
-from streamflow_io.report.live_view import time_and_jobs
 from streamflow_io.storage.intermediates.disk_forecast import (
     DiskForecast,
     disk_forecasts,
@@ -73,20 +69,6 @@ def test_the_end_of_a_run_says_what_was_foretold_and_what_came() -> None:
         reader.told(record)
     assert "Disk of here: at most 3.0 MB (forecast: 2.0 MB) at a time; written: 3.0 MB" in ending_lines(reader.history)
     assert "With `intermediates: keep`, both would have been 7.0 MB" in ending_lines(reader.history)
-
-
-def test_the_report_and_watch_show_the_space() -> None:
-    run = RunRecord(time=1.0, name="r", workflow="w.cwl")
-    removed = [RemovedRecord(2.0, 0, 3_000_000, 3_000_000), RemovedRecord(3.0, 2_000_000, 1_000_000, 3_000_000)]
-    reader, live = HistoryReader("r", run), LiveRun("r")
-    for record in (run, *removed, EndRecord(time=5.0, status="completed")):
-        reader.told(record)
-        live.told(record)
-    (figure,) = [
-        each for each in draw(run_results([reader.history])) if each.title == "Disk space of the directories of jobs"
-    ]
-    assert figure.lines[0].points == [(0.0, 0.0), (1.0, 3.0), (2.0, 1.0), (4.0, 1.0)]
-    assert "files of jobs: 1.0 MB (at most 3.0 MB)" in time_and_jobs(live.view(6.0))
 
 
 def test_too_little_space() -> None:

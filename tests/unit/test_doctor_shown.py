@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from streamflow_io.commands.doctor import shown_findings
-from streamflow_io.commands.doctor_space import Space, is_place, memory_finding, read_spaces, space_findings
-from streamflow_io.runtime.allocation.allocation import Node
-from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation
-from streamflow_io.runtime.allocation.managers import FoundAllocation, FoundNode
+from streamflow_io.commands.doctor_space import Space, memory_finding, space_findings
 from streamflow_io.runtime.protocol import Memory
 from streamflow_io.runtime.tried_location import LocationFinding
 
@@ -46,19 +43,6 @@ def test_a_directory_that_only_some_share() -> None:
     assert "/work" not in space_findings("/work", there, {"n1": {}, "n2": {}})[1].detail
 
 
-def test_lines_that_are_not_understood_are_left_out() -> None:
-    printed = "xfs 4096 /work\n\nxfs - /broken\ntmpfs 2000000 /dev/shm\next4 9999999 /a b\n"
-    found = read_spaces(printed)
-    assert {name: space.free for name, space in found.items()} == {
-        "/work": 4096 * 1024,
-        "/dev/shm": 2_000_000 * 1024,
-        "/a b": 9_999_999 * 1024,
-    }
-    assert [name for name, space in found.items() if is_place(space, "/work")] == ["/work", "/dev/shm", "/a b"]
-    for name in ("/", "/boot", "/run/user/0", "/etc/hosts", "/dev"):
-        assert not is_place(Space(name, "xfs", 9 * GB), "/work")
-
-
 def test_what_works_at_many_locations_is_one_row() -> None:
     found = [LocationFinding(f"{name}, n{node}", node != 7, "x") for node in range(200) for name in ("gate", "limits")]
     shown = shown_findings(found)
@@ -71,15 +55,6 @@ def test_what_works_at_many_locations_is_one_row() -> None:
         }
     )
     assert shown_findings(found[:6]) == found[:6:2] + found[1:6:2]
-
-
-def test_many_nodes_are_counted() -> None:
-    sizes = [(64, 256_000)] * 150 + [(128, 512_000)] * 50
-    nodes = tuple(FoundNode(f"n{rank:03}", rank, *size) for rank, size in enumerate(sizes))
-    allocation = LaunchedAllocation("the list", FoundAllocation(nodes), "ssh {node}")
-    assert allocation.size == "200 nodes, n000 to n199: 150 x 64 cores, 256,000 MiB; 50 x 128 cores, 512,000 MiB"
-    few = LaunchedAllocation("the list", FoundAllocation(nodes[:2]), "ssh {node}")
-    assert few.size == ", ".join(str(Node(f"n00{rank}", "", 64, 256_000)) for rank in range(2))
 
 
 def test_memory() -> None:

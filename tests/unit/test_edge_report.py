@@ -9,13 +9,13 @@ from msgspec import convert
 from msgspec.structs import replace
 from rich.console import Console
 
-from lab.telemetry import BEGIN, job
+from lab.telemetry import BEGIN
 from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.page import edge_row, render
 
@@ -65,18 +65,6 @@ def test_what_nobody_knew_of_when_the_run_began() -> None:
     assert len(rows(edge(), *readings)) == 2
 
 
-def test_what_nobody_has_written_or_read() -> None:
-    skipped, end = "no job of /b ran", EndRecord(time=BEGIN, status="completed")
-    of_a = tuple(job("/a/0", 0.0, 0.0, 1.0))
-    assert [row[-1] for row in rows(edge(), edge(None), *of_a, end)] == [
-        skipped,
-        "",
-    ]
-    assert rows(edge(), end)[0][-1] == "no job of /a ran"
-    assert rows(edge(), *of_a, EndRecord(time=BEGIN, status="failed"))[0][-1] == ""
-    assert rows(edge(), *of_a)[0][-1] == ""
-
-
 def test_what_capio_has_carried() -> None:
     why = "CAPIO does not implement `on_file`"
     found = rows(
@@ -112,18 +100,6 @@ def test_how_much_earlier() -> None:
     ]
     found = rows(edge(), edge("/c/in", Delivery.COMMIT), *streams, *commits, ended("/a/0", 12.0), ended("/a/1", 23.0))
     assert [row[2:] for row in found] == [("2", "2", "15", "1.5", ""), ("", "", "2.5", "", "")]
-
-
-def test_a_job_that_had_ended_before_it_was_read() -> None:
-    late = replace(streamed("/b/0", 1), source="/a/0", first=BEGIN + 9.0)
-    assert rows(edge(), late, ended("/a/0", 2.0))[0][4] == "0"
-
-
-def test_streams_that_are_not_told_apart() -> None:
-    other = EdgeRecord(time=BEGIN, output="/a/log", input="/b/log", delivery=Delivery.STREAM)
-    both = ("/a/out", "/a/log")
-    found = rows(edge(), other, *(streamed("/b/0", size, *both) for size in (1, 2)), streamed("/b/1", 7, "/x/y"))
-    assert [row[2:4] for row in found] == [("1", ""), ("1", "")]
 
 
 def test_what_fell_back_and_why() -> None:

@@ -16,7 +16,7 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import CommandRecord, EndedRecord, StartedRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
 from streamflow_io.runtime.usage import JobUsage
@@ -195,18 +195,6 @@ def test_where_all_cores_were_used_no_more_is_said_than_is_known() -> None:
     assert found.seconds == pytest.approx(6 + 6 + 6)
 
 
-@pytest.mark.parametrize("status", ["failed", "cancelled", None])
-def test_nothing_is_said_of_what_has_not_succeeded(status: Any) -> None:
-    assert otherwise(job("/a/0", 0, 0, 5), status=status).seconds is None
-
-
-def test_nothing_is_said_where_jobs_were_repeated_or_steps_are_not_known() -> None:
-    assert (
-        otherwise(job("/a/0", 0, 0, 2, "failed"), job("/a/0", 3, 3, 5)).unknown == "jobs have failed, or were repeated"
-    )
-    assert otherwise(job("/a/0", 0, 0, 2), steps={}).seconds is None
-
-
 times = st.floats(0, 50, allow_nan=False)
 
 
@@ -253,8 +241,3 @@ def test_a_failed_run_claims_nothing() -> None:
     assert ending_lines(history(*run, end=7, status="failed"))[1:] == [
         "3 files were committed up to 2.0 s before their jobs ended"
     ]
-
-
-def test_of_a_run_with_nothing_but_io_tasks_its_time_is_said() -> None:
-    step = StepRecord(time=BEGIN, step="/a", io_task=True)
-    assert ending_lines(history(step, job("/a/0", 0, 0, 7))) == ["This run has taken 10.0 s, for 1 job"]

@@ -10,15 +10,13 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from streamflow_io.commands.console import PlainResult
-from streamflow_io.commands.learned import details, listed
+from streamflow_io.commands.learned import listed
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
 
-MEBIBYTE = 2**20
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.32, 16, 14), RegisteredConstraint(56.25, 5.1, 8, 8)))
-keys = st.builds(SizeKey, st.text(max_size=3), st.text(max_size=3), st.integers(0, 60))
 
 
 def limit(size_class: int, registry: ConstraintRegistry = REGISTRY) -> LearnedLimit:
@@ -31,11 +29,6 @@ def shown(result: PlainResult) -> str:
     result.show(console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
-
-
-@given(keys, keys)
-def test_digests_differ_as_keys_do(one: SizeKey, other: SizeKey) -> None:
-    assert (one.digest == other.digest) is (one == other)
 
 
 def test_a_digest_never_changes() -> None:
@@ -56,48 +49,12 @@ def test_ranges_are_next_to_each_other_and_span_a_factor_of_two(size_class: int)
     assert upper == 2 * lower
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "below 1 MiB"),
-        (MEBIBYTE, "1 MiB to 2 MiB"),
-        (600 * MEBIBYTE, "512 MiB to 1 GiB"),
-        (2**30, "1 GiB to 2 GiB"),
-        (2**62, "4096 PiB to 8192 PiB"),
-    ],
-)
-def test_size_classes_are_shown_as_bytes(size: int, text: str) -> None:
-    assert text in shown(listed(Path("learned.db"), [limit(size_class_of(size))]))
-
-
-def test_list_shows_constraints_with_their_times() -> None:
-    table = shown(listed(Path("learned.db"), [limit(0)]))
-    for text in (limit(0).key.digest[:7], "/sort", "scratch", "28.12: 10.3", "56.25: 5.1", "2023-11-1", "3 runs"):
-        assert text in table
-
-
-def test_list_of_nothing_names_the_file() -> None:
-    assert shown(listed(Path("learned.db"), [])) == "Nothing is learned yet: learned.db\n"
-
-
 def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
     # The digests of these two have their first 8 digits in common.
     alike = [replace(limit(0), key=SizeKey(tool, "scratch", 0)) for tool in ("19970", "5258", "1")]
     table = shown(listed(Path("learned.db"), alike))
     for entry in alike:
         assert f" {entry.key.digest[:9]} " in table
-
-
-def test_show_shows_all_facts() -> None:
-    entry = limit(9, ConstraintRegistry(REGISTRY.entries, 290e6))
-    lines = [line.rstrip() for line in shown(details(entry)).splitlines()]
-    assert "conditions:  scratch write 450 MB/s" in lines
-    assert "jobBytes:    290000000.0" in lines
-    assert lines[-2:] == [
-        'constraints: {"storageBW": 28.125, "concurrency": 16, "seconds": 10.32, "jobs": 14}',
-        '             {"storageBW": 56.25, "concurrency": 8, "seconds": 5.1, "jobs": 8}',
-    ]
-    assert not any("jobBytes" in line for line in shown(details(limit(9))).splitlines())
 
 
 @pytest.mark.parametrize("seconds", [1e308, -1e308, 253_402_300_800.0])

@@ -27,7 +27,7 @@ from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
-from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
+from streamflow_io.report.live_view import end_line, rate_text, screen
 
 STEPS: dict[str, tuple[str, ...]] = {"/measure": (), "/square": ("/measure",), "/save": ("/square",)}
 RUN = RunRecord(time=BEGIN, name="night", workflow="main.cwl", storages=(STORAGE,), steps=STEPS)
@@ -104,19 +104,6 @@ def test_streams_move_or_stand() -> None:
     assert (begins.stalled, rate_text(begins)) == (None, "begins")
 
 
-def test_admitted_bandwidth() -> None:
-    live = LiveRun("auto")
-    most = 0.0
-    for record in learning_run():
-        live.told(record)
-        now = live.view(record.time)
-        for storage in now.storages:
-            assert storage.bandwidth is None or storage.admitted <= storage.bandwidth + 1e-6
-            most = max(most, storage.admitted)
-    assert most > 0
-    assert [storage.admitted for storage in now.storages] == [0.0, 0.0]
-
-
 FULL: tuple[Any, ...] = (
     StepRecord(time=BEGIN, step="/save", io_task=True, storage_bw="auto"),
     ended("/measure/0"),
@@ -146,14 +133,6 @@ def test_the_screen_has_it_all_in_80_columns() -> None:
         "storage  jobs  admitted  of, MB/s\n"
         "scratch     1        16        64\n"
         "Not delivered as asked: /square/out: it runs elsewhere"
-    )
-
-
-def test_the_same_in_a_line() -> None:
-    assert plain_line(view(*FULL)) == (
-        "night: 9 s, jobs: 1 waiting, 2 running, 1 done; /save waits for bandwidth of the storage (1); "
-        "/measure/values -> /square/values stalled 4 s: waits for its producer; "
-        "scratch: 16 of 64 MB/s admitted to 1 job"
     )
 
 

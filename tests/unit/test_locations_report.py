@@ -11,7 +11,7 @@ from lab.telemetry import BEGIN, job
 from streamflow_io.commands.report import Report
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import read_history
-from streamflow_io.records.jobs import EndedRecord, StartedRecord
+from streamflow_io.records.jobs import StartedRecord
 from streamflow_io.records.records import EndRecord, LocationRecord, Record, RunRecord
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.analysis.results import RunResult, run_results
@@ -75,16 +75,6 @@ def test_streams_count_between_locations_only() -> None:
     assert page.count("on n2</title>") == 1
 
 
-def test_a_run_on_one_location_says_nothing_of_locations() -> None:
-    found = result(*at("n1", "/a/0", 0, 5))
-    assert "ocation" not in shown(Report([found]))
-    page = render([found], ())
-    assert "Locations of" not in page
-    view = live(*at("n1", "/a/0", 0, 11)[:-1])
-    assert "location" not in shown(screen(view, 24))
-    assert "location" not in plain_line(view)
-
-
 def offered(*names: str) -> list[Record]:
     return [LocationRecord(time=BEGIN, location=name, location_cores=4.0) for name in names]
 
@@ -109,22 +99,6 @@ def test_of_many_locations_those_without_jobs_are_counted() -> None:
     assert "of them idle" in shown(screen(live(*records[:-1]), 24))
 
 
-def test_two_hundred_locations_are_readable() -> None:
-    """The busiest have rows of their own, and one row has all others. Nothing is lost in the sums."""
-    jobs = [each for node in range(200) for each in at(f"n{node:03}", f"/a/0.{node}", 0, 5)]
-    more = [each for number in range(3) for each in at("n150", f"/b/0.{number}", 6, 8)]
-    streams = [streamed(f"/a/0.{node}", f"/a/0.{node + 1}", 1000 * (node + 1), 4) for node in range(9)]
-    found = result(*jobs, *more, *streams)
-    rows = location_rows(found.locations)
-    assert len(rows) == 20
-    assert rows[-1][0] == "and 181 more"
-    assert ("n150", "4", "", "4", "1.1", "", "") in rows
-    assert sum(int(row[1]) for row in rows) == 203
-    assert len(location_rows(found.locations, 8)) == 8
-    assert sum(location.sent for location in found.locations) == 45_000
-    assert max(map(len, shown(Report([found])).splitlines()[:30])) <= 200
-
-
 def test_the_cores_of_each_location_while_a_run_goes_on() -> None:
     done = [each for node in range(200) for each in at(f"n{node:03}", f"/a/0.{node}", 0, 5)]
     running = [each for number in range(3) for each in at("n150", f"/b/0.{number}", 6, 12)[:-1]]
@@ -138,10 +112,3 @@ def test_the_cores_of_each_location_while_a_run_goes_on() -> None:
     ]
     assert "2 of 200 locations run jobs, with 5 of 800 cores" in plain_line(view)
     assert sum(len(location.jobs) for location in view.locations) == 4
-
-
-def test_a_job_that_is_repeated_elsewhere_has_left_its_location() -> None:
-    first, second = at("n1", "/a/0", 0, 2, "failed"), at("n2", "/a/0", 3, 9)
-    lost = [record for record in first if not isinstance(record, EndedRecord)]
-    view = live(*lost, *second[:-1])
-    assert [(location.name, location.jobs) for location in view.locations] == [("n1", ()), ("n2", ("/a/0",))]

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from streamflow_io.commands.storage import Probe, entry_yaml
+from streamflow_io.commands.storage import entry_yaml
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Source
 from streamflow_io.hints.yaml_files import parse_scheduler_config
@@ -15,7 +15,6 @@ from streamflow_io.storage.probe.evaluation import (
     ProbeTransfer,
     Sample,
     entry_fields,
-    meaning,
     parse_size,
     round_down,
     storage_entry,
@@ -55,13 +54,6 @@ def test_round_down_never_promises_more(bandwidth: float) -> None:
     assert 0.9 * bandwidth < rounded <= bandwidth
     assert float(f"{rounded:.1e}") == rounded
     assert round_down(rounded) == rounded
-
-
-@pytest.mark.parametrize(
-    ("bandwidth", "rounded"), [(437.8, 430), (1234.5, 1200), (99.9, 99), (100, 100), (7.86, 7.8), (0.299, 0.29)]
-)
-def test_round_down(bandwidth: float, rounded: float) -> None:
-    assert round_down(bandwidth) == rounded
 
 
 def test_entry_has_the_best_of_each_direction() -> None:
@@ -104,17 +96,6 @@ def test_any_entry_can_be_pasted(name: str, bandwidths: list[float], file_system
     assert parse_scheduler_config(pasted, Source("streamflow.yml")).storages == (entry,)
 
 
-def test_entry_is_one_line() -> None:
-    entry = storage_entry(measurement([455.5, 300], [470, 479.9]))
-    assert entry_yaml(entry) == (
-        "storages:\n  - {name: scratch, path: /scratch/me, scope: node, write: 450, read: 470}\n"
-    )
-    assert "450 MB/s of writing and 470 MB/s of reading on each location" in meaning(entry)
-    shared = storage_entry(measurement([7.89], [7], MountPoint("/scratch", "lustre")))
-    assert "write: 7.8, read: 7}" in entry_yaml(shared)
-    assert "on all locations together" in meaning(shared)
-
-
 def test_a_burst_does_not_count() -> None:
     """The time was over after 0.3 MB: that they are read back at 500 MB/s says nothing of the storage."""
     levels = (
@@ -147,14 +128,6 @@ def test_a_short_sample_with_all_bytes_counts() -> None:
 def test_warnings(measured: Measurement, words: str) -> None:
     (warning,) = warnings(measured)
     assert words in warning
-
-
-def test_json_has_all_samples() -> None:
-    document = Probe(measurement([100, 200], [300, 400])).to_json()
-    assert [level["writers"] for level in document["levels"]] == [1, 2]
-    assert document["levels"][1]["write"]["bandwidth"] == pytest.approx(200)
-    assert [each["bytes"] for each in document["levels"][1]["read"]["perWriter"]] == [200 * MB, 200 * MB]
-    assert document["entry"] == {"name": "scratch", "path": "/scratch/me", "scope": "node", "write": 200, "read": 400}
 
 
 @pytest.mark.parametrize(

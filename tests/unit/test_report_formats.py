@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import io
-import itertools
 import json
 from collections import defaultdict
 from typing import Any
 
 import pytest
 from google.protobuf.json_format import Parse
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
-from rich.console import Console
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from lab.telemetry import BEGIN, job, learning_run, usage
-from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
@@ -68,18 +64,6 @@ def test_the_steps_of_runs_side_by_side() -> None:
     assert "Side by side" not in render([fast()], [])
 
 
-def test_a_terminal_shows_the_names_of_steps_side_by_side() -> None:
-    name = "/chromosome/individuals_merge"
-    runs = [
-        run(one, *job(f"{name}/0", 0, 0, 8), *job("/b/0", 0, 0, 1, status="failed"), end=8) for one in ("one", "two")
-    ]
-    console = Console(file=io.StringIO(), width=80)
-    Report(runs).show(console)
-    table = console.file.getvalue().split("as good as the same.")[1]  # type: ignore[attr-defined]
-    assert name in table
-    assert "failed" in table
-
-
 def test_a_run_that_failed_is_not_taken_for_a_fast_one() -> None:
     failed = run("bad", *job("/a/0", 0, 0, 2, status="failed"), end=2, status="failed")
     assert compared(plain(), failed).endswith("bad has not succeeded, so that their times say little.")
@@ -119,18 +103,6 @@ def test_spans_are_read_by_the_classes_of_the_protocol() -> None:
     assert (facts["streamflow.bytes"].int_value, facts["streamflow.waited"].double_value) == (1000, 4.0)
 
 
-def test_a_failed_job_is_an_error() -> None:
-    spans = spans_of(run("bad", *job("/a/0", 0, 0, 2, status="failed"), end=2, status="failed"))
-    assert {span.status.code for span in spans.values()} == {Status.STATUS_CODE_ERROR}
-    assert {span.status.code for span in spans_of(plain()).values()} == {Status.STATUS_CODE_UNSET}
-
-
-def test_traces_of_runs_are_told_apart() -> None:
-    assert len({span.trace_id for span in spans_of(plain(), run("other", *job("/c/0", 0, 0, 2), end=2)).values()}) == 2
-    assert as_spans([fast()]) == as_spans([fast()])
-    assert as_spans([fast()]).count("\n") == 1
-
-
 def test_a_section_for_multiqc_has_a_row_for_each_step() -> None:
     section = json.loads(as_multiqc([fast()]))
     assert section["data"]["a"] == {"jobs": 1, "failed": 0, "seconds": 8.0, "wait": 0.0, "streamed": 0.0}
@@ -143,22 +115,6 @@ def test_multiqc_gets_no_markup_of_others() -> None:
     text = as_multiqc([run("<b>x", *job("/c/<i>/0", 0, 0, 2), end=2)])
     assert "<b>" not in text
     assert [*json.loads(text)["data"]] == ["c.&lt;i&gt;"]
-
-
-@pytest.mark.parametrize("runs", [[plain(), fast()], run_results([read_history("auto", learning_run())])])
-def test_slices_of_a_thread_of_a_trace_do_not_overlap(runs: list[RunResult]) -> None:
-    events = json.loads(as_trace(runs))["traceEvents"]
-    threads: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for event in events:
-        if event["ph"] == "X":
-            threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    for slices in threads.values():
-        ordered = sorted(slices)
-        assert all(one[1] <= other[0] for one, other in itertools.pairwise(ordered))
-    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
-    assert set(threads) <= named
-    jobs = [event for event in events if event["ph"] == "X" and event["cat"] in {s.step for r in runs for s in r.steps}]
-    assert len(jobs) >= sum(job.running is not None for one in runs for job in one.timeline)
 
 
 def test_an_arrow_leads_from_the_writer_to_the_reader() -> None:
@@ -198,11 +154,3 @@ def test_a_trace_is_what_the_format_of_chrome_traces_says(runs: list[RunResult])
     processes = [event["pid"] for event in events if event["name"] == "process_name"]
     assert len(processes) == len(set(processes))
     assert {event["pid"] for event in events} <= set(processes)
-
-
-def test_what_was_waited_for_is_no_job_on_the_path_of_a_trace() -> None:
-    run = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
-    records = [run, *job("/a/0", 0, 0, 9, usage=usage(5, 9), queue=True)]
-    events = json.loads(as_trace(run_results([read_history("run", records)])))["traceEvents"]
-    names = [event["name"] for event in events if event["ph"] == "X"]
-    assert names == ["/a waited for the queue", "/a/0", "/a/0"]

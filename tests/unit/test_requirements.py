@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec import convert
 from msgspec.structs import replace
-from rich.console import Console
 
-from lab.telemetry import BEGIN, job, learning_run, saving_run, usage, write
+from lab.telemetry import BEGIN, job, saving_run, usage, write
 from streamflow_io.cli import main
-from streamflow_io.commands.bandwidth import answer
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
-from streamflow_io.records.records import EndRecord, RateRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, RateRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.requirements import requirements
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
@@ -47,17 +41,6 @@ def test_numbers_of_a_run() -> None:
     assert (storage.storage, storage.direction, storage.bandwidth) == ("scratch", "write", 64)
     assert storage.required_over_time == [*((8 * n, 20) for n in range(1, 6)), (48, 0)]
     assert storage.throughput_over_time[:3] == [(8, 80), (10, 0), (16, 64)]
-
-
-def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [
-        replace(one, limit=6.0) if isinstance(one, RequestRecord) and one.phase > 0 else one for one in saving_run()
-    ]
-    write(data / "data/streamflow-io/runs/limited/telemetry.jsonl", records)
-    [step] = requirements(read_history("limited", iter(records))).steps
-    assert (step.phases, step.limited, step.limit) == (20, 16, pytest.approx(6))
-    assert main(["bandwidth", "limited"]) == 0
-    assert "/save: 16 of 20 phases (80%) had a limit, 6 MB/s in the median" in capsys.readouterr().out
 
 
 def limited_run(*rates: RateRecord, held: bool = False) -> list[Record]:
@@ -115,32 +98,6 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 phases waited for, 2 s; 4 requests exposed, 2 s" in text
 
 
-def test_a_terminal_of_80_columns_has_room_for_the_paths_of_steps() -> None:
-    found = requirements(read_history("saving", saving_run()))
-    path = "/simulate/each_part/save"
-    found = found.model_copy(update={"steps": [found.steps[0].model_copy(update={"step": path})]})
-    console = Console(file=io.StringIO(), width=80)
-    answer(found).show(console)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().count(path) == 2
-
-
-def test_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bandwidth", "saving", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], found["run"], found["mostRequired"]) == (True, "saving", pytest.approx(20))
-
-
-def test_figures_of_a_run() -> None:
-    runs = run_results([read_history("saving", saving_run()), read_history("none", learning_run())])
-    figures = {figure.title: figure for figure in draw(runs)}
-    bandwidths = figures["Required bandwidth and throughput: scratch, write of saving"]
-    assert [line.name for line in bandwidths.lines] == ["required", "throughput"]
-    assert max(rate for _, rate in bandwidths.lines[0].points) == 20
-    assert bandwidths.caption.endswith(".")
-    assert not any("Required" in figure.title for figure in draw(runs[1:]))
-
-
 # Why there is nothing
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -178,37 +135,3 @@ def test_no_run_and_no_telemetry(data: Path, capsys: pytest.CaptureFixture[str])
     (data / "old.jsonl").write_text('{"event": "run", "time": 1, "version": 0, "name": "a", "workflow": "b"}\n')
     assert main(["bandwidth", str(data / "old.jsonl")]) == 1
     assert "allowed: a record of a telemetry file, version 1" in capsys.readouterr().err
-
-
-def odd_run() -> Iterator[Record]:
-    """Requests that took no time, moved nothing, read, do both, and are of no storage."""
-    yield RUN
-    yield IO_STEP
-    for number, (direction, size, seconds) in enumerate(
-        (("read", 0, 0.0), ("both", 5_000_000, 0.0), ("read", 3_000_000, 1.0))
-    ):
-        yield convert(
-            {
-                "time": BEGIN,
-                "job": f"/save/0.{number}",
-                "step": "/save",
-                "channel": f"/save/0.{number}",
-                "phase": 0,
-                "direction": direction,
-                "bytes": size,
-                "ready": BEGIN,
-                "started": BEGIN + 1,
-                "ended": BEGIN + 1 + seconds,
-                "required": BEGIN + 3,
-                "rule": "exposed" if size == 0 else "need",
-            },
-            RequestRecord,
-        )
-    yield END
-
-
-def test_odd_requests_have_numbers(data: Path) -> None:
-    numbers = requirements(read_history("odd", odd_run()))
-    assert (numbers.phases, numbers.exposed, numbers.overlap) == (2, 1, None)
-    assert numbers.storages[0].storage is None
-    assert main(["bandwidth", str(write(data / "odd.jsonl", odd_run()))]) == 0

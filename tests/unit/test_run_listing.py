@@ -63,12 +63,6 @@ def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_there_are_more() -> None:
-    text = shown(UUID, "main.cwl", more=True)
-    assert UUID in text
-    assert text.endswith("There are older runs: streamflow-io runs --all\n")
-
-
 @pytest.mark.parametrize("name", ["demo", "of-sixteen-chars", "longer-than-sixteen", UUID])
 def test_no_name_of_a_workflow_is_folded(name: str) -> None:
     text = shown(name, "variant_calling_joint_genotyping_of_many_samples.cwl")
@@ -102,16 +96,3 @@ def shown(name: str, workflow: str, *, more: bool = False) -> str:
     assert isinstance(console.file, io.StringIO)
     assert all(len(line) <= 80 for line in console.file.getvalue().splitlines())
     return console.file.getvalue()
-
-
-def test_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert main(["runs"]) == 0
-    assert "There is no run" in capsys.readouterr().out
-
-
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        main(["--version"])
-    assert exited.value.code == 0
-    assert capsys.readouterr().out.startswith("streamflow-io 0.")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from msgspec import convert, to_builtins
-
 from lab.telemetry import BEGIN, job
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
@@ -17,9 +13,7 @@ from streamflow_io.records.files import (
     SessionRecord,
 )
 from streamflow_io.records.history import read_history
-from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord, record_decoder
-from streamflow_io.records.writer import to_json
-from streamflow_io.report.analysis.model import POINTS
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import SESSION_HEADER, render, session_row
@@ -103,32 +97,11 @@ def test_what_had_arrived_and_was_consumed_over_time() -> None:
     ]  # fmt: skip
 
 
-def test_what_comes_after_the_end_is_not_in_the_window() -> None:
-    late = [chunk(3.0, held=10 * MB), chunk(3.5, held=10 * MB)]
-    (session,) = result(began(), chunk(2.0), ended(2.0, "not kept"), *late).sessions
-    assert [point.consumed for point in session.over_time] == [0, 0]
-    assert session.storage_bytes == 30 * MB
-
-
-def test_records_of_an_older_version_and_of_a_newer_one_are_read() -> None:
-    line = to_json(consumed(3.0, 0, None))
-    assert b"held" not in line
-    newer = to_builtins(chunk(2.0)) | {"admitted": 1.0}
-    (session,) = result(chunk(1.0, session=7), began(), convert(newer, Record), record_decoder().decode(line)).sessions
-    assert [point.time for point in session.over_time] == [1, 2]
-
-
 def test_a_session_of_a_killed_run() -> None:
     (session,) = result(began(), chunk(2.0), chunk(2.5, held=10 * MB, cached=4 * MB), arrived(2.5, 0)).sessions
     assert session.reason is None
     assert (session.storage_bytes, session.cached_bytes) == (16 * MB, 4 * MB)
     assert "not recorded" in session_row(session)
-
-
-def test_nothing_is_shown_without_sessions() -> None:
-    run = result(*job("/a/0", 0, 1, 2))
-    assert run.sessions == []
-    assert "session" not in render([run], draw([run])).replace(".sessions", "").lower()
 
 
 def test_the_page_has_the_table_and_a_figure_for_each_session_that_read() -> None:
@@ -140,18 +113,3 @@ def test_the_page_has_the_table_and_a_figure_for_each_session_that_read() -> Non
     assert "<h2>Read sessions of run</h2>" in page
     assert "it was in the page cache before" in page
     assert "all <1>" not in page
-
-
-def test_many_chunks_and_sessions_do_not_make_a_big_page() -> None:
-    records: list[Record] = []
-    for session in range(1, 20):
-        records += [began(session=session, time=1), chunk(2, session=session)]
-    records += [chunk(2 + n / 10) for n in range(1, 1500)]
-    run = result(*records)
-    points = run.sessions[0].over_time
-    assert len(points) == POINTS
-    assert points[-1].arrived == 1500 * 10 * MB
-    assert all(one.arrived < other.arrived for one, other in pairwise(points))
-    figures = [figure for figure in draw([run]) if figure.title.startswith("Read session")]
-    assert len(figures) == 8
-    assert "8 of 19 sessions are shown" in figures[0].caption

@@ -6,23 +6,21 @@ import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import History, read_history
-from streamflow_io.records.jobs import LentRecord, SubmittedRecord
-from streamflow_io.records.records import ChoiceRecord, EndRecord, EpochRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.jobs import SubmittedRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
-from streamflow_io.report.chart import draw_figure, ticks
+from streamflow_io.report.chart import draw_figure
 from streamflow_io.report.figures import draw
-from streamflow_io.report.page import learning_rows, notes, remarks, render
+from streamflow_io.report.page import learning_rows, notes, render
 from streamflow_io.report.timeline_drawing import draw_timeline, timeline_rows
 from streamflow_io.series import covered, levels, rates, thinned
 
@@ -39,16 +37,6 @@ IO_STEP = StepRecord(time=BEGIN, step="/io", io_task=True, storage_bw="16")
 
 def result(*records: Record) -> RunResult:
     return run_results([read_history("run", (RUN, *records))])[0]
-
-
-def test_the_report_says_who_ran_on_lent_cores() -> None:
-    of = {"step": "/work", "location": "n1", "cores": 1}
-    lent = [LentRecord(time=BEGIN + 5, job=f"/work/{n}", lenders=("/wait/0", "/look/0"), **of) for n in range(2)]
-    found = result(IO_STEP, *job("/work/0", 1, 2, 9), *lent)
-    (remark,) = remarks(found)
-    assert remark == "run: 2 jobs of /work ran on cores that /look and /wait held and did not use."
-    assert remark in render([found], draw([found]))
-    assert found.jobs == 1
 
 
 # Series
@@ -128,11 +116,6 @@ def test_the_clock_of_a_node_does_not_matter(skew: float) -> None:
     assert history.measured(history.jobs[0]) == (1, 4)
 
 
-def test_a_file_must_begin_with_its_run() -> None:
-    with pytest.raises(ValueError, match="first record"):
-        read_history("run", [EndRecord(time=BEGIN)])
-
-
 # Numbers
 
 
@@ -148,26 +131,6 @@ def test_throughput_is_of_io_tasks_in_the_direction_of_their_step() -> None:
     assert throughput.bytes == 80_000_000
     assert throughput.seconds == pytest.approx(3)
     assert throughput.mean == pytest.approx(80 / 3)
-
-
-def test_runs_are_compared_over_the_same_steps() -> None:
-    records = job("/io/0", 0, 0, 2, usage=usage(0, 2, written=20_000_000))
-    with_hint, without = (
-        read_history("a", [RUN, IO_STEP, *records]),
-        read_history("b", [RUN, *records]),
-    )
-    first, second = run_results([with_hint, without])
-    assert first.throughput is not None
-    assert first.throughput == second.throughput
-    assert run_results([without])[0].throughput is None
-
-
-def test_activity_has_computing_io_and_waiting() -> None:
-    activity = result(IO_STEP, *job("/compute/0", 0, 5, 10), *job("/io/0", 0, 0, 10)).activity
-    half = len(activity.compute) // 2
-    assert activity.compute == pytest.approx([0.0] * half + [1.0] * half)
-    assert activity.io_tasks == pytest.approx([1.0] * 2 * half)
-    assert activity.waiting == pytest.approx([1.0] * half + [0.0] * half)
 
 
 def test_learning_of_the_simulated_run() -> None:
@@ -186,38 +149,6 @@ def test_learning_of_the_simulated_run() -> None:
     assert chosen[2:4] == ("chosen", "8")
 
 
-def test_learning_anew_is_another_learning() -> None:
-    records = list(learning_run())
-    epochs = [record for record in records if isinstance(record, EpochRecord)]
-    history = read_history("auto", [*records, *epochs])
-    assert [len(learning.epochs) for learning in run_results([history])[0].learning] == [4, 4]
-
-
-def test_what_each_learning_has_learned() -> None:
-    def epoch(number: int, time: float) -> EpochRecord:
-        return EpochRecord(
-            time=BEGIN + time,
-            step="/io",
-            storage="scratch",
-            location="",
-            number=number,
-            constraint=number,
-            concurrency=1,
-            jobs=1,
-            registered=True,
-            started=BEGIN,
-        )
-
-    def choice(constraint: float, time: float, reason: Any) -> ChoiceRecord:
-        return ChoiceRecord(BEGIN + time, "/io", "scratch", constraint, reason, 1)
-
-    found = result(
-        *(choice(1, 0, "first"), epoch(1, 1), choice(2, 1, "learning"), epoch(2, 2), choice(2, 2, "learned")),
-        *(choice(8, 3, "objective"), choice(4, 4, "drifted"), epoch(1, 5), choice(7, 5, "learning")),
-    )
-    assert [(len(one.epochs), one.chosen) for one in found.learning] == [(2, 2), (1, None)]
-
-
 def test_admitted_bandwidth_reaches_the_limit_and_returns() -> None:
     (run,) = run_results([read_history("auto", learning_run())])
     shared, node = sorted(run.admitted, key=lambda admitted: admitted.storage)
@@ -225,12 +156,6 @@ def test_admitted_bandwidth_reaches_the_limit_and_returns() -> None:
     assert (node.storage, node.location, node.limit) == ("ssd", "local/node", 20)
     assert max(level for _, level in shared.levels) == BANDWIDTH
     assert shared.levels[-1][1] == node.levels[-1][1] == 0
-
-
-def test_both_directions_are_two_limits() -> None:
-    step = replace(IO_STEP, direction="both")
-    admitted = result(step, *job("/io/0", 0, 1, 3, 16, storage=SSD)).admitted
-    assert {(storage.direction, storage.limit) for storage in admitted} == {("read", 25), ("write", 20)}
 
 
 def test_a_run_without_anything() -> None:
@@ -269,14 +194,6 @@ def test_a_drawing_is_xml_with_all_its_texts() -> None:
         texts = {"".join(text.itertext()) for text in drawn.iter("text")}
         assert {figure.y_title, *(line.name for line in figure.lines)} <= texts
         assert "nan" not in draw_figure(figure)
-
-
-@given(st.floats(1e-3, 1e9))
-def test_ticks_are_few_and_round(most: float) -> None:
-    found = ticks(most, 6)
-    assert 3 <= len(found) <= 13
-    assert found[-1] <= most * 1.001
-    assert found[1] > 0
 
 
 def test_names_are_no_html() -> None:

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.telemetry import BEGIN, job, record_of
+from lab.telemetry import BEGIN, job
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.records.files import EdgeRecord, FallbackRecord, RouteRecord, StreamedRecord
+from streamflow_io.records.files import EdgeRecord, FallbackRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.edges import GraphFlow, GraphStep, WorkflowGraph
@@ -58,36 +58,6 @@ def test_cycles_are_drawn_too(edges: list[tuple[str, str]]) -> None:
     drawn = ElementTree.fromstring(draw_graph(WorkflowGraph(steps=steps, flows=flows)))
     assert len(drawn.findall(".//{*}path")) == len(flows)
     assert "nan" not in draw_graph(WorkflowGraph(steps=steps, flows=flows))
-
-
-def test_a_route_into_a_loop_leads_to_no_step() -> None:
-    """Ports of a loop, such as `/centroids` and `/iteration/moved`, are those of no job."""
-    routes = [
-        record_of(RouteRecord, time=BEGIN, output="/a/out", input=target, kind="File", delivery="termination")
-        for target in ("/centroids", "/iteration/moved", "/b/in", "/a/in")
-    ]
-    drawn = ElementTree.fromstring(draw_graph(graph(*routes)))
-    assert len(drawn.findall(".//path")) == len(graph().flows)
-
-
-def test_labels_of_arrows_into_one_step_are_not_on_each_other() -> None:
-    pairs = [("/sift", "/frequency"), ("/pick", "/merge"), ("/merge", "/overlap"), ("/merge", "/frequency")]
-    steps = [
-        GraphStep(step=name, io_task=False, jobs=1, failed=0, seconds=1.0, on_path=0.0)
-        for name in ("/sift", "/pick", "/merge", "/overlap", "/frequency")
-    ]
-    flows = [
-        GraphFlow(source=one, target=other, delivery=Delivery.STREAM, ports=[], bytes=size, fell_back=False)
-        for (one, other), size in zip(
-            (*pairs, ("/sift", "/overlap")), (174_000, 45_300_000, 10**7, 10**7, 5), strict=True
-        )
-    ]
-    drawn = ElementTree.fromstring(draw_graph(WorkflowGraph(steps=steps, flows=flows)))
-    labels = [one for one in drawn.iter("text") if one.get("class") == "label"]
-    boxes = [(float(one.get("x", "")), float(one.get("y", "")), 7.6 * len(one[0].tail or "")) for one in labels]
-    assert len(boxes) == len(flows)
-    for (x, y, wide), (other_x, other_y, other_wide) in combinations(boxes, 2):
-        assert abs(y - other_y) >= 14 or x + wide <= other_x or other_x + other_wide <= x
 
 
 def test_what_went_where() -> None:
