@@ -16,8 +16,6 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from lab.node import wait_for
-from streamflow_io.adapters.deployment_sites import deployment_kind
-from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
@@ -74,24 +72,6 @@ def test_a_node_may_be_gone(state: str, gone: bool) -> None:
     assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
 
 
-def test_steps_are_found_by_their_name() -> None:
-    assert slurm.steps_of("7.0 sfio-1\n7.1 sfio-12\n7.batch batch\n7.2\n7.3 sfio-1\n", "sfio-1") == ["7.0", "7.3"]
-
-
-def test_options_of_a_batch_script_do_not_reach_steps() -> None:
-    """Slurm refuses `--mem` beside SLURM_MEM_PER_CPU."""
-    outer = {"PATH": "/bin", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "7"}
-    assert slurm.environment(outer) == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
-
-
-def test_nodes_are_hosts() -> None:
-    """The scheduler's plugin registers the type with StreamFlow."""
-    from streamflow_io.plugin import StreamFlowIOPlugin
-
-    StreamFlowIOPlugin().register()
-    assert deployment_kind("sfio.allocation") is deployment_kind("ssh") is SiteKind.HOSTS
-
-
 def test_the_schema_describes_each_field() -> None:
     schema = json.loads(AllocationConnector.get_schema())
     Draft202012Validator.check_schema(schema)
@@ -130,19 +110,6 @@ def test_the_schema_says_what_is_wrong(config: object, why: str | None) -> None:
         for error in Draft202012Validator(json.loads(AllocationConnector.get_schema())).iter_errors(config)
     ]
     assert (errors == []) if why is None else (len(errors) == 1 and why in errors[0])
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("salloc: Pending job allocation 12", ("12", False)),
-        ("salloc: Granted job allocation 12", ("12", True)),
-        ("salloc: job 12 queued and waiting for resources", None),
-        ("salloc: error: Job submit/allocate failed: Invalid partition name specified", None),
-    ],
-)
-def test_salloc_says_what_it_waits_for(line: str, told: tuple[str, bool] | None) -> None:
-    assert slurm.asked(line) == told
 
 
 async def deploy_error(**config: object) -> str:

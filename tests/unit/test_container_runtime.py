@@ -117,15 +117,6 @@ async def test_a_spec_that_is_too_large(tmp_path: Path) -> None:
         assert await execute(runtime, "true") == ("exited", "")
 
 
-async def test_a_job_that_is_refused(tmp_path: Path) -> None:
-    async with started(tmp_path) as runtime:
-        job = await runtime.create_job("j")
-        Path(job.directory).mkdir()
-        with pytest.raises(NodeRuntimeError, match=r"box.*000001-j"):
-            await job.wrap(JobSpec(name="j"))
-        assert await execute(runtime, "true") == ("exited", "")
-
-
 async def test_a_job_that_is_asked_for_twice_at_once_runs_once(tmp_path: Path) -> None:
     """StreamFlow executes the job of a list twice at the same time, now and then."""
     async with started(tmp_path) as runtime:
@@ -134,20 +125,6 @@ async def test_a_job_that_is_asked_for_twice_at_once_runs_once(tmp_path: Path) -
         words, refused = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
         assert isinstance(words, list)
         assert isinstance(refused, NodeRuntimeError)
-
-
-async def test_a_job_is_cancelled(tmp_path: Path) -> None:
-    async with started(tmp_path) as runtime:
-        job, process = await sleeping(runtime)
-        await job.cancel()
-        assert job.exit.result().reason == "cancelled"
-        assert await process.wait() != 0
-
-
-async def test_what_a_command_prints(tmp_path: Path) -> None:
-    async with started(tmp_path) as runtime:
-        script = r"printf 'a \377 '; yes ü | head -n 100000; echo b >&2; exit 0"
-        assert await execute(runtime, script) == ("exited", "a \ufffd " + "ü\n" * 100_000 + "b")
 
 
 async def test_a_command_of_which_nobody_wants_to_know_any_more(

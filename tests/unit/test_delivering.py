@@ -16,10 +16,9 @@ from streamflow.workflow.token import ListToken
 from lab.fakes import FakeRuntime
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.adapters.outputs import EarlyOutput
-from streamflow_io.adapters.tokens import ScatterSize, StreamToken, file_value
+from streamflow_io.adapters.tokens import ScatterSize, file_value
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.jobs import delivering
 from streamflow_io.jobs.delivering import Deliverer
 from streamflow_io.jobs.delivery import DeliverySource
 from streamflow_io.runtime.protocol import OpenedEvent
@@ -188,49 +187,3 @@ async def test_what_is_final_at_the_end_is_the_regular_token() -> None:
         await tested.final("out", "z")
     assert tested.ports == ["out", *2 * ["__stream_element__out"]]
     assert all(token is not element for token in tested.tokens[1:] for element in elements)
-
-
-@pytest.mark.parametrize("delivery", [Delivery.STREAM, Delivery.GATE])
-async def test_another_file_takes_the_place_of_one_that_others_have_begun_to_read(delivery: Delivery) -> None:
-    tested = Delivered(kind=OutputKind.FILE, deliveries=(delivery,))
-    await tested.opened("out", "/out/file.tmp")
-    (early,) = tested.tokens
-    assert isinstance(early, StreamToken)
-    assert (early.source.path, early.source.gate) == ("file.tmp", "file" if delivery is Delivery.GATE else None)
-    assert tested.replacement("out", "file.tmp") is None
-    final = file_token("file")
-    await tested.succeeded({"out": final})
-    assert tested.replacement("out", "file.tmp") is await tested.final("out", "file.tmp") is final
-    assert tested.replacement("out", "file") is None
-
-
-@pytest.mark.parametrize(
-    ("final", "expected"),
-    [
-        (file_token("./a"), None),
-        (Token({**file_token("in").value, "path": "/in/in"}), "the output is /in/in at the end"),
-        (Token(None), "the output is empty at the end"),
-        (Token("text"), "the output is empty at the end"),
-        (ListToken([file_token("a")]), None),
-    ],
-    ids=["dot", "elsewhere", "nothing", "text", "list"],
-)
-async def test_what_an_output_is_in_the_end(final: Token, expected: str | None) -> None:
-    tested = Delivered(kind=OutputKind.FILE, deliveries=(Delivery.STREAM,), fixed_name=True)
-    await tested.opened("out", "/out/a")
-    if expected is None:
-        await tested.succeeded({"out": final})
-    else:
-        with pytest.raises(delivering.CommitChangedError, match=f"a was delivered early, but {expected}"):
-            await tested.succeeded({"out": final})
-
-
-async def test_an_output_with_a_format_that_cannot_be_told_is_delivered_when_it_can() -> None:
-    processor = CWLCommandOutputProcessor(
-        "out", cast(Any, None), token_type="File", file_format="$(inputs.x.nowhere.y)"
-    )
-    tested = Delivered(kind=OutputKind.FILE, deliveries=(Delivery.STREAM,), processor=processor)
-    await tested.opened("out", "/out/a")
-    assert tested.ports == []
-    await tested.succeeded({"out": file_token("a")})
-    assert tested.ports == ["out", "__stream__out"]

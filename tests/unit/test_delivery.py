@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -543,17 +541,6 @@ def test_a_list_has_rules_for_some_of_its_files() -> None:
     ]
 
 
-def test_where_a_reader_finds_what_is_final() -> None:
-    job = Played(output(FILES, STREAM), output(DIRECTORY, GATE, port="dir"))
-    job.play("begin lift")
-    assert job.tested.source("out", "a") == DeliverySource("out", "a")
-    assert job.tested.source("dir", "d") == DeliverySource("dir")
-    job.play("end:a,b")
-    assert job.tested.source("out", "b") == DeliverySource("out", "b", "final")
-    assert job.tested.source("out", "z") is None
-    assert job.tested.source("dir", "d") == DeliverySource("dir")
-
-
 @pytest.mark.parametrize(
     ("tested", "globs", "script", "expected"),
     [
@@ -722,42 +709,3 @@ def test_a_commit_is_final_over_attempts(first: list[str], second: list[str], ch
         said = played(" ".join(["begin lift", *script[0], "fail begin lift", *script[1], "end:a,b,c"]), tested)
         failed = [word for word in said if word.startswith("!")]
         assert failed == ([] if changed is None else [f"!{changed} {WRITTEN}"])
-
-
-def processor_times_of(count: int) -> tuple[float, float]:
-    """Return seconds for each file of a list: while the job runs, and to compare and find it at the end."""
-    names = [f"{number:05}" for number in range(count)]
-    job = JobDelivery([output(FILES, STREAM, COMMIT)])
-    events = [
-        told(event, size=1, port="out", path=f"/out/{name}")
-        for name in reversed(names)
-        for event in ("opened", "committed")
-    ]
-    values = {name: Value((file(name),)) for name in names}
-    final = Value(tuple(map(file, names)), is_list=True)
-    begun = time.process_time()
-    job.handle(Begun("/out", {"out": ("*",)}, {}))
-    job.handle("barrier lifted")
-    puts = 0
-    for event in events:
-        for asked in job.handle(event):
-            if isinstance(asked, Collect):
-                following = job.handle(Answer(asked, values[str(asked.source.path)]))
-                puts += sum(isinstance(instruction, Put) for instruction in following)
-    assert puts == 2 * count
-    ended = time.process_time()
-    assert job.handle(Succeeded({"out": final})) == []
-    _, order = job.handle("published")
-    assert order == PutOrder("out", tuple(reversed(range(count))))
-    assert all(job.source("out", name) == DeliverySource("out", name, "final") for name in names)
-    return (ended - begun) / count, (time.process_time() - ended) / count
-
-
-def test_thousands_of_files_take_no_more_than_their_share() -> None:
-    # The least of three: caches and the collector, which looks at all that other tests have made, take their time, too.
-    gc.disable()
-    try:
-        few, many = (list(zip(*(processor_times_of(n) for _ in range(3)), strict=True)) for n in (200, 2000))
-    finally:
-        gc.enable()
-    assert all(min(times) < 5 * min(others) for times, others in zip(many, few, strict=True))

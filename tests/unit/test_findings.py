@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from streamflow_io.proofs.findings import Findings, RememberedInconclusive, message_of, proof_of
+from streamflow_io.proofs.findings import Findings, RememberedInconclusive, proof_of
 from streamflow_io.proofs.rehearsal import Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.records.jobs import RehearsedRecord
@@ -51,13 +51,6 @@ async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
     await kept.proofs.close()
 
 
-def test_a_larger_file_is_new_and_a_smaller_one_is_not(kept: Kept) -> None:
-    kept.findings.expect(rehearsal(9))
-    assert not kept.findings.is_new(rehearsal(8))
-    assert kept.findings.is_new(rehearsal(10))
-    assert kept.findings.is_new(rehearsal(8, options="other"))
-
-
 def test_a_job_that_has_failed_is_rehearsed_anew(kept: Kept) -> None:
     kept.findings.expect(rehearsal())
     kept.findings.expect_no_more(rehearsal())
@@ -87,12 +80,6 @@ async def test_a_proof_holds_for_what_was_read(kept: Kept) -> None:
     assert [(each.way, each.known) for each in kept.records if isinstance(each, RehearsedRecord)] == [("net", True)]
 
 
-async def test_what_is_not_known_is_recorded_and_proves_nothing(kept: Kept) -> None:
-    await kept.found(rehearsal(), unknown("there is too little space"))
-    assert kept.proofs.of(rehearsal().key) is None
-    assert [each.known for each in kept.records if isinstance(each, RehearsedRecord)] == [False]
-
-
 async def test_a_refutation_says_with_which_file_the_input_was_proven(kept: Kept) -> None:
     await kept.found(rehearsal(), NET)
     await kept.found(rehearsal(9000), Finding(None, "the outputs differ"))
@@ -105,23 +92,6 @@ def test_failures_are_counted_and_a_refusal_ends_the_count() -> None:
     failed = Finding(None, "exit code 1", has_failed=True)
     assert proof_of(rehearsal(), failed, 1, 5.0).failures == 2
     assert proof_of(rehearsal(), Finding(None, "the tool seeks"), 1, 5.0).failures == 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "finding", "message"),
-    [
-        ("reads", NET, "/a/text may be read while it is written: proven in 2.0 s"),
-        ("reads", Finding(None, "why"), "/a/text is not streamed: why"),
-        ("reads", unknown("why"), "Whether /a/text may be read while it is written is not known yet: why"),
-        (
-            "declared",
-            Finding(None, "why"),
-            "/a/text, which is declared `streamable`, was compared with the complete file: why",
-        ),
-    ],
-)
-def test_messages(kind: Literal["reads", "declared"], finding: Finding, message: str) -> None:
-    assert message_of(rehearsal(kind=kind), finding) == message
 
 
 async def test_the_end_of_the_run_warns_of_what_is_refuted(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:

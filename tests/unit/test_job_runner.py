@@ -110,18 +110,6 @@ async def test_what_the_runtime_measures_is_recorded() -> None:
     assert (usage.bytes_written, usage.ended - usage.started) == (7, 2.0)
 
 
-async def test_without_a_runtime_jobs_run_plainly_which_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    run, inner = run_on(), FakeConnector(at_once)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            await run.runner.measure(run.state(NAME), UNMEASURED)
-            assert await execute(run, inner) == ("said", 0)
-            await run.runner.end(run.state(NAME), succeeded=True)
-    assert caplog.messages == [f"{UNMEASURED} on site/here: not for this architecture"]
-    assert [ran["command"] for ran in inner.commands] == [["tool"], ["tool"]]
-    assert ended(run).usage is None
-
-
 async def test_a_runtime_that_has_ended_measures_nothing(caplog: pytest.LogCaptureFixture) -> None:
     runtime = FakeRuntime("here")
     run = run_on(here=runtime)
@@ -147,13 +135,6 @@ async def test_a_job_that_is_given_up_is_ended() -> None:
     await run.runner.end(run.state(NAME), succeeded=False)
     assert (await job.exit).reason == "cancelled"
     assert ended(run, Status.CANCELLED).status == "cancelled"
-
-
-async def test_a_job_whose_command_has_not_come_to_run_is_not_waited_for() -> None:
-    run = run_on(here=FakeRuntime("here"))
-    await run.runner.measure(run.state(NAME), UNMEASURED)
-    await run.runner.end(run.state(NAME), succeeded=False)
-    assert ended(run, Status.FAILED).usage is None
 
 
 async def test_a_runtime_that_does_not_say_how_a_job_has_ended_lets_it_not_fail(

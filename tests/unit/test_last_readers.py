@@ -6,7 +6,6 @@ import asyncio
 import posixpath
 import shutil
 import subprocess
-import sys
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -166,14 +165,6 @@ def test_a_job_whose_last_trial_has_shown_nothing_yields() -> None:
     assert kept_at_each_host(waiting, kept, {"small", "large"}) == {"small", "other"}
 
 
-def test_one_file_of_a_directory_behind_a_link() -> None:
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    with_job(ledger, 2, links={"d": f"/elsewhere/{name(1)}/e"})
-    outputs(ledger, 2, file(2, "d/y"))
-    assert removed(ledger) == (set(), {1: {"e/y"}, 2: {"d/y"}})
-
-
 def test_all_links_below_a_directory_count() -> None:
     ledger = FileLedger()
     with_job(ledger, 1)
@@ -189,27 +180,6 @@ def test_a_text_with_a_path_keeps_the_directory() -> None:
     with_job(ledger, 2)
     outputs(ledger, 2, f"--index={directory(1)}/x.idx --fast")
     assert removed(ledger) == ({2}, {})
-
-
-def test_a_job_that_runs_keeps_its_inputs_and_its_directories() -> None:
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    ledger.submitted("/b/0", "s", 1, {"i": ledger.files(file(1))})
-    ledger.placed("/b/0", [directory(2)])
-    assert removed(ledger) == (set(), {1: {"o.txt"}})
-    ledger.ended("/b/0", [])
-    # Its outputs may be links, so nothing changes before its directory was seen.
-    assert removed(ledger) == (set(), {1: {"o.txt"}})
-    ledger.seen(name(2), {})
-    assert removed(ledger) == ({1, 2}, {})
-    assert removed(ledger, "/b/0") == (set(), {1: {"o.txt"}})
-
-
-def test_a_job_that_reads_a_stream_keeps_the_directories_of_its_source() -> None:
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    ledger.submitted("/b/0", "s", 1, {"i": []}, ["/j1/0"])
-    assert removed(ledger) == (set(), {})
 
 
 def test_nothing_is_removed_while_a_job_has_failed() -> None:
@@ -228,31 +198,6 @@ def test_nothing_is_removed_while_a_job_has_failed() -> None:
     assert removed(ledger) == ({1, 2, 3}, {})
 
 
-def test_a_copy_is_kept_as_long_as_its_original() -> None:
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    with_job(ledger, 2, file(1))
-    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/o.txt"))
-    ledger.copied(ledger.ref("/home/me/x"), ledger.ref(f"{directory(2)}/x"))
-    ledger.submitted("/b/0", "s", 1, {"i": ledger.files(file(1))})
-    assert removed(ledger) == (set(), {1: {"o.txt"}, 2: {"o.txt", "x"}})
-    ledger.ended("/b/0", [])
-    assert removed(ledger) == ({1}, {2: {"x"}})
-    assert ledger.decide(lambda _: True, is_over=True).whole == (name(1), name(2))
-
-
-def test_a_job_that_runs_keeps_what_its_input_is_a_copy_of() -> None:
-    """A job at the location of the original gets a link to that, also where its input is a link to the copy."""
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    with_job(ledger, 2, file(1), links={"l.txt": f"{directory(2)}/in.txt"})
-    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/in.txt"))
-    ledger.submitted("/c/0", "s", 1, {"i": ledger.files(file(2, "l.txt"))})
-    assert removed(ledger) == (set(), {1: {"o.txt"}, 2: {"l.txt", "in.txt"}})
-    ledger.ended("/c/0", [])
-    assert removed(ledger) == ({1, 2}, {})
-
-
 def test_a_link_into_the_directory_of_a_job_that_has_not_started() -> None:
     """StreamFlow copies the inputs of a job before the job starts. Others may get links to these copies meanwhile."""
     ledger = FileLedger()
@@ -264,19 +209,6 @@ def test_a_link_into_the_directory_of_a_job_that_has_not_started() -> None:
     ledger.ended("/j3/0", [])
     ledger.seen(name(3), {})
     assert removed(ledger) == ({1}, {2: {"in.txt"}, 3: {"copy/o.txt"}})
-
-
-def test_several_jobs_may_pass_on_one_file() -> None:
-    """The jobs of a scatter pass a file through. When the first reader of the list has it, others may follow."""
-    ledger = FileLedger()
-    with_job(ledger, 1)
-    with_job(ledger, 2, file(1))
-    readers = LastReaders(frozenset({JobReader("b", "i", 0)}))
-    ledger.ended("/j2/0", [JobOutput(frozenset(ledger.files(file(1))), 1, readers=readers)])
-    ledger.submitted("/b/0", "b", 1, {"i": ledger.files(file(1))})
-    ledger.ended("/b/0", [])
-    assert removed(ledger) == ({2}, {})
-    assert {*ledger.decide({"b"}.__contains__).whole} == {name(1), name(2)}
 
 
 def test_what_a_data_manager_takes_for_copies() -> None:
@@ -297,14 +229,6 @@ def test_what_a_data_manager_takes_for_copies() -> None:
     assert [*copies_in(manager, directory(1))] == [(original.path, copy.path)]
     forget_data(manager, directory(2), frozenset())
     assert [*copies_in(manager, directory(1))] == []
-
-
-def test_directories_without_a_random_name_stay() -> None:
-    ledger = FileLedger()
-    ledger.submitted("/b/0", "s", 1, {})
-    ledger.placed("/b/0", ["/home/me", "/", ""])
-    ledger.ended("/b/0", [])
-    assert removed(ledger) == (set(), {})
 
 
 class World:
@@ -566,16 +490,6 @@ async def test_parts_of_a_directory_go_however_much_is_left(tmp_path: Path, coun
     assert outside.exists()
 
 
-def test_what_is_dropped_of_a_directory() -> None:
-    name = str(uuid.uuid4())
-    ledger = FileLedger()
-    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
-    ledger.placed("/a/0", [f"/work/{name}"])
-    assert ledger.dropped(name, frozenset({"a"})) == frozenset()
-    ledger.removed(name, frozenset({"a", "b", "c/d", "e", "f/g"}))
-    assert ledger.dropped(name, frozenset({"a", "c", "e/i"})) == {"b", "f/g"}
-
-
 SHELLS = [["sh"], *([["busybox", "sh"]] if shutil.which("busybox") is not None else [])]
 
 
@@ -661,44 +575,6 @@ def test_files_that_go_with_one_job() -> None:
     removal = Removal({("/a", port): found for port, found in readers.items()}, {("/a", "kept"): "why"})
     assert removal.read_once() == {("/a", "once")}
     assert replace(removal, held={"/a": "why"}).read_once() == frozenset()
-
-
-def calls_for(count: int) -> int:
-    """The calls of functions until a directory with some needed files and copies of them is decided about."""
-    place, other = (f"/work/{uuid.uuid4()}" for _ in range(2))
-    files = [f"part_{number}" for number in range(count)]
-    registering = SimpleNamespace(register=lambda _: None)
-    connectors = SimpleNamespace(get_connector=lambda _: None)
-    manager = DefaultDataManager(SimpleNamespace(checkpoint_manager=registering, deployment_manager=connectors))
-    for file in files:
-        manager.register_path(ExecutionLocation("host", "hosts"), f"{place}/{file}")
-    ledger = FileLedger()
-    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
-    ledger.placed("/a/0", [place])
-    ledger.submitted("/b/0", "/b/__schedule__", 1, {"i": [ledger.ref(f"{place}/{file}") for file in files]})
-    ledger.placed("/b/0", [other])
-    for file in files:
-        ledger.copied(ledger.ref(f"{place}/{file}"), ledger.ref(f"{other}/{file}"))
-    ledger.ended("/a/0", [JobOutput(frozenset(ledger.ref(f"{place}/{file}") for file in files))])
-    ledger.seen(posixpath.basename(place), {})
-    calls = 0
-
-    def count_call(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count_call)
-    try:
-        decision = ledger.decide(lambda step: False)
-        forget_data(manager, place, frozenset(files))
-    finally:
-        sys.setprofile(None)
-    assert len(decision.parts[posixpath.basename(place)]) == count
-    return calls
-
-
-def test_the_work_grows_with_the_number_of_files() -> None:
-    assert calls_for(400) < 3 * calls_for(200)
 
 
 class Gone(SpaceWatcher):

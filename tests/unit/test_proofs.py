@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.jobs.ending import is_want
 from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
-from streamflow_io.records.learned.database import VERSION, LearnedDatabase, LearnedStoreError
+from streamflow_io.records.learned.database import VERSION, LearnedStoreError
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 
@@ -36,23 +36,6 @@ async def remember(path: Path, *proofs: Proof) -> None:
 def test_nothing_is_made_where_nothing_is_proven(tmp_path: Path) -> None:
     asyncio.run(remember(tmp_path / "data" / "learned.db"))
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_the_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[LearnedDatabase] = []
-    usual = LearnedDatabase.open
-
-    async def note(path: Path) -> LearnedDatabase:
-        opened.append(await usual(path))
-        return opened[-1]
-
-    monkeypatch.setattr(LearnedDatabase, "open", note)
-    remembered = RememberedProofs(tmp_path / "learned.db", ())
-    others = [replace(PROVEN, key=replace(KEY, port=port)) for port in ("one", "two")]
-    await asyncio.gather(*map(remembered.remember, others))
-    await remembered.close()
-    assert len(opened) == 1
-    assert len(known_proofs(tmp_path / "learned.db") or ()) == 2
 
 
 def test_what_is_found_later_replaces_it(tmp_path: Path) -> None:
@@ -173,20 +156,6 @@ def test_jobs_that_have_streamed_are_counted(tmp_path: Path) -> None:
 
     asyncio.run(stream())
     assert known_proofs(path) == (replace(PROVEN, runs=2),)
-
-
-def test_they_are_forgotten_together(tmp_path: Path) -> None:
-    path, other = tmp_path / "learned.db", replace(PROVEN, key=replace(KEY, kind="writes"))
-
-    async def forget() -> None:
-        proofs = await LearnedDatabase.open(path)
-        await proofs.save([PROVEN, other])
-        assert set(known_proofs(path)) == {PROVEN, other}
-        await proofs.forget([PROVEN])
-        await proofs.close()
-
-    asyncio.run(forget())
-    assert known_proofs(path) == (other,)
 
 
 def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -417,9 +386,3 @@ def test_programs_that_are_other_ones_where_the_job_runs_have_proofs_of_their_ow
     inputs = {"text": file("a.txt")}
     programs: list[OtherPrograms] = [(), (("cat", (5, 3)),), (("cat", (5, 4)),), (("cat", None),), (("/cat", None),)]
     assert len({proof_key(READER, "text", inputs, others) for others in programs}) == len(programs)
-
-
-def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
-    inputs = {"one": file("a.txt"), "two": file("b.txt")}
-    keys = {proof_key(Candidate(tool, tuple(inputs)), port, inputs) for tool in ("a1", "b2") for port in inputs}
-    assert len({key.digest for key in keys if key is not None}) == 4

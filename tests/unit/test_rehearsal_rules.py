@@ -17,14 +17,11 @@ from streamflow_io.proofs.rehearsal_rules import (
     FreeRoom,
     Manner,
     Ran,
-    disk_beside,
-    disk_for,
     is_worthless,
     may_start,
     next_manner,
     next_with_short,
     obstacle_of_work_dir,
-    seconds_for,
     shorts,
 )
 from streamflow_io.records.learned.proofs import Way
@@ -113,10 +110,6 @@ def test_who_waits_for_the_file_too_early_is_not_waited_for(piped: Ran, finding:
     assert not is_worthless(None, False, 100)
     assert found(("net", GIVEN), ("pipe", piped)) == finding
     assert not found(("net", GIVEN), size=SMALL).is_known
-
-
-def test_beside_its_job_it_needs_more_room() -> None:
-    assert disk_beside(10**9, 10**9) > disk_for(10**9) + 4 * 10**9
 
 
 def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
@@ -297,11 +290,6 @@ def test_one_begins_only_where_a_core_and_the_memory_of_the_job_are_free() -> No
     assert not may_start([], 0), "nobody knows"
     for rooms, memory in [([FreeRoom(0.5, 500)], 0), ([free], 501), ([free, FreeRoom(0, 9000)], 0)]:
         assert not may_start(rooms, memory)
-
-
-def test_bounds_grow_with_the_job() -> None:
-    assert (seconds_for(0), seconds_for(100)) == (5, 205)
-    assert disk_for(10**9) - disk_for(0) == 2 * 10**9
 
 
 @pytest.mark.parametrize("listing", [None, [{"entryname": "x"}], [{"entry": "$(inputs.a)"}], [{"entryname": "a/b"}]])

@@ -186,14 +186,6 @@ async def test_what_is_found_is_kept_and_not_tried_again(stage: Stage) -> None:
     await stage.rehearsals.close()
 
 
-async def test_what_is_not_known_is_not_kept(stage: Stage) -> None:
-    await stage.runs("a")
-    await stage.finds("/a/text", unknown("why"))
-    assert stage.told == [("/a/text", None, "why")]
-    assert not stage.proofs._known
-    await stage.rehearsals.close()
-
-
 async def test_one_at_a_time(stage: Stage) -> None:
     for step in "abc":
         await stage.runs(step)
@@ -306,13 +298,6 @@ async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, mo
     assert (kept, stage.ended) == (["/a"], [])
 
 
-@pytest.mark.parametrize("job", [{"size": 0}, {"inplace_update": True}])
-async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
-    await stage.runs("a", **job)
-    assert stage.begun == []
-    await stage.rehearsals.close()
-
-
 async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "streamflow"):
         for step in "aab":
@@ -349,16 +334,6 @@ async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhe
     assert len(stage.begun) == 2, "where no program of the tool is known, nothing is proven"
     assert [runtime.asked for runtime in (same, other, none)] == [1, 1, 1]
     assert sorted(proof.way or "" for proof in stage.proofs._known.values()) == ["", "net"]
-    await stage.rehearsals.close()
-
-
-async def test_the_shortest_comes_first(stage: Stage) -> None:
-    for step, seconds in (("a", 5.0), ("b", 1.0), ("c", 3.0)):
-        await stage.runs(step, seconds=seconds, taken=2)
-    await stage.account(0)
-    for step in "bca":
-        assert stage.begun[-1] == f"/{step}/text"
-        await stage.finds(f"/{step}/text", NET)
     await stage.rehearsals.close()
 
 
@@ -454,19 +429,6 @@ async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
     await closing
     assert stage.told == [("/a/text", "net", None)]
     assert stage.begun == ["/a/text"], "no other one begins"
-
-
-async def test_inputs_take_turns(stage: Stage) -> None:
-    """A scatter with a value of its own for each job may have thousands."""
-    for number in range(100):
-        await stage.runs("a", option=number)
-    await stage.runs("b")
-    await stage.finds("/a/text", NET)
-    assert stage.begun == ["/a/text"] * 2, "no more than so many wait"
-    await stage.runs("b")
-    await stage.finds("/a/text", NET)
-    assert stage.begun == ["/a/text", "/a/text", "/b/text"]
-    await stage.rehearsals.close()
 
 
 async def test_what_is_given_up_is_told_once_and_tried_with_a_later_job(stage: Stage) -> None:

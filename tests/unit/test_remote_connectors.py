@@ -19,11 +19,9 @@ from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
 from lab.connectors import CERTIFICATE, Host, exited, say, serving, stand_in
-from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner
-from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -91,28 +89,6 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
     for words_of in ENGINES[make]:
         assert any(command.startswith(words_of) for command in inner.commands), words_of
     assert not any(CERTIFICATE.key.splitlines()[1].decode() in command for command in inner.commands)
-
-
-@pytest.mark.parametrize("make", [docker, singularity], ids=lambda make: make.__name__)
-async def test_the_command_of_a_job(
-    make: Callable[[Host], tuple[Connector, ExecutionLocation]], tmp_path: Path
-) -> None:
-    inner = Host()
-    connector, location = make(inner)
-    access = Access(connector, location)
-    try:
-        async with serving(access, tmp_path / "work") as runtime:
-            job = await runtime.create_job("j")
-            wrapped = JobConnector(connector, job, JobSpec(name="j"))
-            said = await wrapped.run(
-                location, ["echo", "done"], workdir=str(tmp_path), capture_output=True, job_name="j"
-            )
-            assert said is not None
-            assert (said[0].strip(), said[1]) == ("done", 0)
-            assert f"exec {runtime.binary} exec --job {job.directory} -- echo done" in inner.commands[-1]
-    finally:
-        await connector.undeploy(True)
-        await inner.undeploy(True)
 
 
 class Batch(Host, BatchConnector):
@@ -184,23 +160,12 @@ async def test_there_is_none_in_containers_where_it_is_off(deployed: Deployed) -
         await NodeRuntimes(deployed.context, contained=False).at(box)
 
 
-@pytest.mark.parametrize("image", ["i:1", "docker://i:1"])
-async def test_a_container_is_known_by_its_image(deployed: Deployed, image: str) -> None:
-    box = await deployed.deploy("singularity", {"image": image}, lazy=True)
-    assert Deployments(deployed.context).where(box) == "in a container of i:1"
-
-
 async def test_what_is_not_deployed_any_more_still_has_a_name(deployed: Deployed) -> None:
     box = await deployed.deploy("docker", {"image": "i"}, lazy=True)
     runtimes = NodeRuntimes(deployed.context)
     assert runtimes.deployments.where(box) == "in a container of i"
     await deployed.manager.undeploy_all()
     assert runtimes.deployments.where(box) == f"on {box}"
-
-
-async def test_where_nothing_is_deployed(deployed: Deployed) -> None:
-    with pytest.raises(NodeRuntimeError, match="missing is not deployed"):
-        await NodeRuntimes(deployed.context).at(ExecutionLocation("node", "missing"))
 
 
 async def test_what_cannot_be_started_is_not_tried_again(deployed: Deployed, tmp_path: Path) -> None:
@@ -228,18 +193,6 @@ async def test_one_certificate_for_all_that_listen(
     files = [list(Path(runtime.directory).glob("certificate.*")) for runtime in found]
     assert [len(each) for each in files] == [2, 2, 0]
     assert len({file.read_bytes() for each in files for file in each}) == 2
-    await runtimes.close()
-    await deployed.manager.undeploy_all()
-
-
-async def test_one_for_each_location_and_one_for_what_is_local(deployed: Deployed, tmp_path: Path) -> None:
-    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
-    other = ExecutionLocation("another", "host")
-    runtimes = NodeRuntimes(deployed.context)
-    found = await asyncio.gather(*(runtimes.at(where) for where in (location, other, location)))
-    assert found[0] is found[2]
-    assert found[0] is not found[1]
-    assert not isinstance(found[0], EmbeddedRuntime)
     await runtimes.close()
     await deployed.manager.undeploy_all()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 
-from lab.connectors import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
+from lab.connectors import CERTIFICATE, Host, exited, hosted, say, serving, stand_in
 from lab.node import wait_for
 from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
@@ -25,8 +24,7 @@ from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.links import Certificate
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.remote import RemoteRuntime
 
 pytestmark = pytest.mark.timeout(30)
@@ -224,68 +222,6 @@ async def test_run_directories_are_where_others_cannot_replace_them(
     assert str((await deliver(access, str(workdir), stand_in())).temporary) == str(tmp_path / "tmp")
 
 
-async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:
-    async with serving(access, workdir) as runtime:
-        job = await runtime.create_job("/align/0.1")
-        assert await job.wrap(JobSpec(name="/align/0.1")) == [
-            runtime.binary,
-            "exec",
-            "--job",
-            str(job.directory),
-            "--",
-        ]
-        assert json.loads(Path(job.directory, "job.json").read_text())["name"] == "/align/0.1"
-        assert not await job.has_started()
-        started = event(job.identifier, "started", pid=7, command_pid=8)
-        say(runtime, '{"event":"alive"}', event("another", "complete", port="x"), started, exited(job.identifier))
-        assert [type(happened) for happened in [happened async for happened in job.events()]] == [
-            StartedEvent,
-            ExitEvent,
-        ]
-        assert await job.has_started()
-        assert job.pid == 7
-        assert job.exit.result().success
-
-
-async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path) -> None:
-    async with serving(access, workdir) as runtime:
-        job = await runtime.create_job("j")
-        job.limit(7)
-        await job.wrap(JobSpec(name="j"))
-        job.limit(8.2)
-        file = Path(job.directory, "limit")
-        expected = {"rate": 8}
-        await asyncio.to_thread(
-            wait_for, lambda: file.exists() and json.loads(file.read_text()) == expected, "the limits"
-        )
-        say(runtime, exited(job.identifier))
-        await job.exit
-        job.limit(9)
-        await asyncio.sleep(0.05)
-        assert json.loads(file.read_text()) == expected
-
-
-async def test_a_job_has_started_when_it_has_a_file_for_its_events(access: Access, workdir: Path) -> None:
-    async with serving(access, workdir) as runtime:
-        job = await runtime.create_job("j")
-        await job.wrap(JobSpec(name="j"))
-        Path(job.events_path).touch()
-        assert await job.has_started()
-
-
-async def test_cancel(access: Access, workdir: Path) -> None:
-    async with serving(access, workdir) as runtime:
-        never, job = await runtime.create_job("never"), await runtime.create_job("j")
-        await never.cancel()
-        assert not Path(never.directory).exists()
-        await job.wrap(JobSpec(name="j"))
-        cancelling = asyncio.create_task(job.cancel())
-        await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
-        assert not cancelling.done()
-        say(runtime, event(job.identifier, "exit", ended=0.0, success=False, reason="cancelled"))
-        await cancelling
-
-
 async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Access, workdir: Path) -> None:
     async with serving(access, workdir, manner=Manner(shared=True)) as runtime:
         job = await runtime.create_job("j")
@@ -319,16 +255,6 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
             assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60{option}\n"
             job = await runtime.create_job("j")
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
-
-
-async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
-    """The processes run as other users: they may pass, but not list."""
-    async with serving(access, workdir, place=Place("host")) as runtime:
-        directory = Path(runtime.directory)
-        assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
-        assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60 --readable\n"
-        assert len(directory.name.split("-")[-1]) == 32
-        assert stat.S_IMODE(os.stat(directory.parent).st_mode) == 0o711
 
 
 @pytest.mark.parametrize("tls", [True, False])
@@ -464,14 +390,6 @@ async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access
     with pytest.raises(NodeRuntimeError, match="does not answer"):
         await access.run("echo late; sleep 0.3; echo later", 0.05)
     assert await access.run("echo mine") == ("mine", 0)
-
-
-async def test_a_file_that_cannot_be_written(access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamflow_io.runtime import access as module
-
-    monkeypatch.setattr(module, "_FINISH", module._FINISH.replace("100", "2"))
-    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written: host/host: "):
-        await access.write(Path(tmp_path, "missing", "file"), b"text")
 
 
 class _Chunks(StreamWrapper):  # type: ignore[misc]

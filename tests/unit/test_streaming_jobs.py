@@ -69,25 +69,6 @@ async def test_who_gives_up_does_not_take_others_along() -> None:
     assert await second
 
 
-async def test_of_many_who_wait_a_commit_wakes_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = 0
-    has_committed = Attempt._has_committed
-
-    def counting(attempt: Attempt, port: str, path: str) -> bool:
-        nonlocal looked
-        looked += 1
-        return has_committed(attempt, port, path)
-
-    producer, files = attempt(), [str(number) for number in range(200)]
-    monkeypatch.setattr(Attempt, "_has_committed", counting)
-    tasks = [await waiting(producer, "out", file) for file in files]
-    for file in files:
-        commit(producer, "out", file)
-        await asyncio.sleep(0)
-    assert all(await asyncio.gather(*tasks))
-    assert looked <= 4 * len(files)
-
-
 async def test_a_job_that_others_may_read_holds_little_memory() -> None:
     jobs = StreamingJobs()
 

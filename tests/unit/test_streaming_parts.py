@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from streamflow.core.workflow import Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 
-from lab.fakes import commit
 from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.adapters.output_globs import certain_path
 from streamflow_io.adapters.outputs import EarlyOutput, directory_of
 from streamflow_io.engine.obstacles import whole_file_use, whole_self_use
-from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
 
 HERE = PurePosixPath("/somewhere")
@@ -89,30 +88,6 @@ async def test_a_reader_of_a_job_that_has_succeeded_still_gets_its_file() -> Non
     assert await job.attempt() is first
 
 
-@pytest.mark.parametrize("succeeded", [True, False])
-async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> None:
-    attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
-    commit(attempt, "out", "committed")
-    waiting = asyncio.create_task(attempt.settled("out", "open"))
-    assert await attempt.settled("out", "committed")
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    attempt.end(succeeded)
-    assert await waiting is succeeded
-    assert await attempt.settled("out", "committed")
-
-
-async def test_what_is_complete_is_settled_as_a_whole() -> None:
-    attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
-    waiting = asyncio.create_task(attempt.settled("out", "directory"))
-    commit(attempt, "out", "directory/file")
-    commit(attempt, "other")
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    commit(attempt, "out")
-    assert await waiting
-
-
 async def test_an_attempt_ends_once() -> None:
     attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
     attempt.end(True)
@@ -143,14 +118,6 @@ def test_what_the_node_runtime_is_told() -> None:
     assert (watched.kind, watched.globs, watched.root) == ("files", ("*.txt", "*.log"), "/out")
     assert (named.globs, named.committed, named.file_deps) == (("*.log",), "on_file", ("done",))
     assert (rest.globs, rest.committed, rest.closes) == (("*.txt", "*.log"), "on_close", 2)
-
-
-def test_an_early_output_is_kept_with_its_step() -> None:
-    output = early({"committed": "on_n_files", "nFiles": 3}, kind=OutputKind.DIRECTORY).model_copy(
-        update={"deliveries": (Delivery.GATE, Delivery.COMMIT), "elements": (Delivery.STREAM,)}
-    )
-    assert len(set(output.ports)) == 4
-    assert EarlyOutput.model_validate(output.model_dump(mode="json", by_alias=True, exclude_unset=True)) == output
 
 
 @pytest.mark.parametrize(
