@@ -187,9 +187,7 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
     step: str
     storage: str
     constraint: Annotated[float, Meta(description="storageBW of a job")]
-    reason: Literal[
-        "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
-    ]
+    reason: Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "too few jobs"]
     outstanding: Annotated[int, Meta(description="jobs of the step that wait or run")]
     estimates: Annotated[dict[str, float], Meta(description="seconds for all of these, by constraint")] = field(
         default_factory=dict

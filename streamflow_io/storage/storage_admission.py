@@ -399,7 +399,7 @@ class AdmissionLog:
             estimates=estimates,
         )
         self._record(choice)
-        if event.reason in ("learned", "remembered", "contradicted", "drifted"):
+        if event.reason in ("learned", "remembered", "contradicted"):
             logger.info(f"{_what(learning)}: {event.constraint:g} MB/s ({event.reason})")
         if event.reason == "too few jobs":
             logger.info(

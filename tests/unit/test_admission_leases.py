@@ -247,22 +247,3 @@ def test_jobs_that_are_enough_for_a_lower_bandwidth_begin_an_epoch() -> None:
     driver.give(0)
     assert driver.needs == [Need("/learn", {"write": 50 * MB, "read": 60 * MB}, 0)]
     assert len(driver.give(50, 60)) == 2
-
-
-@pytest.mark.parametrize("is_disturbed", [False, True])
-def test_jobs_that_others_disturb_contradict_nothing(is_disturbed: bool) -> None:
-    """A registered limit holds for a storage that no other run uses; beside others all takes longer."""
-    driver = Driver()
-    demand = step("learn", AutoConstraint(Bounds(50, 100, 2)))
-    driver.submit(demand, jobs=40)
-    running = driver.give(100, 60)
-    reasons = []
-    for number in range(40):
-        job = running.pop(0)
-        learned = number >= 6
-        driver.admission.release(
-            job, float(number), Observation(9.0 if learned else 1.0, is_disturbed=learned and is_disturbed)
-        )
-        running += [grant.job for grant in driver.admission.decide(float(number))]
-        reasons += [getattr(told.event, "reason", "") for told in driver.admission.drain()]
-    assert ("drifted" in reasons) is not is_disturbed

@@ -160,9 +160,3 @@ class Grid(Struct, frozen=True):
     def _share(self, concurrency: int) -> float:
         # Round down to the unit of the ledger, so that `concurrency` jobs do fit.
         return max(1, bytes_per_second(self.bandwidth) // concurrency) / bytes_per_second(1)
-
-    def neighbours(self, constraint: float) -> Sequence[float]:
-        """Return the next lower and the next higher constraint, as far as they exist."""
-        grid = list(self.growing())
-        nearest = min(range(len(grid)), key=lambda index: abs(grid[index] - constraint))
-        return [*grid[max(nearest - 1, 0) : nearest], *grid[nearest + 1 : nearest + 2]]

@@ -5,14 +5,12 @@ epochs, concurrently under one constraint, and the constraint grows from epoch t
 constraint registry, and an objective function chooses from this registry.
 
 Additions to the paper: epochs of several locations at the same time; times proportional to bytes; remembered
-registries; learning again when the storage drifts.
+registries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from enum import Enum
-from typing import Literal
+from collections.abc import Hashable, Iterator
 
 from msgspec.structs import replace
 
@@ -26,31 +24,8 @@ from .workload import Chosen, NextStart, Reason, Workload
 
 # Remembered times that are wrong by more than this factor are forgotten.
 CONTRADICTION = 2.0
-# Learning starts again when a mean time differs from the registered time by more than this fraction.
-DRIFT = 0.5
 # The number of jobs that show whether remembered times still hold, and the least number. Fewer may be exceptions.
 _FIRST_JOBS, _LEAST_JOBS = 8, 3
-
-
-class LearningPhase(Enum):
-    """Activity of a learner. Jobs run in each phase."""
-
-    LEARNING = "epochs of growing constraints, with an empty registry"
-    CONTINUING = "the same, from where an earlier run had no more jobs"
-    PROVING = "nothing, until the first jobs show whether what is remembered still holds"
-    WATCHING = "compares jobs with what is registered, group by group"
-    RELEARNING = "epochs of the neighbours of a constraint whose time has drifted"
-
-
-_Outcome = Literal["learned", "proved", "contradicted", "drifted"]
-_NEXT: dict[tuple[LearningPhase, _Outcome], LearningPhase] = {
-    (LearningPhase.LEARNING, "learned"): LearningPhase.WATCHING,
-    (LearningPhase.CONTINUING, "learned"): LearningPhase.PROVING,
-    (LearningPhase.PROVING, "proved"): LearningPhase.WATCHING,
-    (LearningPhase.PROVING, "contradicted"): LearningPhase.LEARNING,
-    (LearningPhase.WATCHING, "drifted"): LearningPhase.RELEARNING,
-    (LearningPhase.RELEARNING, "learned"): LearningPhase.WATCHING,
-}
 
 
 class Learner:
@@ -81,18 +56,18 @@ class Learner:
         self._learning: Learning | None = None
         self._remembered = remembered or ConstraintRegistry()
         self._has_jobs = self._says_too_few = False
+        # The first jobs are to show whether what is remembered still holds.
+        self._is_proving = False
         self._begin()
 
     def _begin(self) -> None:
         self._jobs.events.clear()
         registry = self._jobs.registry = self._usable(self._remembered)
-        if not registry:
-            self._learn(LearningPhase.LEARNING, "first")
-        elif not registry.is_complete:
-            self._learn(LearningPhase.CONTINUING, "remembered")
-        else:
-            self._phase = LearningPhase.PROVING
+        if registry and registry.is_complete:
+            self._is_proving, self._learning = True, None
             self._jobs.choose(best_constraint(1, registry), "remembered")
+        else:
+            self._learn("remembered" if registry else "first")
 
     @property
     def registry(self) -> ConstraintRegistry:
@@ -222,7 +197,7 @@ class Learner:
             pass
         elif turn.epoch is not None:
             turn.epoch.add(observation, mean, concurrency)
-        elif self._learning is None and turn.constraint == self._jobs.constraint and not observation.is_disturbed:
+        elif self._is_compared(turn) and not observation.is_disturbed:
             self._jobs.group.add(observation, concurrency)
             self._compare()
         self._settle(now)
@@ -238,53 +213,41 @@ class Learner:
 
     # Phases
 
-    def _go(self, outcome: _Outcome) -> None:
-        """Change to the next phase."""
-        phase = _NEXT[self._phase, outcome]
-        if outcome == "contradicted" or outcome == "drifted":
-            self._learn(phase, outcome)
-            return
-        self._phase, self._learning = phase, None
-        if outcome == "learned":
-            self._jobs.registry = replace(self.registry, is_complete=True)
-            self._jobs.choose(best_constraint(self._jobs.share, self.registry), "learned")
-
-    def _learn(self, phase: LearningPhase, reason: Reason) -> None:
-        """Begin the epochs of a phase."""
-        self._phase = phase
-        grid, number = self._jobs.grid, 0
-        climb: Sequence[float] = ()
-        if phase is LearningPhase.RELEARNING:
-            plan: Iterable[float] = grid.neighbours(self._jobs.constraint)
-        elif phase is LearningPhase.CONTINUING:
+    def _learn(self, reason: Reason) -> None:
+        """Begin the epochs of growing constraints. Known constraints of an earlier run are not tried again."""
+        grid, number = self._jobs.grid, len(self.registry.entries)
+        climb = grid.climb()
+        if number:
             lowest, *others = self.registry.entries
-            if not others:
-                climb = [constraint for constraint in grid.climb() if constraint < lowest.constraint]
             # Where more jobs at once were better than the first number, fewer are not tried.
-            has_climbed = not others and lowest.constraint in grid.climb()
+            has_climbed = not others and lowest.constraint in climb
             plan = () if has_climbed else grid.growing(above=self.registry.constraints[-1])
-            number = len(self.registry.entries)
+            climb = [] if others else [constraint for constraint in climb if constraint < lowest.constraint]
         else:
-            climb = grid.climb()
-            plan, self._jobs.registry = (
-                grid.growing(above=max(climb, default=0.0)),
-                ConstraintRegistry(is_complete=False),
-            )
-        tries_all = phase is LearningPhase.RELEARNING or grid.bounds is not None
-        self._learning = Learning(self._jobs, plan, climb, number, tries_all)
+            plan = grid.growing(above=max(climb, default=0.0))
+            self._jobs.registry = ConstraintRegistry(is_complete=False)
+        self._is_proving = number > 0
+        self._learning = Learning(self._jobs, plan, climb, number)
         if not self._learning.begin(reason):
-            self._go("learned")
+            self._learned()
+
+    def _learned(self) -> None:
+        self._learning = None
+        self._jobs.registry = replace(self.registry, is_complete=True)
+        self._jobs.choose(best_constraint(self._jobs.share, self.registry), "learned")
 
     def _settle(self, now: float, no_more: bool = False) -> None:
         if self._learning is not None and self._learning.settle(now, no_more):
-            self._go("learned")
+            self._learned()
+
+    def _is_compared(self, turn: NextStart) -> bool:
+        return self._is_proving and self._learning is None and turn.constraint == self._jobs.constraint
 
     def _compare(self) -> None:
-        """Compare the jobs that have ended with the registered time, once they are a group."""
+        """Compare the first jobs that have ended with the remembered time, once they are enough."""
         jobs, entry = self._jobs, self.registry.get(self._jobs.constraint)
         assert entry is not None, "without an epoch the constraint is a registered one"
-        proving = self._phase is LearningPhase.PROVING
-        if len(jobs.group) < max(min(entry.concurrency, _FIRST_JOBS) if proving else entry.concurrency, _LEAST_JOBS):
+        if len(jobs.group) < max(min(entry.concurrency, _FIRST_JOBS), _LEAST_JOBS):
             return
         group, jobs.group = jobs.group, Group()
         # A single job may be slow for any reason, so the slowest is left out.
@@ -294,14 +257,10 @@ class Learner:
         # Jobs that run with fewer others than fit may be faster than registered, which shows nothing.
         expected = self.registry.seconds_at(group.concurrency)
         whole = group.concurrency >= entry.concurrency
-        if proving:
-            wrong = usual > expected * CONTRADICTION or (whole and mean < expected / CONTRADICTION)
-            self._go("contradicted" if wrong else "proved")
-        elif usual > expected * (1 + DRIFT) or (whole and mean < expected * (1 - DRIFT)):
-            # Distant constraints have probably drifted by the same factor. The neighbours are learned again.
-            found = usual if usual > expected else mean
-            jobs.registry = self.registry.scaled(found / expected, self.registry.constraints)
-            self._go("drifted")
+        self._is_proving = False
+        if usual > expected * CONTRADICTION or (whole and mean < expected / CONTRADICTION):
+            jobs.registry = ConstraintRegistry()
+            self._learn("contradicted")
 
     def _usable(self, registry: ConstraintRegistry) -> ConstraintRegistry:
         """Return the entries that are valid for this bandwidth and this number of executors."""

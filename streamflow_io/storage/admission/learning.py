@@ -34,19 +34,17 @@ class Learning:
     :param plan: the constraints to try, in order
     :param climb: lower constraints, in descending order
     :param number: the number of the last epoch before these
-    :param tries_all: try every constraint of the plan, even when fewer jobs at once do not help any more
     :ivar epochs: open epochs, and epochs that wait for an earlier one before they are evaluated, in the order of the
         plan
     """
 
-    def __init__(
-        self, jobs: Workload, plan: Iterable[float], climb: Iterable[float], number: int, tries_all: bool
-    ) -> None:
+    def __init__(self, jobs: Workload, plan: Iterable[float], climb: Iterable[float], number: int) -> None:
         self._jobs = jobs
         self._plan = deque(plan)
         self._climb = deque(climb)
         self._number = number
-        self._tries_all = tries_all
+        # `auto(min,max,delta)` tries each of its constraints, even when fewer jobs at once do not help any more.
+        self._tries_all = jobs.grid.bounds is not None
         # The registry, with the results of epochs that are over but not evaluated.
         self._known = jobs.registry
         self._now = 0.0

@@ -6,8 +6,6 @@ the constraint under which all remaining jobs end first. Of equally good constra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -56,16 +54,6 @@ class ConstraintRegistry(Struct, frozen=True):
     def without(self, constraint: float) -> ConstraintRegistry:
         """Return the registry without the entry of a constraint."""
         return self._with(*(entry for entry in self.entries if entry.constraint != constraint))
-
-    def scaled(self, factor: float, constraints: Iterable[float]) -> ConstraintRegistry:
-        """Return the registry with the times of some constraints multiplied by a factor."""
-        chosen = set(constraints)
-        return self._with(
-            *(
-                replace(entry, seconds=entry.seconds * factor) if entry.constraint in chosen else entry
-                for entry in self.entries
-            )
-        )
 
     def seconds_at(self, concurrency: int) -> float:
         """Return the time of a job when `concurrency` jobs run at once.

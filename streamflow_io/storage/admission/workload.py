@@ -12,7 +12,7 @@ from .epochs import Epoch, EpochEnded, Grid
 from .observations import Crowd, Group
 from .registry import ConstraintRegistry, estimates
 
-Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"]
+Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "too few jobs"]
 
 
 class Chosen(Struct, frozen=True):
