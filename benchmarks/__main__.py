@@ -21,7 +21,6 @@ from .deadlines import DEADLINES
 from .demo import run_demo
 from .disk_limit import DISK_LIMIT
 from .fanout import FANOUT
-from .features import workloads_of_features
 from .harness import run_workload
 from .intermediates import INTERMEDIATES, SIZE, intermediates
 from .io_tasks import IO_TASKS
@@ -60,7 +59,6 @@ WORKLOADS = {
         ALLOCATION,
         CONTAINERS,
         READ_SESSIONS,
-        *workloads_of_features(),
     )
 }
 

@@ -28,7 +28,7 @@ class SeenRate(BaseModel):
 
 
 class BurstProfile(BaseModel):
-    """The periodic bursts of a run; see :class:`streamflow_io.features.schedules.profile.Profile`.
+    """The periodic bursts of a run.
 
     :ivar bursts: the number of bursts that were seen
     :ivar jobs: of a burst

@@ -11,7 +11,7 @@ class Schedules(Feature):
     """The command `schedule`, and turns of the bursts of runs that share a storage."""
 
     def commands(self) -> Mapping[str, Subcommand]:
-        examples = ("compute paper:1", "show schedule.json")
+        examples = ("paper:1 -o schedule.json",)
         text = "schedule applications that compute and transfer in turn"
         return {"schedule": Subcommand(text, examples, f"{__package__}.commands")}
 

@@ -1,4 +1,4 @@
-"""Reads set files, the sets of the paper, and schedule files; writes schedule files.
+"""Reads set files and the sets of the paper; writes schedule files.
 
 A schedule file is JSON, one instance on each line.
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from msgspec import Struct
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
-from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
+from streamflow_io.hints.errors import HintError, HintErrors, Source, field_name
 from streamflow_io.hints.fields import Model, Text
 from streamflow_io.hints.parsing import parse_model
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
@@ -110,7 +110,7 @@ def read_set(name: str | os.PathLike[str]) -> ApplicationSet:
         raise HintErrors.one(source.file, "set", "not a mapping", "platform, applications", source.line())
     found, errors = parse_model(SetFile, raw, "", source)
     if found is not None:
-        errors = set_mistakes(found, source)
+        errors = _mistakes(found, source)
     if found is None or errors:
         raise HintErrors(errors)
     return found.to_set()
@@ -133,14 +133,10 @@ def set_to_json(applications: ApplicationSet) -> dict[str, JsonValue]:
     }
 
 
-def set_mistakes(found: SetFile, source: Source, *loc: str) -> list[HintError]:
-    """The mistakes in a set whose fields are right: names that are given twice, more nodes than the platform has.
+def _mistakes(found: SetFile, source: Source) -> list[HintError]:
+    """The mistakes in a set whose fields are right: names that are given twice, more nodes than the platform has."""
 
-    :param loc: the way to the set in its file
-    """
-
-    def mistake(message: str, allowed: str, *below: str | int) -> HintError:
-        way = (*loc, *below)
+    def mistake(message: str, allowed: str, *way: str | int) -> HintError:
         return HintError(source.file, source.line(*way), field_name("", way), message, allowed)
 
     errors = []
@@ -197,52 +193,53 @@ def _paper() -> dict[str, Any]:
     return found
 
 
-_WHAT = "schedule"
-# Characters of a file whose lines are found within some seconds.
-_MOST_WITH_LINES = 100_000
-_ALLOWED = "a schedule file, as `streamflow-io schedule compute` writes it"
-
 AtLeast0 = Annotated[Number, Field(ge=0)]
 
 
 class InstanceFile(CamelModel):
-    work: tuple[Number, Number] = Field(description="[from, to], in seconds from the beginning of the pattern")
-    transfers: list[tuple[Number, Number, Number]] = Field(description="a list of [from, to, MB/s]")
+    """Times are in seconds from the beginning of the pattern: from, to, and MB/s."""
+
+    work: tuple[Number, Number]
+    transfers: list[tuple[Number, Number, Number]]
 
 
 class ScheduledFile(CamelModel):
-    name: Text = Field(description="an application of the set, in the same order")
-    efficiency: AtLeast0 = Field(description="a number: the part of its time in which it computes")
-    dilation: AtLeast0 = Field(description="a number: how many times as long as alone it takes")
-    instances: list[InstanceFile] = Field(description="a list of instances, each with work and transfers")
+    name: Text
+    efficiency: AtLeast0
+    dilation: AtLeast0
+    instances: list[InstanceFile]
 
 
 class BoundsFile(CamelModel):
-    efficiency: AtLeast0 = Field(description="a number: the largest efficiency that any schedule can have")
-    dilation: AtLeast0 = Field(description="a number: the smallest dilation that any schedule can have")
+    efficiency: AtLeast0
+    dilation: AtLeast0
 
 
 class AlgorithmFile(CamelModel):
-    name: Text = Field(description="the name of the algorithm")
-    parameters: dict[str, float | str] = Field(description="a mapping: the options of the algorithm")
-    seconds: AtLeast0 = Field(description="a number: the seconds of CPU time")
+    name: Text
+    parameters: dict[str, float | str]
+    seconds: AtLeast0
 
 
 class ScheduleFile(CamelModel):
-    """A schedule file as it is written."""
+    """A schedule file as it is written.
 
-    version: Literal[1] = Field(description="1")
-    set: SetFile = Field(description="a set: a mapping with platform and applications")
-    goal: Goal = Field(description="efficiency, dilation")
-    period: Positive = Field(description="a number of seconds above 0")
-    efficiency: AtLeast0 = Field(description="a number: the part of all nodes' time in which they compute")
-    dilation: AtLeast0 = Field(description="a number: the largest of all applications")
-    bounds: BoundsFile = Field(description="a mapping with efficiency and dilation")
-    algorithm: AlgorithmFile = Field(description="a mapping with name, parameters and seconds")
-    applications: list[ScheduledFile] = Field(description="a list with an entry for each application of the set")
-    followed: bool | None = Field(None, description="true, false: whether the runs that it is for follow it")
-    reason: str | None = Field(None, description="a text: why")
-    start: Number | None = Field(None, description="a number: when it begins, in seconds since the epoch")
+    :ivar followed: whether the runs that it is for follow it, for the `reason`
+    :ivar start: when it begins, in seconds since the epoch
+    """
+
+    version: Literal[1]
+    set: SetFile
+    goal: Goal
+    period: Positive
+    efficiency: AtLeast0
+    dilation: AtLeast0
+    bounds: BoundsFile
+    algorithm: AlgorithmFile
+    applications: list[ScheduledFile]
+    followed: bool | None = None
+    reason: str | None = None
+    start: Number | None = None
 
     def to_schedule(self) -> Schedule:
         applications = self.set.to_set()
@@ -260,62 +257,6 @@ class ScheduleFile(CamelModel):
         )
         algorithm = Algorithm(self.algorithm.name, self.algorithm.parameters, self.algorithm.seconds)
         return Schedule(applications, self.goal, Pattern(self.period, instances), found, algorithm)
-
-
-def read_schedule(path: str | os.PathLike[str]) -> Schedule:
-    """Read a schedule file.
-
-    :return: what the file says; whether it can be kept is for :func:`streamflow_io.features.schedules.check.check`
-    :raises HintErrors: with all mistakes in its form; also if it cannot be read
-    """
-    file = os.path.abspath(path)
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise HintErrors.one(file, _WHAT, f"cannot be read: {reason}", _ALLOWED) from None
-    source = Source(file, lambda: _lines(Path(path), file, len(text)))
-    try:
-        found = ScheduleFile.model_validate_json(text)
-    except ValidationError:
-        found = _mistaken(_raw(Path(path), text), source)
-    if errors := [*set_mistakes(found.set, source, "set"), *_other_names(found, source)]:
-        raise HintErrors(errors)
-    return found.to_schedule()
-
-
-def _lines(path: Path, file: str, size: int) -> Mapping[Loc, int]:
-    """The lines of everything in a file; of a large one none: it takes half a minute for 10,000 instances."""
-    return source_of(read_yaml(path, _WHAT, _ALLOWED), file).lines if size <= _MOST_WITH_LINES else {}
-
-
-def _raw(path: Path, text: str) -> object:
-    """:raises HintErrors: if it is neither JSON nor YAML"""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return plain(read_yaml(path, _WHAT, _ALLOWED))
-
-
-def _mistaken(raw: object, source: Source) -> ScheduleFile:
-    """:raises HintErrors: with the mistakes of a file that is no schedule file; unless it is one in YAML"""
-    if not isinstance(raw, Mapping) or "set" not in raw:
-        message = "not a schedule" if isinstance(raw, Mapping) else "not a mapping"
-        raise HintErrors.one(source.file, _WHAT, message, _ALLOWED, source.line())
-    found, errors = parse_model(ScheduleFile, raw, "", source)
-    if found is None:
-        raise HintErrors(errors)
-    return found
-
-
-def _other_names(found: ScheduleFile, source: Source) -> list[HintError]:
-    expected = [one.name for one in found.set.to_set().applications]
-    names = [row.name for row in found.applications]
-    if names == expected:
-        return []
-    line = source.line("applications")
-    message = "are not those of the set, in their order"
-    return [HintError(source.file, line, "applications", message, ", ".join(expected))]
 
 
 def schedule_text(schedule: Schedule) -> str:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from streamflow_io.storage.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile
-from .policies import Slots
+from .model import Slots
 
 #: The largest error of a profile from which a schedule is made.
 MOST_ERROR = 0.05

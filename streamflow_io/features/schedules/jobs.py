@@ -12,21 +12,19 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from streamflow_io.storage.sharing.allocation import Tenant, decide, due
 from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_seconds
 
 from .curve import StorageCurve
-from .policies import Slots
+from .model import Slots
 
-#: How runs share a storage: each has a ledger of its own (`own`), or all share one.
-#: In a shared ledger, the first request goes first (`turns`), or the first that is due (`due`, as in the plugin).
-Way = Literal["own", "turns", "due"]
-WAYS: tuple[Way, ...] = get_args(Way)
+#: How runs share a storage: each has a ledger of its own (`own`), or all share one (`due`): the first that is due goes
+#: first.
+Way = Literal["own", "due"]
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
 
@@ -39,9 +37,6 @@ class PeriodicRun(Struct, frozen=True):
     :ivar storage_bw: of a job
     :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
     :ivar work: seconds from the end of a burst to the next; the first is before the first burst
-    :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
-        they do not
-    :ivar first: seconds from then to its first burst; none: its work; :ivar after: from its last burst to its end
     """
 
     name: str
@@ -50,24 +45,16 @@ class PeriodicRun(Struct, frozen=True):
     megabytes: float
     storage_bw: float
     work: float
-    period: float = 0.0
-    start: float = 0.0
     latency: float = 0.0
-    first: float | None = None
-    after: float = 0.0
 
 
 class Outcome(Struct, frozen=True):
-    """Sequences are by run.
-
-    :ivar seconds: from the start of a run to its end
-    :ivar moved: MB, all together
+    """
+    :ivar seconds: from the start of each run to its end
     :ivar busy: seconds in which at least one job moved
     """
 
     seconds: tuple[float, ...]
-    makespan: float
-    moved: float
     busy: float
 
     def dilations(self, alone: Sequence[float]) -> list[float]:
@@ -92,7 +79,7 @@ def play(
 
     :param bandwidth: of the storage, as the ledger has it
     :param slots: of each run. No burst begins before its slot, or waits for longer than a period; late bursts go first.
-        Only for runs whose bursts do not overlap with compute, with the shared ledger. Empty: no burst is held back
+        Only with the shared ledger. Empty: no burst is held back
     """
     return _EvenStorage(runs, bandwidth, curve, way, noise, slots).play()
 
@@ -114,17 +101,17 @@ class _RunState:
     :ivar amount: of a job, bytes per second
     :ivar begun: bursts
     :ivar waiting: jobs; it asks for the next of them; :ivar running: jobs
-    :ivar in_burst: jobs of the burst that began at `asked`; it is `due` when it would be without others, and some more
+    :ivar asked: when its burst began; it is `due` when it would be without others, and some more
     :ivar took: seconds of the last jobs
     """
 
     def __init__(self, facts: PeriodicRun) -> None:
         self.facts = facts
         self.amount = round(facts.storage_bw * 1e6)
-        self.begun = self.waiting = self.running = self.in_burst = 0
+        self.begun = self.waiting = self.running = 0
         self.asked = self.due = 0.0
         self.took: deque[float] = deque(maxlen=LAST_JOBS)
-        self.end = facts.start
+        self.end = 0.0
 
 
 class _EvenStorage:
@@ -152,7 +139,7 @@ class _EvenStorage:
     def play(self) -> Outcome:
         for index, run in enumerate(self._runs):
             if run.facts.bursts > 0:
-                self._compute(index, run.facts.start)
+                self._compute(index, 0.0)
         while self._computing or self._starting or self._moving:
             rate = self._curve.total(len(self._moving)) / len(self._moving) if self._moving else 0.0
             moved = self._now + (self._moving[0][0] - self._passed) / rate if self._moving else float("inf")
@@ -172,10 +159,7 @@ class _EvenStorage:
                 self._passed = end
                 self._finish(index, started)
             self._admit(index)
-        ends = [run.end + run.facts.after for run in self._runs]
-        seconds = tuple(end - run.facts.start for end, run in zip(ends, self._runs, strict=True))
-        moved = sum(run.facts.bursts * run.facts.jobs * run.facts.megabytes for run in self._runs)
-        return Outcome(seconds, max(ends, default=0.0), moved, self._busy)
+        return Outcome(tuple(run.end for run in self._runs), self._busy)
 
     def _advance(self, now: float, rate: float) -> None:
         if self._moving:
@@ -184,8 +168,7 @@ class _EvenStorage:
         self._now = now
 
     def _work(self, index: int, burst: int) -> float:
-        facts = self._runs[index].facts
-        work = facts.first if burst == 0 and facts.first is not None else facts.work
+        work = self._runs[index].facts.work
         return work if self._noise is None else work * self._noise(index, burst)
 
     def _compute(self, index: int, begin: float) -> None:
@@ -199,21 +182,11 @@ class _EvenStorage:
     def _begin(self, index: int) -> None:
         """A burst begins: all its jobs are ready."""
         run = self._runs[index]
-        facts = run.facts
         run.begun += 1
-        is_asking = run.waiting > 0
-        # As in the plugin, a burst is all until nothing runs or waits.
-        is_new = not is_asking and run.running == 0
-        run.waiting += facts.jobs
-        if facts.period > 0 and run.begun < facts.bursts:
-            pause = max(0.0, facts.period - facts.work + self._work(index, run.begun))
-            heapq.heappush(self._computing, (self._now + pause, index))
-        if self._way != "own":
-            if is_new:
-                run.asked, run.in_burst = self._now, 0
-            run.in_burst += facts.jobs
-            if not is_asking:
-                self._ask(index)
+        run.waiting = run.facts.jobs
+        run.asked = self._now
+        if self._way == "due":
+            self._ask(index)
 
     def _finish(self, index: int, started: float) -> None:
         """A job has ended, and gives back what it had."""
@@ -223,17 +196,15 @@ class _EvenStorage:
         run.took.append(self._now - started)
         if run.waiting == 0 and run.running == 0:
             run.end = self._now
-            if run.facts.period <= 0 and run.begun < run.facts.bursts:
+            if run.begun < run.facts.bursts:
                 self._compute(index, self._now)
 
     def _due(self, index: int) -> float:
         run = self._runs[index]
         if self._slots:
             return self._slots[index].at(run.begun - 1)
-        if self._way == "due":
-            expected = run.amount * run.in_burst * expected_seconds(run.took)
-            return due(run.asked, expected / self._bandwidth)
-        return 0.0
+        expected = run.amount * run.facts.jobs * expected_seconds(run.took)
+        return due(run.asked, expected / self._bandwidth)
 
     def _ask(self, index: int) -> None:
         """Let a run ask for the bandwidth of its next job."""
@@ -281,103 +252,3 @@ class _EvenStorage:
     def _move(self, index: int) -> None:
         facts = self._runs[index].facts
         heapq.heappush(self._moving, (self._passed + facts.megabytes, index, self._now - facts.latency))
-
-
-# The number of steps from now to the end of the others.
-_STARTS = 40
-# Of more runs only the last one is left out, and starts in fewer steps: each is as much to play as all together.
-_MANY = 20
-_STARTS_OF_MANY = 10
-# A smaller difference is no gain.
-_GAIN = 0.01
-
-
-class Scenario(Struct, frozen=True):
-    """Runs that start together.
-
-    :ivar without: the run that is not there; none: all are
-    :ivar dilations: of each run that is there, in their order
-    :ivar rate: MB/s of all together, from the first start to the last end
-    """
-
-    without: str | None
-    makespan: float
-    dilations: tuple[float, ...]
-    rate: float
-
-    @property
-    def slowest(self) -> float:
-        """The largest dilation."""
-        return max(self.dilations)
-
-
-class LaterStart(Struct, frozen=True):
-    """The last run starts later, and then all of them end no later than if it started now.
-
-    :ivar delay: seconds
-    :ivar end: when it ends, in seconds from now; :ivar end_now: if it starts now
-    :ivar slowest: the largest dilation, from when each starts; :ivar slowest_now: if all start now
-    """
-
-    delay: float
-    end: float
-    end_now: float
-    slowest: float
-    slowest_now: float
-
-
-class Forecast(Struct, frozen=True):
-    """The forecast of some runs.
-
-    :ivar alone: seconds that each run takes alone
-    :ivar later: a later start of one run. None: a later start is not better for all
-    """
-
-    alone: tuple[float, ...]
-    scenarios: tuple[Scenario, ...]
-    later: LaterStart | None
-
-
-def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way) -> Forecast:
-    """Play runs together, and without each of them; of more than 20 runs, without the last.
-
-    :param runs: at least one, with names that differ; the last is the one that could start later
-    :param bandwidth: of the storage, as the ledger has it, MB/s
-    """
-    own = alone(runs, bandwidth, curve)
-    scenarios = [_scenario(None, play(runs, bandwidth, curve, way), own)]
-    last = len(runs) - 1
-    for index in range(last if len(runs) > _MANY else 0, len(runs) if last else 0):
-        others, seconds = [*runs[:index], *runs[index + 1 :]], [*own[:index], *own[index + 1 :]]
-        scenarios.append(_scenario(runs[index].name, play(others, bandwidth, curve, way), seconds))
-    return Forecast(tuple(own), tuple(scenarios), later_start(runs, own, bandwidth, curve, way))
-
-
-def _scenario(without: str | None, outcome: Outcome, own: Sequence[float]) -> Scenario:
-    rate = outcome.moved / outcome.makespan if outcome.makespan > 0 else 0.0
-    return Scenario(without, outcome.makespan, tuple(outcome.dilations(own)), rate)
-
-
-def later_start(
-    runs: Sequence[PeriodicRun], own: Sequence[float], bandwidth: float, curve: StorageCurve, way: Way
-) -> LaterStart | None:
-    """Whether all runs end no later, and one of them earlier, if the last one starts later: the best such delay."""
-    if len(runs) < 2:
-        return None
-    now = play(runs, bandwidth, curve, way)
-    longest, steps = max(now.seconds[:-1]), _STARTS if len(runs) <= _MANY else _STARTS_OF_MANY
-    best: tuple[float, float, Outcome] | None = None
-    for step in range(1, steps + 1):
-        delay = longest * step / steps
-        later = play([*runs[:-1], replace(runs[-1], start=runs[-1].start + delay)], bandwidth, curve, way)
-        ends = [*later.seconds[:-1], later.seconds[-1] + delay]
-        if any(end > before * (1 + 1e-9) for end, before in zip(ends, now.seconds, strict=True)):
-            continue
-        gain = max(before / end for end, before in zip(ends, now.seconds, strict=True))
-        if gain > 1 + _GAIN and (best is None or sum(ends) < best[0] * (1 - 1e-9)):
-            best = sum(ends), delay, later
-    if best is None:
-        return None
-    _, delay, later = best
-    slowest = max(later.dilations(own))
-    return LaterStart(delay, later.seconds[-1] + delay, now.seconds[-1], slowest, max(now.dilations(own)))

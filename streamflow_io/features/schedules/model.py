@@ -115,10 +115,6 @@ class ApplicationSet(Struct, frozen=True, dict=True):
         dilation = max(1.0, self.load([1 / own for own in self.durations]) / self.platform.bandwidth)
         return ScheduleBounds(self.efficiency(self.best_rates()), dilation)
 
-    def fair_rates(self) -> list[float]:
-        """The rates of the smallest dilation: all are equally slow."""
-        return [1 / (self.bounds.dilation * own) for own in self.durations]
-
     def best_rates(self) -> list[float]:
         """The rates of the largest efficiency, of all that the bandwidth allows.
 
@@ -185,6 +181,32 @@ class Pattern(Struct, frozen=True):
     def rates(self) -> list[float]:
         """Instances/s of each application: with them, equation 3 is equations 1 and 2."""
         return [count / self.period for count in self.counts]
+
+
+class Slots(Struct, frozen=True):
+    """The slots of one run, in seconds since the schedule began for the first time.
+
+    :ivar starts: in a period, in order; at least one
+    """
+
+    period: float
+    starts: tuple[float, ...]
+
+    def at(self, number: int) -> float:
+        """The slot of the burst with a number, from 0."""
+        cycles, index = divmod(number, len(self.starts))
+        return cycles * self.period + self.starts[index]
+
+
+def slots_of(pattern: Pattern) -> list[Slots]:
+    """The slots of each application."""
+    return [Slots(pattern.period, tuple(_starts(pattern.period, own))) for own in pattern.instances]
+
+
+def _starts(period: float, instances: Sequence[Instance]) -> list[float]:
+    """When the transfers begin of those instances that begin to compute in the first period."""
+    ordered = sorted((one.work[0] % period, one.work[0], one.transfers[0].start) for one in instances)
+    return [first + start - work for first, work, start in ordered]
 
 
 class Figures(Struct, frozen=True):

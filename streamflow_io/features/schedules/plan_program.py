@@ -23,9 +23,8 @@ from .check import check
 from .curve import StorageCurve
 from .files import schedule_to_json
 from .jobs import PeriodicRun, alone, play
-from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, figures
+from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, Slots, figures, slots_of
 from .persched import Sweep, persched
-from .policies import Slots, slots_of
 
 #: The least gain in the dilation of the slowest run, as a part of that with due dates alone.
 GAIN = 0.03
@@ -138,7 +137,7 @@ def judge(request: PlanRequest, pattern: Pattern) -> Worth:
     alone = [own.work + own.volume / min(own.rate, request.bandwidth) for _, own in order]
     counts = [max(4, round(_BURSTS * max(alone) / seconds)) for seconds in alone]
     curve = _curve(request)
-    runs = [_played(name, count, own, curve) for (name, own), count in zip(order, counts, strict=True)]
+    runs = [simulated(name, count, own, curve) for (name, own), count in zip(order, counts, strict=True)]
     curve = curve.corrected(seen for _, own in order for seen in own.seen)
     random = Random(0)
     draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]
@@ -152,7 +151,7 @@ def _curve(request: PlanRequest) -> StorageCurve:
     return StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for own in request.runs.values()))
 
 
-def _played(name: str, bursts: int, own: BurstProfile, curve: StorageCurve) -> PeriodicRun:
+def simulated(name: str, bursts: int, own: BurstProfile, curve: StorageCurve) -> PeriodicRun:
     """A run whose jobs are as fast as the storage lets them, if that explains how fast they were.
 
     Of others nothing is known but how long a job has its storageBW: it takes as long whatever others do.

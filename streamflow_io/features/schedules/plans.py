@@ -24,8 +24,8 @@ from .burst_profile import BurstProfile
 from .check import check
 from .files import ScheduleFile
 from .followed import FollowedPlan
+from .model import slots_of
 from .plan_program import PlanRequest
-from .policies import slots_of
 
 _MOST_BYTES = 4_000_000
 _SECONDS = 10.0

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from msgspec import convert
 from msgspec.structs import replace
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -16,7 +15,7 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import History, JobAttempt
-from streamflow_io.records.records import LeaseRecord, RunRecord, RunStorage, StepRecord
+from streamflow_io.records.records import LeaseRecord, RunRecord, StepRecord
 from streamflow_io.storage.admission.demand import Grant
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
 from streamflow_io.storage.sharing.locking import SharingError, lock_holder
@@ -25,9 +24,6 @@ from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 from .burst_profile import BurstProfile, profile_of
 from .followed import STILL_SECONDS, unsteady
 from .turns import ScheduleTurns, state_of
-
-if TYPE_CHECKING:
-    from .profile import Profile
 
 # The history keeps this number of the last jobs, up to twice as many: older jobs say little about the next ones.
 _MOST_JOBS = 2_000
@@ -84,36 +80,12 @@ class OwnBursts(Listener):
 
     def profile(self, storage: StorageConfig) -> BurstProfile | None:
         """The profile of its bursts on a storage. None: the bursts are not periodic, or go on while it computes."""
-        if (history := self._history) is None:
+        if self._history is None:
             return None
-        from .profile import Profile, profiles
+        from .profile import find_profile
 
-        known = convert(storage, RunStorage, from_attributes=True)
-        run = replace(history.run, storages=(known,))
-        jobs = [job for job in history.jobs if job.storage in (None, storage.name)]
-        seconds = history.since_start(self._clock())
-        for found in profiles(replace(history, run=run, jobs=jobs, seconds=seconds)):
-            if isinstance(found, Profile) and found.storage == storage.name and found.compact:
-                return _to_burst_profile(found)
-        return None
-
-
-def _to_burst_profile(found: Profile) -> BurstProfile | None:
-    if found.direction == "both" or found.leased <= 0:
-        return None
-    return BurstProfile(
-        direction=found.direction,
-        bursts=found.bursts,
-        jobs=found.jobs,
-        storage_bw=found.storage_bw,
-        volume=found.leased,
-        rate=found.rate,
-        work=found.work,
-        error=found.error,
-        moved=found.volume,
-        latency=found.latency,
-        seen=found.seen,
-    )
+        seconds = self._history.since_start(self._clock())
+        return find_profile(replace(self._history, seconds=seconds), storage)
 
 
 MOST_POINTS, MOST_JOBS = 64, 10**6

@@ -1,4 +1,4 @@
-"""Finds whether a run uses a storage in periodic bursts, and their profile, from the records of the run.
+"""Finds whether a run uses a storage in periodic bursts, and their profile, from what is known of its jobs.
 
 Bursts are found by structure, not by gaps in time: a burst of 16 jobs that moves 4 at once has waves of its own.
 StreamFlow's tags count the iterations of loops and the elements of scatters (`0.ITERATION.ELEMENT`). The steps of a
@@ -16,14 +16,14 @@ from itertools import pairwise
 from statistics import median, quantiles
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Way
 from streamflow_io.records.history import History, Interval, JobAttempt
-from streamflow_io.report.analysis.model import MB, AnalysisModel
+from streamflow_io.report.analysis.model import MB
 from streamflow_io.report.analysis.network import tag_of
 from streamflow_io.series import covered
-from streamflow_io.wording import counted
 
-from .burst_profile import SeenRate
+from .burst_profile import BurstProfile, SeenRate
 
 # What was seen for less of the time in which something moved says little: jobs begin and end, and are not even then.
 _LEAST_SEEN = 0.2
@@ -39,7 +39,7 @@ def latency(history: History, job: JobAttempt) -> float:
     return min(seconds, max(0.0, seconds - (measured[1] - measured[0])) + job.usage.cpu_seconds)
 
 
-def seen_rates(history: History, storage: str, way: Direction, jobs: Sequence[JobAttempt]) -> tuple[SeenRate, ...]:
+def seen_rates(history: History, storage: str, way: Way, jobs: Sequence[JobAttempt]) -> tuple[SeenRate, ...]:
     """How fast a storage was, by the number of jobs that moved, while no other run held any of it.
 
     Jobs that were held to their storageBW say nothing of the storage, and are none of them.
@@ -61,7 +61,7 @@ def seen_rates(history: History, storage: str, way: Direction, jobs: Sequence[Jo
     )
 
 
-def _moving(history: History, job: JobAttempt, way: Direction) -> tuple[float, float, float] | None:
+def _moving(history: History, job: JobAttempt, way: Way) -> tuple[float, float, float] | None:
     """From when to when a job has moved, and how many MB/s."""
     measured = history.measured(job)
     if job.usage is None or measured is None or job.usage.paused_seconds:
@@ -70,9 +70,9 @@ def _moving(history: History, job: JobAttempt, way: Direction) -> tuple[float, f
     return (begin, end, job.usage.moved(way) / MB / (end - begin)) if end > begin else None
 
 
-def _disturbed(history: History, storage: str, way: Direction) -> Iterator[Interval]:
+def _disturbed(history: History, storage: str, way: Way) -> Iterator[Interval]:
     """When another run held something, as far as this one knew."""
-    told = [each for each in history.leases if each.storage == storage and way in ("both", each.direction)]
+    told = [each for each in history.leases if each.storage == storage and each.direction == way]
     times = [*(history.since_start(each.time) for each in told), history.seconds]
     for lease, (begin, end) in zip(told, pairwise(times), strict=True):
         if lease.others > 0:
@@ -107,56 +107,6 @@ _NORMAL = 1.35
 _MEDIAN = 1.25
 
 
-class Profile(AnalysisModel):
-    """The periodic bursts of a run on one storage; medians of its bursts.
-
-    :ivar storage_bw: of a job
-    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
-    :ivar volume: MB of a burst
-    :ivar leased: MB that its jobs would move with their storageBW for as long as they have it
-    :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
-    :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
-    :ivar work: seconds between a burst and the next
-    :ivar spread: of works or volumes, whichever is larger: standard deviation divided by the median, robustly estimated
-    :ivar error: the standard error of work and volume, relative
-    :ivar compact: whether a burst is over before the next begins: otherwise I/O overlaps with compute, and `work` is
-        what is left of a period
-    :ivar first: seconds from the start of the run to its first burst; :ivar after: from the last burst to its end
-    :ivar seen: how fast the storage was with its jobs
-    """
-
-    storage: str
-    direction: Direction
-    bursts: int
-    jobs: int
-    storage_bw: float
-    latency: float
-    volume: float
-    leased: float
-    bandwidth: float | None
-    rate: float
-    work: float
-    spread: float
-    error: float
-    compact: bool
-    first: float
-    after: float
-    seen: tuple[SeenRate, ...]
-
-    @property
-    def io_seconds(self) -> float:
-        """How long a burst takes if it has the storage for itself, by the ledger."""
-        return self.volume / self.rate
-
-
-class NotPeriodic(AnalysisModel):
-    """:ivar reason: why the run has no profile on this storage; for people"""
-
-    storage: str | None
-    direction: Direction
-    reason: str
-
-
 class _Burst:
     """Jobs that belong together, the first submitted first. Times are seconds since the start of the run."""
 
@@ -177,68 +127,54 @@ class _Burst:
         return covered(self.outstanding) >= _COMPACT * (self.end - self.begin)
 
 
-def profiles(history: History) -> list[Profile | NotPeriodic]:
-    """The profile of each storage and direction that a run used, the one with the most bytes first.
+def find_profile(history: History, storage: StorageConfig) -> BurstProfile | None:
+    """The profile of the bursts of a run on a storage, in the direction with more bytes; medians of its bursts.
 
-    :return: never empty: a run without jobs on a storage is not periodic
+    :return: None if the bursts are not periodic, or go on while the run computes
     """
-    jobs = [job for job in history.jobs if job.submitted is not None and job.constraint and job.storage is not None]
-    if not jobs:
-        why = "no job of it needed bandwidth of a storage; at least 4 bursts of jobs with `storageBW` are needed"
-        return [NotPeriodic(storage=None, direction="write", reason=why)]
-    by_storage = grouped(jobs, lambda job: (job.storage or "", history.direction(job.step)))
-    moved = {key: sum(_megabytes(history, job) for job in of) for key, of in by_storage.items()}
-    order = sorted(by_storage, key=lambda key: -moved[key])
-    return [_profile(history, storage, way, by_storage[storage, way]) for storage, way in order]
+    jobs = [job for job in history.jobs if job.submitted is not None and job.constraint and job.storage == storage.name]
+    by_way = grouped(jobs, lambda job: history.direction(job.step))
+    for way, own in sorted(by_way.items(), key=lambda item: -sum(_megabytes(history, job) for job in item[1])):
+        bandwidth = {"write": storage.write, "read": storage.read, "both": None}[way]
+        if way != "both" and (found := _profile(history, storage.name, way, bandwidth, own)) is not None:
+            return found
+    return None
 
 
-def _profile(history: History, storage: str, way: Direction, jobs: Sequence[JobAttempt]) -> Profile | NotPeriodic:
-    def not_periodic(reason: str) -> NotPeriodic:
-        return NotPeriodic(storage=storage, direction=way, reason=reason)
-
+def _profile(
+    history: History, storage: str, way: Way, bandwidth: float | None, jobs: Sequence[JobAttempt]
+) -> BurstProfile | None:
     found = _bursts(history, jobs)
     if len(found) < LEAST_BURSTS:
-        return not_periodic(_too_few(len(found)))
-    count, inner = len(found), found[1:-1] if len(found) >= _LEAST_INNER + 2 else found
-    volume = median(burst.volume for burst in inner)
-    if volume <= 0:
-        return not_periodic("its bursts moved nothing")
+        return None
+    inner = found[1:-1] if len(found) >= _LEAST_INNER + 2 else found
+    volume, leased = (median(each) for each in zip(*((burst.volume, burst.leased) for burst in inner), strict=True))
+    if volume <= 0 or leased <= 0:
+        return None
+    if not (all(burst.is_dense for burst in inner) and all(a.end <= b.begin for a, b in pairwise(inner))):
+        return None
     rate = median(sum(burst.constraints) for burst in inner)
-    bandwidth = _bandwidth(history, storage, way)
     if bandwidth is not None:
         rate = min(rate, bandwidth)
-    compact = all(burst.is_dense for burst in inner) and all(a.end <= b.begin for a, b in pairwise(inner))
-    if compact:
-        times = [later.begin - earlier.end for earlier, later in pairwise(inner)]
-        work = median(times)
-        # Whether it is 0.1 or 0.2 s of a period of 10 s does not matter.
-        scale = max(work, _LEAST_SHARE * (work + volume / rate))
-    else:
-        # Congestion makes periods longer, never shorter.
-        times = [later.begin - earlier.begin for earlier, later in pairwise(inner)]
-        work = max(0.0, quantiles(times, n=4, method="inclusive")[0] - volume / rate)
-        scale = median(times)
-    spread = max(_spread(times, scale), _spread([burst.volume for burst in inner], volume))
+    works = [later.begin - earlier.end for earlier, later in pairwise(inner)]
+    work = median(works)
+    # Whether it is 0.1 or 0.2 s of a period of 10 s does not matter.
+    scale = max(work, _LEAST_SHARE * (work + volume / rate))
+    spread = max(_spread(works, scale), _spread([burst.volume for burst in inner], volume))
     if spread > MOST_SPREAD:
-        return not_periodic(f"irregular: {min(spread, 99):.1f}; at most {MOST_SPREAD} is periodic")
-    return Profile(
-        storage=storage,
+        return None
+    return BurstProfile(
         direction=way,
-        bursts=count,
+        bursts=len(found),
         jobs=round(median(len(burst.constraints) for burst in inner)),
         storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
-        latency=median(each for burst in inner for each in burst.latencies),
-        volume=volume,
-        leased=median(burst.leased for burst in inner),
-        bandwidth=bandwidth,
+        volume=leased,
         rate=rate,
         work=work,
-        spread=spread,
         error=_MEDIAN * spread / math.sqrt(len(inner)),
-        compact=compact,
-        first=found[0].begin,
-        after=max(0.0, history.seconds - found[-1].end) if history.ended else 0.0,
-        seen=() if way == "both" else seen_rates(history, storage, way, jobs),
+        moved=volume,
+        latency=median(each for burst in inner for each in burst.latencies),
+        seen=seen_rates(history, storage, way, jobs),
     )
 
 
@@ -278,12 +214,6 @@ def _are_iterations(history: History, tags: Collection[str]) -> bool:
     return True
 
 
-def _too_few(count: int) -> str:
-    if count == 0:
-        return "its jobs do not come in one burst after the other"
-    return f"{counted(count, 'burst')}; at least {LEAST_BURSTS} are needed"
-
-
 def _submitted(job: JobAttempt) -> float:
     return job.submitted if job.submitted is not None else 0.0
 
@@ -299,13 +229,6 @@ def _leased(job: JobAttempt) -> float:
     if job.admitted is None or job.ended is None:
         return 0.0
     return (job.constraint or 0.0) * max(0.0, job.ended - job.admitted)
-
-
-def _bandwidth(history: History, storage: str, way: Direction) -> float | None:
-    """The bandwidth of a storage in a direction; in both: the lesser of the two."""
-    (found,) = (one for one in history.run.storages if one.name == storage)
-    ways = {"write": (found.write,), "read": (found.read,), "both": (found.write, found.read)}[way]
-    return min((one for one in ways if one is not None), default=None)
 
 
 def _spread(values: Iterable[float], middle: float) -> float:

@@ -1,40 +1,139 @@
-"""`streamflow-io schedule`: schedules of applications that compute and transfer by turns.
-
-An action is a module with `add_arguments` and `run`, and one line in `_ACTIONS`.
-"""
+"""`streamflow-io schedule`: make a schedule for a set of applications that compute and transfer by turns."""
 
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
-from typing import cast
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from streamflow_io.commands.console import Command, CommandResult
+from msgspec import Struct
+from rich.console import Console
 
-# What each does; its module has the same name, and is imported when needed.
-_ACTIONS = {
-    "compute": "make a schedule for a set of applications",
-    "check": "check that a schedule can be kept, and that its figures are true",
-    "show": "draw a schedule",
-    "simulate": "simulate policies and the slots of a schedule, and compare the results",
-    "profile": "find the periodic bursts of runs: a set file with an application for each",
-    "forecast": "forecast how much runs on one storage slow each other down",
-}
+from streamflow_io.commands.console import say, table
+from streamflow_io.commands.output import write_output
+from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.files import (
+    SET_ALLOWED,
+    paper_number,
+    published,
+    read_set,
+    schedule_text,
+    schedule_to_json,
+)
+from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Schedule, figures
+from streamflow_io.features.schedules.persched import LARGEST_FACTOR, STEP, Sweep, persched
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.wording import counted
+
+_HEADER = ("name", "nodes", "work (s)", "volume (MB)", "instances", "computes", "dilation")
+
+
+class ComputeResult(Struct, frozen=True):
+    """:ivar file: where it was written"""
+
+    schedule: Schedule
+    file: Path | None
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": None if self.file is None else str(self.file), "schedule": schedule_to_json(self.schedule)}
+
+    def show(self, console: Console) -> None:
+        _show_figures(console, self.schedule)
+        algorithm = self.schedule.algorithm
+        say(console, f"Made by {algorithm.name} in {algorithm.seconds:.1f} s of CPU time")
+        say(console, f"Written: {self.file}" if self.file else "Not written: say -o FILE")
+
+
+def _show_figures(console: Console, schedule: Schedule) -> None:
+    """How good a schedule is, and how good it could be."""
+    console.print(table(None, _HEADER, _rows(schedule), numbers=_HEADER[1:], unfolded=_HEADER[1:]))
+    found, bounds = schedule.figures, schedule.figures.bounds
+    instances = counted(sum(schedule.pattern.counts), "instance")
+    say(console, f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}")
+    say(console, f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})")
+    say(console, f"Dilation: {found.dilation:.4f} (no schedule has less than {bounds.dilation:.4f})")
+
+
+def _rows(schedule: Schedule) -> Iterator[list[str]]:
+    counts = schedule.pattern.counts
+    for index, one in enumerate(schedule.set.applications):
+        yield [
+            one.name,
+            f"{one.nodes:,}",
+            f"{one.work:,.6g}",
+            f"{one.volume:,.6g}",
+            f"{counts[index]:,}",
+            f"{schedule.figures.work_shares[index]:.1%}",
+            f"{schedule.figures.dilations[index]:.4f}",
+        ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    # Without a default, so that it does not undo a `--json` before the action.
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, text in _ACTIONS.items():
-        _module(name).add_arguments(actions.add_parser(name, parents=[common], help=text, description=text))
+    parser.add_argument("set", metavar="SET", help=SET_ALLOWED)
+    parser.add_argument(
+        "--goal",
+        choices=("efficiency", "dilation"),
+        default="efficiency",
+        help="largest efficiency (default) or smallest dilation",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=10.0,
+        metavar="S",
+        help="the CPU time of the search (default: 10)",
+    )
+    parser.add_argument(
+        "--least-period",
+        type=_positive,
+        metavar="S",
+        help="the shortest period (default: the longest instance)",
+    )
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="no limit of time; paper sets: its shortest period",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the schedule into this file")
 
 
-def run(arguments: argparse.Namespace) -> CommandResult:
-    """:raises HintErrors: if a file cannot be read, has mistakes, or cannot be written"""
-    return _module(arguments.action).run(arguments)
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number of seconds above 0")
+    return value
 
 
-def _module(action: str) -> Command:
-    return cast(Command, import_module(f"{__package__}.{action}"))
+def run(arguments: argparse.Namespace) -> ComputeResult:
+    """:raises HintErrors: if the set has mistakes, no schedule is found, or the file cannot be written"""
+    applications = read_set(arguments.set)
+    begin = time.process_time()
+    least = arguments.least_period or _least_period(applications, arguments)
+    until = math.inf if arguments.paper else begin + arguments.seconds
+    found = persched(applications, Sweep(least), arguments.goal, lambda: time.process_time() < until)
+    ended = time.process_time()
+    if found is None and ended >= until:
+        message = f"nothing was found in {arguments.seconds:g} s of CPU time"
+        raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
+    if found is None:
+        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
+        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
+    parameters = {"leastPeriod": least, "largestFactor": LARGEST_FACTOR, "step": STEP}
+    made = Algorithm("persched", parameters, ended - begin)
+    schedule = Schedule(applications, arguments.goal, found, figures(applications, found), made)
+    if problems := check(schedule):
+        raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
+    if arguments.output is not None:
+        write_output(arguments.output, schedule_text(schedule))
+    return ComputeResult(schedule, arguments.output)
+
+
+def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -> float:
+    number = paper_number(arguments.set)
+    if arguments.paper and number is not None:
+        return published(number).least_period
+    return max(applications.durations)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streamflow_io.commands.storage_sharing import ShareOptions
+from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.policy import MOST_JOBS, MOST_POINTS, Points
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS, Way
 
-from .forecast import CURVE_ALLOWED, read_curve
+_CURVE_ALLOWED = (
+    "JOBS:MB/s,... as in 1:110,4:400,16:250, or a file that `streamflow-io storage probe --json` has written"
+)
 
 
 class ScheduleOptions(ShareOptions):
@@ -30,7 +35,7 @@ class ScheduleOptions(ShareOptions):
         parser.add_argument(
             "--curve",
             metavar="CURVE",
-            help=f"with --holds auto: the speed of the storage with several jobs: {CURVE_ALLOWED}",
+            help=f"with --holds auto: the speed of the storage with several jobs: {_CURVE_ALLOWED}",
         )
 
     def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -42,9 +47,47 @@ class ScheduleOptions(ShareOptions):
 
 
 def _curve(text: str, way: Way) -> Points:
-    points = read_curve(text, way).points
+    points = _read_curve(text, way).points
     if len(points) > MOST_POINTS or points[-1][0] > MOST_JOBS or max(rate for _, rate in points) > HIGHEST:
         message = f"it is too large: {len(points)} points, up to {points[-1][0]} jobs"
         allowed = f"{MOST_POINTS} points, up to {MOST_JOBS} jobs and {HIGHEST:g} MB/s"
         raise HintErrors.one(text, "--curve", message, allowed)
     return points
+
+
+def _read_curve(text: str, direction: Way) -> StorageCurve:
+    """Read a curve.
+
+    :param text: points, or the path of a file
+    :raises HintErrors: if it is neither; says what is wrong
+    """
+    path = Path(text)
+    try:
+        points = list(_probed(path, direction)) if path.is_file() else list(_points(text))
+        return StorageCurve.of(points)
+    except ValueError as error:
+        raise HintErrors.one(text, "--curve", str(error), _CURVE_ALLOWED) from None
+
+
+def _points(text: str) -> Iterator[tuple[int, float]]:
+    """:raises ValueError: if it has another form"""
+    for point in text.split(","):
+        count, colon, rate = point.strip().partition(":")
+        try:
+            yield int(count), float(rate)
+        except ValueError:
+            what = "is no point" if colon else "is no file, and no point"
+            raise ValueError(f"{point.strip()!r} {what}") from None
+
+
+def _probed(path: Path, direction: str) -> Iterator[tuple[int, float]]:
+    """:raises ValueError: if the file is not what `storage probe` writes"""
+    try:
+        levels = json.loads(path.read_bytes())["levels"]
+        for level in levels:
+            count, rate = level["writers"], level[direction]["bandwidth"]
+            yield int(count), float(rate) if math.isfinite(rate) else math.nan
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ValueError("this is no result of `storage probe --json`") from None

@@ -14,7 +14,7 @@ import pytest
 from streamflow_io.features.schedules import turns
 from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import FollowedPlan
-from streamflow_io.features.schedules.policies import Slots
+from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.storage.sharing.client import LeaseClient
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_own

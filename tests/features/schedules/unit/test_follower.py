@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import STILL_SECONDS, FollowedPlan
-from streamflow_io.features.schedules.policies import Slots
+from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.storage.sharing.entries import Entry
 from streamflow_io.storage.sharing.lease import LeaseRequest

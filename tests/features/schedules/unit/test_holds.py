@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import FollowedSchedule, are_steady, digest, is_another
-from streamflow_io.features.schedules.policies import Slots
+from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.storage.sharing.lease import LeaseRequest
 from streamflow_io.storage.sharing.participant import Participant

@@ -7,16 +7,16 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from benchmarks.io_tasks import CURVE as SLOW
 from streamflow_io.features.schedules.burst_profile import SeenRate
 from streamflow_io.features.schedules.curve import StorageCurve
-from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way, alone, forecast, later_start, play
+from streamflow_io.features.schedules.jobs import PeriodicRun, Way, alone, play
 from streamflow_io.storage.sharing.allocation import Tenant, decide
 
+WAYS: tuple[Way, ...] = ("own", "due")
 CONGESTED = StorageCurve.of((count, SLOW.total(count) / 1e6) for count in range(1, 200))
 BANDWIDTH = 16.0
 # With a storageBW of 4 MB/s for each, four write at once.
@@ -32,8 +32,6 @@ runs = st.builds(
     st.floats(0.5, 20),
     st.sampled_from([2.0, 4.0, 7.0, 16.0, 40.0]),
     st.floats(0.0, 30.0),
-    st.just(0.0) | st.floats(1.0, 40.0),
-    st.floats(0.0, 20.0),
     st.just(0.0) | st.floats(0.1, 2.0),
 )
 
@@ -49,15 +47,10 @@ def test_a_run_alone_is_alone(way: Way) -> None:
 def test_all_jobs_are_done_and_nobody_is_faster_than_the_storage(some: Sequence[PeriodicRun], way: Way) -> None:
     outcome = play(some, BANDWIDTH, CONGESTED, way)
     megabytes = [one.bursts * one.jobs * one.megabytes for one in some]
-    assert outcome.moved == pytest.approx(sum(megabytes))
-    assert outcome.busy * BEST >= outcome.moved * (1 - 1e-9)
+    assert outcome.busy * BEST >= sum(megabytes) * (1 - 1e-9)
     for one, seconds, volume in zip(some, outcome.seconds, megabytes, strict=True):
-        computing = one.work + (one.bursts - 1) * (one.period or one.work)
-        assert seconds >= computing * (1 - 1e-9)
+        assert seconds >= one.bursts * one.work * (1 - 1e-9)
         assert seconds >= volume / BEST * (1 - 1e-9)
-    assert outcome.makespan == pytest.approx(
-        max(one.start + seconds for one, seconds in zip(some, outcome.seconds, strict=True))
-    )
 
 
 amounts = st.integers(1, 20)
@@ -101,14 +94,14 @@ def geometric_mean(values: Sequence[float]) -> float:
 @pytest.mark.parametrize(
     ("curve", "demand", "expected"),
     [
-        pytest.param(CONGESTED, 0.5, (1.13, 1.11, 1.10), marks=pytest.mark.long),
-        pytest.param(CONGESTED, 0.8, (1.35, 1.25, 1.22), marks=pytest.mark.long),
-        (CONGESTED, 1.0, (1.55, 1.36, 1.32)),
-        pytest.param(CONGESTED, 1.3, (1.91, 1.55, 1.51), marks=pytest.mark.long),
-        pytest.param(FLAT, 0.5, (1.08, 1.11, 1.09), marks=pytest.mark.long),
-        pytest.param(FLAT, 0.8, (1.20, 1.25, 1.21), marks=pytest.mark.long),
-        pytest.param(FLAT, 1.0, (1.30, 1.35, 1.30), marks=pytest.mark.long),
-        pytest.param(FLAT, 1.3, (1.49, 1.54, 1.48), marks=pytest.mark.long),
+        pytest.param(CONGESTED, 0.5, (1.13, 1.10), marks=pytest.mark.long),
+        pytest.param(CONGESTED, 0.8, (1.35, 1.22), marks=pytest.mark.long),
+        (CONGESTED, 1.0, (1.55, 1.32)),
+        pytest.param(CONGESTED, 1.3, (1.91, 1.51), marks=pytest.mark.long),
+        pytest.param(FLAT, 0.5, (1.08, 1.09), marks=pytest.mark.long),
+        pytest.param(FLAT, 0.8, (1.20, 1.21), marks=pytest.mark.long),
+        pytest.param(FLAT, 1.0, (1.30, 1.30), marks=pytest.mark.long),
+        pytest.param(FLAT, 1.3, (1.49, 1.48), marks=pytest.mark.long),
     ],
 )
 def test_ways_to_share_on_random_sets(curve: StorageCurve, demand: float, expected: tuple[float, ...]) -> None:
@@ -128,8 +121,7 @@ def test_ways_to_share_on_random_sets(curve: StorageCurve, demand: float, expect
             slowest[way].append(max(play(some, BANDWIDTH, curve, way, noise).dilations(own)))
     found = [geometric_mean(slowest[way]) for way in WAYS]
     assert found == pytest.approx(expected, rel=0.05)
-    # What follows from it: due dates are better than turns, and those than ledgers of their own if these congest.
-    assert found[2] < found[1]
+    # What follows from it: a shared ledger with due dates is better than ledgers of their own if these congest.
     assert found[1] < found[0] or curve is FLAT
 
 
@@ -138,11 +130,6 @@ def test_a_real_congestion_is_forecast() -> None:
     small, large = (PeriodicRun("small", 12, 1, 8, 4, 2.055), PeriodicRun("large", 5, 16, 4, 4, 6.08))
     outcome = play([small, small, large, large], BANDWIDTH, CONGESTED, "own")
     assert outcome.seconds == pytest.approx((90.4, 90.7, 109.5, 110.1), rel=0.05)
-
-
-def test_bursts_that_overlap_with_compute_begin_when_they_would_without_io() -> None:
-    one = PeriodicRun("one", 4, 2, 11, 4, 5.0, period=6.0)  # 2 s of I/O alone
-    assert play([one], BANDWIDTH, CONGESTED, "due").seconds[0] == pytest.approx(5 + 3 * 6 + 2)
 
 
 def test_a_job_keeps_its_bandwidth_while_it_is_started() -> None:
@@ -157,61 +144,6 @@ def test_a_job_that_wants_more_than_there_is_runs_alone() -> None:
     wide = PeriodicRun("wide", 2, 2, 11, 40, 1.0)
     outcome = play([wide, wide], BANDWIDTH, CONGESTED, "due")
     assert outcome.busy == pytest.approx(8 * 2)
-
-
-def test_a_forecast() -> None:
-    large = PeriodicRun("large", 3, 16, 8, 4, 8.0)
-    some = [PeriodicRun("small", 12, 1, 8, 4, 2.0), large, PeriodicRun("other", 3, 16, 8, 4, 8.0)]
-    found = forecast(some, BANDWIDTH, CONGESTED, "due")
-    together, *fewer = found.scenarios
-    assert [one.without for one in found.scenarios] == [None, "small", "large", "other"]
-    assert [len(one.dilations) for one in found.scenarios] == [3, 2, 2, 2]
-    # Without one with large bursts, both that are left are faster, and end earlier.
-    for one in fewer[1:]:
-        assert one.slowest < together.slowest
-        assert one.makespan < together.makespan
-    assert together.rate == pytest.approx((96 + 2 * 384) / together.makespan)
-    assert found.alone[1] == found.alone[2] == pytest.approx(3 * (8 + 10.4))
-
-
-def test_of_many_runs_only_the_last_is_left_out() -> None:
-    some = [PeriodicRun(f"{index}", 1, 1, 1, 4, 100.0 + index) for index in range(21)]
-    found = forecast(some, BANDWIDTH, CONGESTED, "due")
-    assert [one.without for one in found.scenarios] == [None, "20"]
-    assert [len(one.dilations) for one in found.scenarios] == [21, 20]
-
-
-def test_one_run_has_no_others() -> None:
-    found = forecast([PeriodicRun("one", 3, 16, 8, 4, 8.0)], BANDWIDTH, CONGESTED, "due")
-    assert [one.slowest for one in found.scenarios] == [1]
-    assert found.later is None
-
-
-def test_a_later_start_is_told_only_if_all_end_no_later() -> None:
-    some = [PeriodicRun(f"{index}", 1, 64, 8, 4, 1.0) for index in range(2)]
-    # Alone 1 + 41.6 s each. Together with turns both end after 84 s; if the other starts when the first has ended, the
-    # first ends after 43 s, and the other as it did.
-    found = forecast(some, BANDWIDTH, CONGESTED, "turns")
-    assert found.later is not None
-    assert found.later.end <= found.later.end_now
-    assert found.later.slowest < found.later.slowest_now * 0.7
-    quiet = [PeriodicRun(f"{index}", 3, 1, 1, 4, 100.0) for index in range(2)]
-    assert forecast(quiet, BANDWIDTH, CONGESTED, "turns").later is None
-
-
-@settings(max_examples=15)
-@given(st.lists(runs.map(lambda one: replace(one, start=0.0)), min_size=2, max_size=4))
-def test_by_a_later_start_nobody_ends_later(some: list[PeriodicRun]) -> None:
-    own = [max(seconds, 1e-3) for seconds in alone(some, BANDWIDTH, CONGESTED)]
-    found = later_start(some, own, BANDWIDTH, CONGESTED, "due")
-    if found is None:
-        return
-    now = play(some, BANDWIDTH, CONGESTED, "due").seconds
-    later = play([*some[:-1], replace(some[-1], start=found.delay)], BANDWIDTH, CONGESTED, "due").seconds
-    ends = [*later[:-1], later[-1] + found.delay]
-    assert all(end <= before * (1 + 1e-6) for end, before in zip(ends, now, strict=True))
-    assert ends[-1] == pytest.approx(found.end)
-    assert any(end < before * 0.995 for end, before in zip(ends, now, strict=True))
 
 
 @pytest.mark.parametrize(("count", "rate"), [(1, 5), (2, 10), (3, 11), (4, 12), (6, 10), (8, 8), (100, 8)])
@@ -231,7 +163,7 @@ def test_a_curve_with_a_mistake(points: list[tuple[int, float]], message: str) -
 def test_a_thousand_runs() -> None:
     some = [PeriodicRun(f"{index}", 3, 1 + index % 4, 4 + index % 8, 4, 1000.0 + index) for index in range(1000)]
     outcome = play(some, BANDWIDTH, FLAT, "due")
-    assert outcome.busy == pytest.approx(outcome.moved / OF_FOUR, rel=0.1)
+    assert outcome.busy == pytest.approx(sum(one.bursts * one.jobs * one.megabytes for one in some) / OF_FOUR, rel=0.1)
 
 
 def test_random_sets_are_what_they_are_called() -> None:
@@ -240,16 +172,6 @@ def test_random_sets_are_what_they_are_called() -> None:
         own = alone(some, BANDWIDTH, CONGESTED)
         rates = [one.jobs * one.megabytes * one.bursts / seconds for one, seconds in zip(some, own, strict=True)]
         assert sum(rates) == pytest.approx(0.8 * OF_FOUR, rel=0.05)
-
-
-def test_what_a_run_does_before_and_after_its_bursts_is_not_slowed_down() -> None:
-    one = PeriodicRun("one", 3, 16, 8, 4, 8.0)
-    longer = replace(one, first=100.0, after=50.0)
-    (own,) = alone([one], BANDWIDTH, CONGESTED)
-    assert alone([longer], BANDWIDTH, CONGESTED) == [pytest.approx(own - 8 + 150)]
-    outcome = play([replace(longer, start=5.0), one], BANDWIDTH, CONGESTED, "due")
-    assert outcome.seconds == (pytest.approx(own - 8 + 150), pytest.approx(own))
-    assert outcome.makespan == pytest.approx(own - 8 + 155)
 
 
 def seen(jobs: int, rate: float, seconds: float = 1.0) -> SeenRate:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.files import paper_set, published, read_schedule, schedule_text
+from streamflow_io.features.schedules.files import ScheduleFile, paper_set, published, schedule_text
 from streamflow_io.features.schedules.model import (
     Algorithm,
     Application,
@@ -24,7 +24,6 @@ from streamflow_io.features.schedules.model import (
     figures,
 )
 from streamflow_io.features.schedules.persched import Sweep, pattern, persched
-from streamflow_io.hints.errors import HintErrors
 from tests.features.schedules.periodic_sets import application_sets
 
 SMALL = ApplicationSet(
@@ -35,6 +34,10 @@ SMALL = ApplicationSet(
 
 def schedule(applications: ApplicationSet, found: Pattern) -> Schedule:
     return Schedule(applications, "efficiency", found, figures(applications, found), Algorithm("persched", {}, 0.1))
+
+
+def read(text: str) -> Schedule:
+    return ScheduleFile.model_validate_json(text).to_schedule()
 
 
 @cache
@@ -185,44 +188,28 @@ def _begin_late(file: dict[str, Any]) -> None:
         (_begin_late, "not within the period"),
     ],
 )
-def test_damage_is_found(tmp_path: Path, damage: Callable[[dict[str, Any]], None], message: str) -> None:
-    file = tmp_path / "schedule.json"
-    file.write_text(schedule_text(small()))
-    assert check(read_schedule(file)) == []
-    raw = json.loads(file.read_text())
+def test_damage_is_found(damage: Callable[[dict[str, Any]], None], message: str) -> None:
+    text = schedule_text(small())
+    assert check(read(text)) == []
+    raw = json.loads(text)
     damage(raw)
-    file.write_text(json.dumps(raw))
-    found = check(read_schedule(file))
+    found = check(read(json.dumps(raw)))
     assert message in "\n".join(each.message for each in found)
 
 
-def test_a_file_has_all_of_a_schedule(tmp_path: Path) -> None:
-    file = tmp_path / "schedule.json"
+def test_a_file_has_all_of_a_schedule() -> None:
     one = small()
-    file.write_text(schedule_text(one))
-    assert read_schedule(file) == one
-    assert len(file.read_text().splitlines()) < 60 + sum(one.pattern.counts)
+    text = schedule_text(one)
+    assert read(text) == one
+    assert len(text.splitlines()) < 60 + sum(one.pattern.counts)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "field", "message"),
-    [
-        ('"version": 1', '"version": 3', 2, "version", "3 is not allowed"),
-        ('"goal": "efficiency"', '"goal": "speed"', 31, "goal", "'speed' is not allowed"),
-        ('"name": "b", "efficiency"', '"name": "x", "efficiency"', 44, "applications", "are not those of the set"),
-        ('"nodes": 8', '"nodes": 2', 5, "set.platform.nodes", "the applications have 7 nodes, the platform 2"),
-        ('"nodes": 8', '"nodes": NaN', 5, "set.platform.nodes", "is not allowed"),
-    ],
+    ("old", "new"),
+    [('"version": 1', '"version": 3'), ('"goal": "efficiency"', '"goal": "speed"'), ('"nodes": 8', '"nodes": NaN')],
 )
-def test_mistakes_in_a_schedule_file_are_named(
-    tmp_path: Path, old: str, new: str, line: int, field: str, message: str
-) -> None:
-    file = tmp_path / "schedule.json"
+def test_a_file_with_a_mistake_is_no_schedule(old: str, new: str) -> None:
     text = schedule_text(small())
     assert old in text
-    file.write_text(text.replace(old, new))
-    with pytest.raises(HintErrors) as caught:
-        read_schedule(file)
-    (error,) = caught.value.errors
-    assert (error.file, error.line, error.field) == (str(file), line, field)
-    assert message in error.message
+    with pytest.raises(ValidationError):
+        read(text.replace(old, new))

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from statistics import median
 
 import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
 from lab.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
-from streamflow_io.features.schedules.profile import NotPeriodic, Profile, profiles
+from streamflow_io.features.schedules.burst_profile import BurstProfile
+from streamflow_io.features.schedules.profile import find_profile
+from streamflow_io.hints.config import StorageConfig
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import EndedRecord
-from streamflow_io.records.records import EndRecord, LeaseRecord, Record, RunRecord, StepRecord, record_decoder
+from streamflow_io.records.records import (
+    LeaseRecord,
+    Record,
+    RunRecord,
+    RunStorage,
+    StepRecord,
+    record_decoder,
+)
 
 RECORDED = Path(__file__).with_name("recorded")
 
@@ -26,16 +34,14 @@ def recorded(name: str) -> History:
     return read_history(name, map(record_decoder().decode, lines))
 
 
-def found(history: History) -> Profile:
-    (profile,) = profiles(history)
-    assert isinstance(profile, Profile), profile
+def profile_on(history: History, storage: RunStorage = STORAGE) -> BurstProfile | None:
+    return find_profile(history, StorageConfig(name=storage.name, path="/s", write=storage.write, read=storage.read))
+
+
+def found(history: History, storage: RunStorage = STORAGE) -> BurstProfile:
+    profile = profile_on(history, storage)
+    assert profile is not None
     return profile
-
-
-def reason(history: History) -> str:
-    (profile,) = profiles(history)
-    assert isinstance(profile, NotPeriodic), profile
-    return profile.reason
 
 
 @pytest.mark.parametrize(
@@ -52,29 +58,21 @@ def reason(history: History) -> str:
     ],
 )
 def test_a_real_run(name: str, bursts: int, jobs: int, megabytes: float, work: float) -> None:
-    profile = found(recorded(name))
-    assert (profile.bursts, profile.jobs, profile.compact) == (bursts, jobs, True)
+    history = recorded(name)
+    profile = found(history, history.run.storages[0])
+    assert (profile.bursts, profile.jobs) == (bursts, jobs)
     assert (profile.storage_bw, profile.rate) == (4, min(16, 4 * jobs))
-    assert profile.volume == pytest.approx(megabytes, rel=0.001)
+    assert profile.moved == pytest.approx(megabytes, rel=0.001)
     assert profile.work == pytest.approx(work, rel=0.05)
     assert profile.error < 0.01
     assert 0.02 < profile.latency < 0.5
 
 
-def test_the_iterations_of_a_loop_whose_bursts_overlap_with_the_next() -> None:
-    history = recorded("kmeans")
-    profile = found(history)
-    assert (profile.bursts, profile.jobs, profile.compact) == (10, 8, False)
-    updates = [job.submitted for job in history.jobs if job.step == "/iteration/update"]
-    period = median(later - earlier for earlier, later in pairwise(filter(None, updates)))
-    assert profile.work + profile.io_seconds == pytest.approx(period, rel=0.20)  # its iterations differ by this factor
-    assert 0.05 < profile.error < 0.15
-
-
-def test_the_elements_of_a_scatter_are_one_burst_also_when_they_come_one_after_the_other() -> None:
-    history = recorded("profile-search")
-    assert len({job.name for job in history.jobs if job.storage is not None}) == 12
-    assert reason(history) == "1 burst; at least 4 are needed"
+@pytest.mark.parametrize("name", ["kmeans", "profile-search"])
+def test_bursts_that_overlap_with_compute_and_a_single_scatter_are_not_periodic(name: str) -> None:
+    history = recorded(name)
+    assert any(job.storage is not None for job in history.jobs)
+    assert [profile_on(history, storage) for storage in history.run.storages] == [None]
 
 
 def run(records: Iterable[Sequence[Record]], *steps: str, direction: str = "write") -> History:
@@ -92,26 +90,26 @@ def burst(begin: float, name: str, seconds: float = 2, megabytes: float = 16, me
 
 def test_bytes_that_were_not_measured_are_storage_bw_times_seconds() -> None:
     profile = found(run(burst(6.0 * index, f"/save/0.{index}", measured=False) for index in range(5)))
-    assert (profile.volume, profile.work, profile.io_seconds) == (pytest.approx(16), pytest.approx(4), pytest.approx(2))
+    assert (profile.moved, profile.work, profile.rate) == (pytest.approx(16), pytest.approx(4), 8)
 
 
 def test_the_first_and_the_last_burst_are_left_out_if_enough_are_left() -> None:
     odd = {0: 100.0, 9: 1.0}
     profile = found(run(burst(6.0 * index, f"/save/0.{index}", 2, odd.get(index, 16)) for index in range(10)))
-    assert (profile.bursts, profile.volume, profile.spread) == (10, 16, pytest.approx(0, abs=1e-6))
+    assert (profile.bursts, profile.moved, profile.error) == (10, 16, pytest.approx(0, abs=1e-6))
 
 
 def test_a_burst_that_is_not_over_does_not_count() -> None:
     jobs = [burst(6.0 * index, f"/save/0.{index}") for index in range(5)]
     jobs[-1].pop()
     assert found(run(jobs)).bursts == 4
-    assert reason(run([job for job in jobs if job is not jobs[0]])) == "3 bursts; at least 4 are needed"
+    assert profile_on(run([job for job in jobs if job is not jobs[0]])) is None
 
 
 def test_jobs_of_two_steps_by_turns_are_irregular() -> None:
     begins = [0, 3, 10, 13, 20, 23, 30, 33]
     jobs = [burst(begin, f"/{'ab'[index % 2]}/0.{index // 2}") for index, begin in enumerate(begins)]
-    assert reason(run(jobs, "/a", "/b")).startswith("irregular: ")
+    assert profile_on(run(jobs, "/a", "/b")) is None
 
 
 def test_an_attempt_that_is_made_again_is_part_of_its_burst() -> None:
@@ -119,37 +117,36 @@ def test_an_attempt_that_is_made_again_is_part_of_its_burst() -> None:
     again = burst(22, "/save/0.2.1")
     profile = found(run([*jobs, again]))
     assert (profile.bursts, profile.jobs, profile.rate) == (5, 2, 16)
-    assert profile.volume == 32
+    assert profile.moved == 32
 
 
 def test_a_run_that_needs_no_bandwidth_has_no_profile() -> None:
-    assert reason(run([job("/save/0", 0, 0, 1)])).startswith("no job of it needed bandwidth of a storage")
+    assert profile_on(run([job("/save/0", 0, 0, 1)])) is None
 
 
 def test_the_rate_is_at_most_the_bandwidth_and_each_storage_has_its_own_profile() -> None:
     jobs = [burst(20.0 * index, f"/save/0.{index}.{element}") for index in range(5) for element in range(16)]
     other = [job(f"/log/0.{index}", 20.0 * index, 20.0 * index, 20.0 * index + 1, 8, storage=SSD) for index in range(3)]
-    first, second = profiles(run([*jobs, *other], "/save", "/log"))
-    assert isinstance(first, Profile)
-    assert (first.storage, first.rate, first.jobs) == ("scratch", BANDWIDTH, 16)
-    assert second == NotPeriodic(storage="ssd", direction="write", reason="3 bursts; at least 4 are needed")
+    history = run([*jobs, *other], "/save", "/log")
+    assert (found(history).rate, found(history).jobs) == (BANDWIDTH, 16)
+    assert profile_on(history, SSD) is None
 
 
-def test_both_directions_have_the_lesser_bandwidth() -> None:
+def test_jobs_that_read_and_write_have_no_profile() -> None:
     used = usage(0, 1, 4_000_000, 4_000_000)
     jobs = [
         job(f"/save/0.{index}.{element}", 5.0 * index, 5.0 * index, 5.0 * index + 1, 8, used, storage=SSD)
         for index in range(4)
         for element in range(3)
     ]
-    profile = found(run(jobs, direction="both"))
-    assert (profile.direction, profile.volume, profile.rate) == ("both", 24, 20)
+    assert found(run(jobs), SSD).moved == 12
+    assert profile_on(run(jobs, direction="both"), SSD) is None
 
 
 def test_works_that_are_next_to_nothing_are_regular_whatever_they_are() -> None:
     begins = [0, 10.1, 20.3, 30.35, 40.6]
     profile = found(run(burst(begin, f"/save/0.{index}", 10, 80) for index, begin in enumerate(begins)))
-    assert profile.spread < 0.2
+    assert profile.error < 1.25 * 0.2 / 5**0.5
 
 
 def test_how_fast_the_storage_was_by_the_number_of_jobs() -> None:
@@ -197,10 +194,3 @@ def test_a_job_with_several_threads_computes_no_longer_than_it_runs() -> None:
 
     profile = found(run(threaded(index) for index in range(5)))
     assert (profile.latency, profile.seen) == (pytest.approx(2), ())
-
-
-def test_what_comes_before_the_first_burst_and_after_the_last() -> None:
-    jobs = [burst(100 + 10.0 * index, f"/save/0.{index}") for index in range(4)]
-    profile = found(run([*jobs, [EndRecord(time=BEGIN + 150)]]))
-    assert (profile.first, profile.after) == (pytest.approx(100), pytest.approx(18))
-    assert found(run(jobs)).after == 0

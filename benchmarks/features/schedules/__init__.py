@@ -1,5 +1,0 @@
-"""Workloads of the feature `schedules`."""
-
-from .forecast import FORECAST
-
-WORKLOADS = (FORECAST,)
