@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import os
@@ -18,7 +17,6 @@ from lab.cwl import NO_CONTAINERS, Document, streamflow_file
 from lab.machines.containers import ADDRESSES, LOGIN, LOGIN_ID
 from lab.machines.deployments import docker_environment, ssh_deployment
 from lab.machines.laboratory import Laboratory
-from lab.processes import of_processes
 from lab.runs import Bench
 
 #: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
@@ -31,7 +29,6 @@ REMOVED_SECONDS = 30.0
 USER = "sfio-user:latest"
 #: The processes of an idle container: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
-IDLE_INSTANCE = ("sh -c while :; do sleep 3600; done", "sleep 3600")
 
 
 def contained(document: Document, **images: str | None) -> Document:
@@ -184,43 +181,6 @@ class Containers(Bench):
         ).stdout
 
 
-@dataclass
-class Instances(Containers):
-    """Containers of the stand-in for Singularity. The command line of a keeper ends with image, instance and binds."""
-
-    def containers(self) -> dict[str, str]:
-        return {instance: image for _, image, instance in self._keepers()}
-
-    def processes(self, container: str) -> list[str]:
-        inside = {
-            os.readlink(f"/proc/{pid}/ns/pid_for_children") for pid, _, name in self._keepers() if name == container
-        }
-        running = []
-        for pid, (command,) in of_processes("cmdline"):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/ns/pid") in inside:
-                    running.append(command.replace(b"\0", b" ").decode().strip())
-        return [command for command in running if command not in IDLE_INSTANCE]
-
-    def remove_containers(self) -> None:
-        for instance in self.containers():
-            command = self.laboratory.directory / "singularity" / "singularity"
-            subprocess.run([command, "instance", "stop", instance], stdin=subprocess.DEVNULL, check=True)
-
-    def _processes(self) -> Iterator[tuple[int, str]]:
-        keepers = {pid for pid, _, _ in self._keepers()}
-        return ((pid, command) for pid, command in super()._processes() if pid not in keepers)
-
-    def _keepers(self) -> Iterator[tuple[int, str, str]]:
-        """Process, image and instance."""
-        for pid, (command,) in of_processes("cmdline"):
-            words = command.decode(errors="replace").split("\0")
-            images = [number for number, word in enumerate(words) if "/singularity/images/" in word]
-            if words[0] == "unshare" and images and any(word.startswith(f"{self.workdir}/") for word in words):
-                image, instance = (Path(word).name for word in words[images[0] :][:2])
-                yield pid, image, instance
-
-
 def run_directories(place: Path) -> Iterator[Path]:
     """Find the directories of node runtimes below a directory; a directory that is being removed is no error."""
     for directory, names, _ in os.walk(place):
@@ -236,13 +196,6 @@ def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Con
 def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
     """Workflows in containers on a host where one logs in by SSH, as another user than theirs; it has two names."""
     return _ssh_bench(Containers, laboratory, directory, LOGIN, is_for_others=True, owner=LOGIN_ID)
-
-
-def ssh_bench_of_one_user(laboratory: Laboratory, directory: Path, engine: str, login: str) -> Containers:
-    """Do as :func:`ssh_bench`; the user at the host is the user of the containers."""
-    bench = Instances if engine == "singularity" else Containers
-    owner = LOGIN_ID if login == LOGIN else 0
-    return _ssh_bench(bench, laboratory, directory, login, engine=engine, owner=owner)
 
 
 def _ssh_bench(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.container_sites import Containers, docker_bench, ssh_bench, ssh_bench_of_one_user
-from lab.machines.containers import LOGIN
+from lab.container_sites import Containers, docker_bench, ssh_bench
 from lab.machines.laboratory import (
     CLUSTERS,
     DOCKER,
@@ -113,22 +112,6 @@ def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Contai
 def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
     """An SSH host with an engine of containers."""
     bench = ssh_bench(containers_laboratory, tmp_path)
-    yield bench
-    bench.remove_containers()
-
-
-@pytest.fixture(
-    params=[
-        ("singularity", LOGIN),
-        *(pytest.param((engine, "root"), marks=pytest.mark.long) for engine in ("singularity", "docker")),
-    ],
-    ids="-".join,
-)
-def one_user_host(
-    containers_laboratory: Laboratory, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Containers]:
-    """A host with one user, for each engine; the login is the user of its containers."""
-    bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, *request.param)
     yield bench
     bench.remove_containers()
 

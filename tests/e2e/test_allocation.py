@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import has_cgroups
@@ -84,27 +82,6 @@ def test_three_streams_over_two_nodes(allocation: Site) -> None:
     check_nothing_fell_back(ours.log)
     check_gone(allocation)
     assert allocation.control("squeue", "-h", "-s").split() == []
-
-
-def test_files_are_delivered_at_their_commit(allocation: Site) -> None:
-    """Six files go to jobs of both nodes, one by one. The results are those of plain StreamFlow."""
-    first = tool(
-        "mkdir d; for i in 1 2 3 4 5 6; do seq $i 1000 > d/$i.txt; sleep 0.1; done; echo done >&2",
-        {},
-        {"out": found("d/*.txt", "File[]")},
-        [streaming({"port": "out", "committed": "on_close"})],
-        requirements=cores(1),
-    )
-    each = tool(
-        'wc < "$file"; sort "$file"', {"file": "File"}, {"out": "stdout"}, stdout="s.txt", requirements=cores(1)
-    )
-    steps = {
-        "a": {"run": first, "in": {}},
-        "b": {"run": each, "in": {"file": "a/out"}, "scatter": "file"},
-    }
-    _, ours = allocation.run_both(workflow({}, steps, {"out": "b/out"}), seconds=120)
-    check_nothing_fell_back(ours.log)
-    check_gone(allocation)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -304,35 +281,6 @@ def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laborato
         check_gone(allocation)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_a_job_whose_node_is_frozen_runs_again_elsewhere(allocation: Site) -> None:
-    """No process of the node answers, and Slurm does not know. The run does not wait for the node, and ends."""
-    script = f'{NODE}until [ $(wc -l < "$TRACE") = 2 ]; do sleep 0.1; done; echo done > out.txt'
-    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
-    path = allocation.write(document, {}, io=True, **RETRY)
-    process = allocation.start(path)
-    trace = path.parent / "trace"
-    wait_for_note(trace, " ")
-    first = trace.read_text().split()[1]
-    frozen = processes_on(allocation, first)
-    assert frozen
-    try:
-        for pid in frozen:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        ours = allocation.finish(process, path, 200)
-    finally:
-        for pid in frozen:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-    assert ours.ok, ours.errors
-    assert len(nodes_of(ours)) == 2
-    job = allocation.environment["SLURM_JOB_ID"]
-    assert f"No more jobs start at hpc/{first}: node {first} of allocation {job} of Slurm does not answer" in ours.log
-    wait_for(lambda: not processes_on(allocation, first), "the end of its processes", 60)
-
-
 def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
     process = allocation.start(path)
@@ -347,19 +295,6 @@ def test_the_end_of_the_allocation_is_named(allocation: Site) -> None:
     check_gone(allocation)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_the_time_limit_of_the_allocation_is_named(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
-    """Slurm knows minutes, and looks at limits now and then."""
-    with allocation_site(slurm_laboratory, tmp_path, limit="1") as allocation:
-        path = allocation.write(workflow({}, {"a": {"run": tool("sleep 600", {}, {}), "in": {}}}, {}), {}, io=True)
-        ours = allocation.finish(allocation.start(path), path, 240)
-        job = allocation.environment["SLURM_JOB_ID"]
-        assert ours.code == 1
-        assert f"allocation {job} of Slurm has ended: its time is over" in ours.log
-        check_gone(allocation)
-
-
 def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: Site) -> None:
     limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
     ours = allocation.run(workflow({}, {"a": {"run": limited, "in": {}}}, {}))
@@ -369,64 +304,6 @@ def test_a_job_that_takes_longer_than_the_allocation_does_not_start(allocation: 
         r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s",
         ours.log,
     )
-
-
-@pytest.mark.long
-def test_a_job_with_several_targets_that_are_all_too_short_does_not_wait(
-    allocation: Site,
-) -> None:
-    """The message names each allocation."""
-    limited = tool("note ran", {}, {}, requirements=[{"class": "ToolTimeLimit", "timelimit": 7200}])
-    path = allocation.write(workflow({}, {"a": {"run": limited, "in": {}}}, {}), {}, io=True)
-    streamflow = json.loads(path.read_text())
-    streamflow["deployments"]["other"] = streamflow["deployments"]["hpc"]
-    streamflow["workflows"]["main"]["bindings"][0]["target"] = [{"deployment": "hpc"}, {"deployment": "other"}]
-    path.write_text(json.dumps(streamflow))
-    ours = allocation.finish(allocation.start(path), path)
-    assert ours.code == 1
-    assert re.search(
-        r"Job /a/0 cannot start: it has a ToolTimeLimit of 7200 s, and the allocation of hpc ends in 3\d\d\d s; "
-        r"it has a ToolTimeLimit of 7200 s, and the allocation of other ends in 3\d\d\d s",
-        ours.log,
-    )
-
-
-@pytest.mark.long
-def test_a_job_that_is_too_large_for_each_node_does_not_wait(allocation: Site) -> None:
-    large = tool("note ran", {}, {}, requirements=cores(3))
-    ours = allocation.run(workflow({}, {"a": {"run": large, "in": {}}}, {}))
-    assert ours.code == 1
-    assert "No job of /a can start: it asks for 3 cores and 16 MiB of memory, and there are 2 cores" in ours.log
-
-
-@pytest.mark.long
-def test_the_doctor_says_what_it_finds(allocation: Site) -> None:
-    path = allocation.write(workflow({}, {}, {}), {}, io=True)
-    words = ("doctor", "--json", "--location", allocation.name, str(path))
-    environment = {**allocation.environment, "TMPDIR": str(path.parent / "tmp")}
-    ended = forked.run(
-        "streamflow-io", *words, cwd=path.parent, environment=environment, namespaces=allocation.namespaces, seconds=90
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = {one["name"]: one["detail"] for one in json.loads(ended.stdout)["findings"]}
-    nodes = "n1 (2 cores, 4,000 MiB), n2 (2 cores, 4,000 MiB)"
-    job = allocation.environment["SLURM_JOB_ID"]
-    assert found["connection"] in [f"allocation {job} of Slurm: {nodes}; {left} minutes are left" for left in (59, 60)]
-    assert {name for name in found if name.startswith("link")} == {"link, n1", "link, n2"}
-    assert found["link, n1"].endswith(", reached from n2")
-    rate = r"[\d.,]+ [MG]B/s n1 -> n2, [\d.,]+ [MG]B/s n2 -> n1"
-    assert re.fullmatch(rate, found["rate of links"])
-    workdir = allocation.deployment["workdir"]
-    assert found["work directory"].startswith(f"{workdir}: shared by all 2 locations")
-    assert f"{allocation.laboratory.directory}/local, at least " in found["space of each location"]
-    assert str(allocation.workdir) not in found["space of each location"]
-    words = ("doctor", "--json", "--workdir", str(path.parent / "tmp"))
-    here = forked.run(
-        "streamflow-io", *words, cwd=path.parent, environment=environment, namespaces=allocation.namespaces, seconds=90
-    )
-    details = [one["detail"] for one in json.loads(here.stdout)["findings"] if one["name"] == "allocation"]
-    assert [detail.partition(";")[0] for detail in details] == [f"allocation {job} of Slurm: {nodes}"]
-    check_gone(allocation)
 
 
 def run_in_batch_job(site: Site, path: Path) -> str:
@@ -445,11 +322,3 @@ def run_in_batch_job(site: Site, path: Path) -> str:
     log = (path.parent / "stderr").read_text()
     assert "COMPLETED workflow execution" in log, log
     return log
-
-
-def test_streamflow_runs_in_a_batch_job(slurm: Site) -> None:
-    site = replace(slurm, deployment={"type": "sfio.allocation", "config": {}, "workdir": slurm.deployment["workdir"]})
-    path = site.write(three_streams(), {}, io=True)
-    run_in_batch_job(site, path)
-    assert (path.parent / "out" / "out.txt").read_text().count("\n") == 40000
-    check_gone(site)

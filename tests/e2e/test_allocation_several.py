@@ -13,7 +13,7 @@ from lab.cwl import found, tool, workflow
 from lab.node import wait_for
 from lab.runs import RETRY, wait_for_note
 from lab.sites import Site
-from tests.e2e.test_allocation import NODE, cores, nodes_of
+from tests.e2e.test_allocation import NODE, cores
 from tests.e2e.test_streaming import check_gone
 
 
@@ -61,39 +61,6 @@ def test_a_job_runs_again_on_the_next_allocation(login_node: Site) -> None:
     assert ours.files["b.txt"].split() == [b"10000"]
     assert len(ours.times("first")) == 1
     assert f"allocation {before} of Slurm has ended: " in ours.log
-    assert "number 2 of at most 2" in ours.log
-    wait_until_gone(site)
-
-
-@pytest.mark.long
-def test_no_more_are_asked_for_than_allowed(login_node: Site) -> None:
-    site = asking(login_node, max=2)
-    path = site.write(
-        workflow({}, {"a": {"run": tool("note ran; sleep 600", {}, {}), "in": {}}}, {}), {}, io=True, **RETRY
-    )
-    process = site.start(path)
-    for count in (1, 2):
-        wait_for_note(path, "ran", count)
-        (job,) = allocations(site)
-        site.control("scancel", job)
-    ours = site.finish(process, path)
-    assert ours.code == 1
-    assert re.search(
-        rf"allocation {job} of Slurm has ended: \w+, and no more than 2 may be asked for \(`max`\)", ours.log
-    )
-    wait_until_gone(site)
-
-
-@pytest.mark.long
-def test_jobs_that_wait_for_cores_get_another_allocation(login_node: Site) -> None:
-    """Each of the two jobs takes all cores of a node, and waits for the other."""
-    site = asking(login_node, max=2)
-    script = f'{NODE}note begun; until [ $(grep -c begun "$TRACE") = 2 ]; do sleep 0.1; done; echo done'
-    each = tool(script, {}, {"out": "stdout"}, stdout="out.txt", requirements=cores(2))
-    steps = {"a": {"run": each, "in": {}}, "b": {"run": each, "in": {}}}
-    ours = site.run(workflow({}, steps, {"a": "a/out", "b": "b/out"}), seconds=120)
-    assert ours.ok, ours.errors
-    assert len(nodes_of(ours)) == 2
     assert "number 2 of at most 2" in ours.log
     wait_until_gone(site)
 

@@ -193,60 +193,6 @@ def test_every_delivery_between_containers(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
-@LONG
-def test_elements_of_a_scatter_go_to_the_next(docker: Containers) -> None:
-    first = producer(WRITE.replace("out.txt", "$n.txt"), "on_close", glob="$(inputs.n).txt", mode="no_update")
-    first["inputs"]["n"] = "int"
-    first["requirements"][0]["envDef"].append({"envName": "n", "envValue": "$(inputs.n)"})
-    second = stream_reader() | {"stdout": "$(inputs.file.nameroot).read"}
-    steps = {
-        "a": {"run": first, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": second, "in": {"file": "a/out"}, "scatter": "file"},
-    }
-    document = workflow({"numbers": "int[]"}, steps, {"a": "a/out", "b": "b/out"})
-    _, ours = docker.run_both(contained(document), {"numbers": [1, 2]})
-    assert_early(ours, "first")
-    check_nothing_fell_back(ours)
-
-
-@LONG
-def test_there_and_back(docker: Containers) -> None:
-    """From the driver's node into a container, and back."""
-    middle = tool(
-        READ.replace("cat;", "note second; cat;"),
-        {"file": streamable()},
-        {"out": streamable("stdout")},
-        stdout="middle.txt",
-    )
-    last = tool("note third; cat $file; note all", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
-    first = producer(f"{WRITE}; meet third", "on_close", mode="no_update")
-    steps = {
-        "a": {"run": first, "in": {}},
-        "b": {"run": middle, "in": {"file": "a/out"}},
-        "c": {"run": last, "in": {"file": "b/out"}},
-    }
-    _, ours = docker.run_both(contained(workflow({}, steps, {name: f"{name}/out" for name in "abc"}), a=None, c=None))
-    assert_early(ours, "third")
-    check_streamed(ours)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("volume", [pytest.param(True, marks=LONG), False])
-def test_both_in_one_container(docker: Containers, volume: bool) -> None:
-    """The container belongs to a deployment that a user has named; without a volume all is on the container's own file
-    system.
-    """
-
-    def box(work: Path) -> Document:
-        config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
-        return {"box": {"type": "docker", "config": config, "workdir": "/shared" if volume else "/tmp/own"}}
-
-    docker.deployments, docker.bound = box, {"/a": "box", "/b": "box"}
-    job = {} if volume else {"trace": "/shared/trace"}
-    _, ours = docker.run_both(stream_and_gate(), job)
-    check_both_early(ours)
-
-
 def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: str) -> None:
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True
@@ -316,15 +262,6 @@ def check_of_user(of_user: OfUser, document: Document) -> None:
     assert ours.ok, ours.errors
     check_both_early(ours)
     assert [left for left in of_user.leftovers() if "catatonit -P" not in left] == []
-
-
-@pytest.mark.long
-def test_the_working_directory_is_in_memory(docker: Containers) -> None:
-    """There StreamFlow knows of no volume, and copies."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sfio-") as place:
-        docker.workdir = Path(place)
-        _, ours = docker.run_both(contained(stream(), a=None))
-    check_streamed(ours)
 
 
 @pytest.mark.parametrize("elsewhere", [True, pytest.param(False, marks=LONG)])

@@ -15,7 +15,7 @@ import pytest
 from lab.container_sites import DEBIAN, Containers, contained
 from lab.cwl import Document
 from lab.forked import Driver
-from lab.gates import pair, producer, reader
+from lab.gates import pair, producer
 from lab.node import wait_for
 from lab.once import once
 from lab.runs import Bench, Run, wait_for_note
@@ -40,18 +40,6 @@ def stream(**images: str | None) -> Document:
     """
     document = pair(producer(WRITE.replace("exec 3>&-", MINUTE), "on_close", mode="no_update"), stream_reader())
     return contained(document, **{"a": PRODUCER, "b": CONSUMER, **images})
-
-
-def silent_stream() -> Document:
-    """The reader waits for the first byte."""
-    script = f"exec 3> out.txt; meet read; note silent; {MINUTE}; echo first >&3"
-    return contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), a=PRODUCER, b=CONSUMER)
-
-
-def gate() -> Document:
-    """The reader waits for the commit."""
-    script = f"meet read; echo first > part; note silent; {MINUTE}; mv part out.txt"
-    return contained(pair(producer(script, "on_close"), reader()), a=PRODUCER, b=CONSUMER)
 
 
 def kill_container(image: str) -> Callable[[Containers], object]:
@@ -102,20 +90,6 @@ def check_killed(docker: Containers, run: Run, image: str) -> None:
     assert len(run.times("read")) == 1
     check_nothing_of_ours(docker)
     assert docker.containers() == {}
-
-
-@pytest.mark.long
-def test_the_container_of_a_consumer_is_killed(docker: Containers) -> None:
-    run = interrupted(docker, stream(a=None), "first", lambda _: kill_container(CONSUMER)(docker))
-    check_killed(docker, run, CONSUMER)
-
-
-@LONG
-@pytest.mark.parametrize("image", [PRODUCER, CONSUMER])
-@pytest.mark.parametrize("document", [silent_stream, gate])
-def test_a_container_is_killed(docker: Containers, document: Callable[[], Document], image: str) -> None:
-    run = interrupted(docker, document(), "silent", lambda _: kill_container(image)(docker))
-    check_killed(docker, run, image)
 
 
 @pytest.mark.parametrize(

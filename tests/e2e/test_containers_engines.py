@@ -6,7 +6,6 @@ import json
 import signal
 import uuid
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +51,6 @@ def test_services_that_share_a_directory(compose: Containers, b: str) -> None:
     check_both_early(ours)
 
 
-@LONG
-def test_services_that_share_a_network_only(compose: Containers) -> None:
-    compose.deployments, compose.bound = lambda work: services(work, "/tmp/own"), {"/a": "all/one", "/b": "all/two"}
-    _, ours = compose.run_both(stream(), {"trace": "/shared/trace"})
-    assert_early(ours, "first")
-    check_nothing_fell_back(ours)
-
-
-@LONG
-def test_services_that_share_nothing(compose: Containers) -> None:
-    """The jobs read complete files, and the run says so, once."""
-    compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")
-    compose.bound = {"/a": "all/one", "/b": "all/two"}
-    script = "echo first > out.txt; echo second >> out.txt"
-    document = pair(producer(script, "on_close", mode="no_update"), stream_reader())
-    _, ours = compose.run_both(document, {"trace": "/shared/trace"})
-    told = [line for line in ours.log.splitlines() if "WARNING" in line and "when they are complete" in line]
-    assert len(told) == 1, ours.errors
-    assert "they share no directory of one host" in told[0]
-
-
 def boxes(work: Path, workdir: str = "/tmp/own", **options: Any) -> Document:
     """Two containers, by default on the network that docker has by default."""
     config = {"image": DEBIAN, "volume": [f"{work}:/shared"], **options}
@@ -101,14 +79,6 @@ def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
     assert len(told) == 1, ours.errors
     assert "is delivered at commit: /a runs in a container of sfio-test:latest (docker, on here), /d in one" in told[0]
     assert "streams between containers need one host" in told[0]
-
-
-@LONG
-def test_containers_with_the_network_of_their_host(docker: Containers) -> None:
-    """The containers have no address, and need none where they share a directory."""
-    docker.deployments, docker.bound = partial(boxes, workdir="/shared", network=["host"]), {"/a": "one", "/b": "two"}
-    _, ours = docker.run_both(stream_and_gate())
-    check_both_early(ours)
 
 
 def found_there(bench: Containers, wraps: Document, work: Path) -> Document:
@@ -153,41 +123,8 @@ def say(document: Document, step: str, words: str, instead: str) -> None:
     command[2] = command[2].replace(words, instead)
 
 
-@LONG
-def test_a_step_of_an_ssh_host_and_a_container(containers_host: Containers) -> None:
-    """The user of the host is not that of the container."""
-    _, ours = containers_host.run_both(contained(stream_and_gate(), a=None))
-    check_both_early(ours)
-
-
-@pytest.mark.long
-def test_containers_of_an_ssh_host_as_who_is_logged_in(one_user_host: Containers) -> None:
-    """a and b are in two, c is beside them; what they make is copied by SSH."""
-    _, ours = one_user_host.run_both(contained(read_by_more("c"), c=None))
-    for what in ("first b", "first c", "done"):
-        assert_early(ours, what)
-    assert ours.files["read.txt"] == b"first\nsecond\nlate\n"
-    check_nothing_fell_back(ours)
-
-
-@LONG
-def test_a_job_fails_in_a_container_of_an_ssh_host(one_user_host: Containers) -> None:
-    script = WRITE.replace("exec 3>&-", "exit 3")
-    document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()))
-    run = one_user_host.run(document)
-    assert not run.ok
-    assert run.times("first")
-    assert run.times("all") == []
-    assert one_user_host.leftovers() == []
-
-
 def test_nothing_is_left_on_an_ssh_host_when_the_driver_is_killed(containers_host: Containers) -> None:
     check_driver_killed(containers_host)
-
-
-@LONG
-def test_nothing_is_left_of_who_is_logged_in_when_the_driver_is_killed(one_user_host: Containers) -> None:
-    check_driver_killed(one_user_host)
 
 
 def check_driver_killed(bench: Containers) -> None:

@@ -102,10 +102,3 @@ def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     assert len(rates) == len(ADDRESSES)
     assert all(LINK_MEGABITS / 8 * 0.5 < float(rate) < LINK_MEGABITS / 8 * 1.1 for rate in rates), rates
     assert found["work directory"]["detail"].startswith("/scratch: all 2 locations have one each (tmpfs)")
-
-
-@pytest.mark.long
-def test_doctor_at_slurm(login: Site) -> None:
-    found = found_by_doctor(login)
-    assert list(found) == ["connection", "delivery", "commit tokens", "byte streams", "gate", "limits", "link"]
-    assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}

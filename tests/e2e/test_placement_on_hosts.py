@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
-
-import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.sites import Site
@@ -45,26 +42,6 @@ def reader(*hints: Document, needed: float = HALF) -> Document:
 def places(site: Site) -> dict[str, str]:
     """The host of each job of the last run."""
     return {record["job"]: record["location"].rpartition("/")[2] for record in site.records("started")}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("io_task", [pytest.param(False, marks=pytest.mark.long), True])
-def test_gangs_are_on_one_host_each(hosts: Site, io_task: bool) -> None:
-    """StreamFlow alone fills the first host with producers, and sends their consumers to the other."""
-    hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 10}] if io_task else []
-    config: dict[str, Any] = {"storages": [hosts.storage(100, path="/scratch", scope="node")]} if io_task else {}
-    steps = {
-        "a": {"run": writer(STREAMED, "read", 2), "scatter": "part", "in": {"part": "parts"}},
-        "b": {"run": reader(*hints), "scatter": "file", "in": {"file": "a/out"}},
-    }
-    ours = hosts.run(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2]}, config=config)
-    assert ours.ok, ours.errors
-    assert sorted(ours.files.values()) == [b"1\n1\n", b"2\n2\n"]
-    assert max(ours.times("read")) < min(ours.times("end"))
-    where = places(hosts)
-    assert where["/a/0.0"] != where["/a/0.1"]
-    assert [where["/b/0.0"], where["/b/0.1"]] == [where["/a/0.0"], where["/a/0.1"]]
-    assert hosts.leftovers() == []
 
 
 def test_a_gang_that_is_too_large_for_a_host_has_the_neighbour(hosts: Site) -> None:

@@ -66,17 +66,6 @@ def test_a_reader_that_is_tried_again(hosts: Site) -> None:
     check_gone(place)
 
 
-@LONG
-@pytest.mark.parametrize("script", ["test -s $file && sha1sum < $file", "head -c 20000000 $file | sha1sum"])
-def test_a_reader_elsewhere_that_needs_the_file_or_the_head_only(hosts: Site, script: str) -> None:
-    place = apart(hosts)
-    ours = place.run(chain(f"{script} > copy.txt"), seconds=120)
-    assert ours.ok, ours.errors
-    if "test" in script:
-        assert ours.files["last.txt"].split()[0].decode() == EXPECTED
-    check_gone(place)
-
-
 @pytest.mark.parametrize("read", [DEBIAN, *(pytest.param(each, marks=LONG) for each in (BUSYBOX, None))])
 def test_in_containers(docker: Containers, read: str | None) -> None:
     """Both containers have one image, or two, or the reader is on their host."""
