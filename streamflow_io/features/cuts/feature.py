@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streamflow_io.features import Feature, Subcommand
+from streamflow_io.features import Feature
 
 
 class DeclaredCutsFeature(Feature):
-    """The command `partition`, and splits whose program need not run."""
-
-    def commands(self) -> Mapping[str, Subcommand]:
-        text = "show the cuts of declared splits"
-        return {"partition": Subcommand(text, ("streamflow.yml",), __package__, "before a run")}
+    """Splits whose program need not run."""
 
     def subclasses(self) -> Mapping[str, str]:
         return {

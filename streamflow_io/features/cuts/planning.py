@@ -33,8 +33,6 @@ from .split_key import Declaration, NoRuleError, needs_content, told_of, verdict
 from .splitting import CutsOfRun
 from .verdicts import RememberedVerdicts, Verdict, VerdictKey
 
-KNOWN_AT_RUN_TIME = "known at run time only"
-
 Declarations = Mapping[tuple[str, str], Declaration]
 
 
@@ -163,12 +161,11 @@ def known_keys(
         tags = tokens.tags_of(tool) if isinstance(tool, CWLExecuteStep) else None
         keys = set[VerdictKey]()
         for tag in tags or ():
-            inputs, unknown = known_inputs(tokens, tool, tag) if not is_open(tag) else ({}, {"": ""})
             try:
-                if unknown:
-                    raise NoRuleError
-                keys.add(verdict_key(declaration, inputs))
-            except (NoRuleError, KeyError, TypeError):
+                if is_open(tag):
+                    break
+                keys.add(verdict_key(declaration, _known_inputs(tokens, tool, tag)))
+            except (UnknownValue, NoRuleError, KeyError, TypeError):
                 # Other inputs, or files whose checksums are not there yet.
                 break
         else:
@@ -228,13 +225,10 @@ def _is_bound(step: Any, of: str) -> bool:
     return looks_at_file(texts, own, of)
 
 
-def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs of a job that are known, and why each other input is not known."""
-    known, unknown = dict[str, Any](), dict[str, str]()
-    for name, port in tool.get_input_ports().items():
-        if name != "__job__":
-            try:
-                known[name] = with_paths(tokens.value(port, tag))
-            except UnknownValue:
-                unknown[name] = KNOWN_AT_RUN_TIME
-    return known, unknown
+def _known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> dict[str, Any]:
+    """Return the inputs of a job.
+
+    :raises UnknownValue: if one is known at run time only
+    """
+    ports = tool.get_input_ports().items()
+    return {name: with_paths(tokens.value(port, tag)) for name, port in ports if name != "__job__"}

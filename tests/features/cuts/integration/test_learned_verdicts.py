@@ -1,4 +1,4 @@
-"""`streamflow-io partition`, and what `learned` shows of verdicts."""
+"""Verdicts in `streamflow-io plan` and `learned`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from lab.cwl import Document, found, workflow
 from lab.runs import Bench
-from lab.splits import LINES, count, job, written
+from lab.splits import count, job, written
 from streamflow_io.cli import main
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
@@ -53,21 +53,6 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     return result
 
 
-def test_parts_are_listed(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(document(), job(tmp_path), io=True)
-    (split,) = ask(capsys, "partition", path, "--step", STEP)["splits"]
-    assert (split["job"], split["port"], split["real"]) == ("/split/0", "/split/chunks", None)
-    assert split["of"] == str(tmp_path / "reads.txt")
-    text, parts = "".join(LINES), split["parts"]
-    assert [part["name"] for part in parts] == [f"chunk-{number:02}.txt" for number in range(1, 4)]
-    assert "".join(text[offset : offset + length] for p in parts for offset, length in p["extents"]) == text
-    assert sum(part["size"] for part in parts) == len(text)
-    assert main(["partition", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "/split/0: /split/chunks: 3 parts of " in shown
-    assert "chunk-03.txt" in shown
-
-
 def test_what_a_run_has_verified_is_listed_until_it_is_forgotten(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,21 +86,3 @@ def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFix
     assert known["difference"] == "chunk-01.txt: the split has written 143 bytes, the rule gives 158"
     assert main(["learned", "forget", "--all"]) == 0
     assert "/split, refuted: chunk-01.txt" in capsys.readouterr().out
-
-
-def test_what_is_not_known(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = document()
-    make = {"class": "CommandLineTool", "baseCommand": ["cat"], "stdout": "made.txt"}
-    make |= {"inputs": {"reads": {"type": "File", "inputBinding": {}}}, "outputs": {"made": "stdout"}}
-    made["steps"]["make"] = {"run": make, "in": {"reads": "reads"}, "out": ["made"]}
-    made["steps"]["split"]["in"]["reads"] = "make/made"
-    path = bench.write(made, job(tmp_path), io=True)
-    (split,) = ask(capsys, "partition", path, code=1)["splits"]
-    assert split["problem"] == "its input reads is known at run time only"
-    plain = document({"port": "chunks", "of": "reads"})
-    path = bench.write(plain, job(tmp_path), io=True)
-    (error,) = ask(capsys, "partition", path, code=1)["errors"]
-    assert error["message"] == "no cuts are declared"
-    path = bench.write(document(), job(tmp_path), io=True)
-    (error,) = ask(capsys, "partition", path, "--step", "/join", code=1)["errors"]
-    assert "/split" in error["allowed"]
