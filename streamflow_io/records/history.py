@@ -43,7 +43,6 @@ from .records import (
     DiskRecord,
     EndRecord,
     EpochRecord,
-    HeldRecord,
     LeaseRecord,
     LocationRecord,
     RateRecord,
@@ -122,7 +121,6 @@ class History(Struct):
     :ivar rates: how fast jobs might move from each time on, in order
     :ivar leases: bandwidth that the run held of storages that other runs use, too
     :ivar lent: jobs that ran on cores of other jobs
-    :ivar held: bursts that were held back until their slots, in order
     :ivar removed: removals of intermediate files, in order
     :ivar disks: the disk space of locations, and what was expected
     :ivar locations: where jobs could start; where some have started may be missing
@@ -150,7 +148,6 @@ class History(Struct):
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
-    held: list[HeldRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
     disks: list[DiskRecord] = field(default_factory=list)
     locations: list[LocationRecord] = field(default_factory=list)
@@ -298,7 +295,6 @@ _KEPT: Mapping[type[Record], str] = {
     RateRecord: "rates",
     LeaseRecord: "leases",
     LentRecord: "lent",
-    HeldRecord: "held",
     RemovedRecord: "removed",
     DiskRecord: "disks",
     LocationRecord: "locations",

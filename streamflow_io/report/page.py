@@ -59,7 +59,7 @@ SESSION_HEADER = (
     "reading (s)",
     "overlap",
 )
-LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most", "bursts held", "held (s)")
+LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most")
 LEARNING_HEADER = ("step", "storage", "epoch", "storageBW (MB/s)", "jobs at once", "jobs", "mean time (s)", "counts")
 LOCATION_HEADER = ("location", "jobs", "failed", "cores", "cores held", "received (MB)", "sent (MB)")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
@@ -217,8 +217,7 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
 
 def lease_row(lease: LeaseResult) -> tuple[str, ...]:
     """Return a row of the table of shared storages."""
-    held = (f"{lease.bursts:,}", number(lease.held)) if lease.bursts else ("", "")
-    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *held
+    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times"
 
 
 def learning_rows(learning: StepLearning) -> list[tuple[str, ...]]:
