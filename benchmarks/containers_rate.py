@@ -21,7 +21,7 @@ from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import InputStream, JobSpec, OutputRule, WatchedOutput
-from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation
+from streamflow_io.runtime.self_test import BrokenError, DeployedLocation
 
 from .containers_site import BOX, deployment, docker, engine
 from .model import Sample

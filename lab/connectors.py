@@ -20,7 +20,7 @@ from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import PROTOCOL, Binary
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.links import Certificate, Links
-from streamflow_io.runtime.place import Place
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Grant
-from streamflow_io.storage.admission.epochs import EpochEnded
+from streamflow_io.storage.admission.epochs import EpochEnded, Observation
 from streamflow_io.storage.admission.learners import LearningEvent
-from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.workload import Chosen, Reason
 
 MEGABYTE = 1e6

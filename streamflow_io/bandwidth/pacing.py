@@ -20,8 +20,7 @@ from streamflow_io.hints.reasons import RateReason
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.admission.storages import ONE_WAY
 
-from .expectations import Expectations, Expected
-from .strategies import differs
+from .expectations import Expectations, Expected, differs
 from .windows import UnreportedRequest
 
 #: In bytes. A smaller request has moved before the first look at it.

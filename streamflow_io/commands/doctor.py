@@ -25,11 +25,10 @@ from streamflow_io.records.runs import data_directory
 from streamflow_io.runtime.allocation.find_allocation import AllocationChoice, current_allocation, is_in_allocation
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.runtime.self_test import self_test
-from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
+from streamflow_io.runtime.self_test import LocationFinding, ThisMachine, self_test
 from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.storage.sharing.directory import check_locks
-from streamflow_io.storage.sharing.locking import SharingError
+from streamflow_io.storage.sharing.other_entries import SharingError
 
 from .console import PlainResult, table
 from .doctor_space import memory_finding

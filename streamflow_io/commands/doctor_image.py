@@ -27,8 +27,7 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
-from streamflow_io.runtime.tried_location import LocationFinding
+from streamflow_io.runtime.self_test import LocationFinding, contained_test, pair_test, self_test
 
 from .doctor_location import tried
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file

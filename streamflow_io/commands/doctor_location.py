@@ -29,8 +29,7 @@ from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.self_test import link_rate, self_test
-from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation, LocationFinding
+from streamflow_io.runtime.self_test import BrokenError, DeployedLocation, LocationFinding, link_rate, self_test
 from streamflow_io.wording import size_text
 
 from .doctor_space import memory_of, try_space

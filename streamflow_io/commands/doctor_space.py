@@ -14,7 +14,7 @@ from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Memory
-from streamflow_io.runtime.tried_location import LocationFinding
+from streamflow_io.runtime.self_test import LocationFinding
 from streamflow_io.storage.intermediates.memory import memory_at
 from streamflow_io.wording import size_text
 

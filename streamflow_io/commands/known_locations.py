@@ -9,10 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from streamflow_io.adapters.deployment_sites import deployment_kind, room_here
-from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Step
 from streamflow_io.graph.sites import SiteKind
-from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.wording import counted
 
 _ALLOCATION = "sfio.allocation"

@@ -16,7 +16,7 @@ from streamflow_io.hints.models import WAYS
 from streamflow_io.storage.admission.storages import bytes_per_second
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile
-from streamflow_io.storage.sharing.locking import SharingError
+from streamflow_io.storage.sharing.other_entries import SharingError
 from streamflow_io.wording import counted
 
 from .console import PlainResult

@@ -13,7 +13,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_served
-from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
 from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
@@ -22,7 +22,6 @@ from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
-from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.storage.admission.storages import StepStorages
 
 from .cuts import PlannedCuts

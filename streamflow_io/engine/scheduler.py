@@ -41,8 +41,7 @@ from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
 from .database_messages import explain_database_errors
-from .host_use import HostUse
-from .room_check import DiskWaits, check_room
+from .room_check import DiskWaits, HostUse, check_room
 
 if TYPE_CHECKING:
     from streamflow_io.adapters.jobs import JobState

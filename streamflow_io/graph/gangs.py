@@ -86,3 +86,11 @@ def not_together(gang: Gang, steps: Mapping[str, Step], here: Room) -> str | Non
     return (
         f"not all at the same time: together they ask for {memory:,.0f} MiB of memory, and there are {here.memory:,.0f}"
     )
+
+
+def gang_cores(gangs: Iterable[Gang], steps: Mapping[str, Step]) -> dict[str, float]:
+    """Return, for each step of a gang, the cores of one job of each of the gang's steps.
+
+    Steps whose cores only a job tells count as 0.
+    """
+    return {step: sum(steps[member].cores or 0.0 for member in gang.steps) for gang in gangs for step in gang.steps}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import textwrap
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from streamflow.core.exception import ProcessorTypeError, UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Token
@@ -27,8 +29,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.runtime.node_runtime import NodeRuntime
-from streamflow_io.runtime.protocol import Event, ExitEvent, WarningEvent
-from streamflow_io.wording import size_text
+from streamflow_io.runtime.protocol import ClosedEvent, Event, ExitEvent, WarningEvent, WatchedOutput
+from streamflow_io.wording import counted, size_text
 
 from .ending import JobFailedError, OutgrownError, ReplacedError, RewrittenError, is_want, with_finals
 from .job_logs import LastWords
@@ -40,6 +42,9 @@ from .reach import Reach
 _REASON = 400
 # Why a declared input is not streamed again: its job holds cores, and gains nothing.
 _WAITED = "the command asks by path for more than its bytes, and waits longer for the whole file than it has run before"
+# The least gain for readers: seconds, and a part of the time of the job.
+_LEAST_SECONDS = 2.0
+_LEAST_PART = 0.1
 
 
 class LearnedStreams(Struct, frozen=True):
@@ -431,3 +436,42 @@ class LearnedReads:
             logger.info(f"{port_path(step, name)} is not streamed in later runs: {_WAITED}")
             proofs.remember_later(Proof(self._keys[name], step, time.time(), reason=_WAITED))
         proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)
+
+
+class LearnedWrites:
+    """The closes of one job's outputs that stream without a hint."""
+
+    def __init__(self, learned: LearnedStreams, step: str) -> None:
+        self._learned = learned
+        self._step = step
+        # By output and file: the last close in the last attempt.
+        self._closed: dict[str, dict[str, ClosedEvent]] = {}
+
+    def watched(self, output: WatchedOutput) -> WatchedOutput:
+        """An output as it is to be watched. If it streams without a hint, its closes are reported, too."""
+        if not self._learned.is_streamed(self._step, output.port):
+            return output
+        return replace(output, closes=True)
+
+    async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """Pass on the events of an attempt, and note its closes."""
+        self._closed = defaultdict(dict)
+        async for event in events:
+            if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._step, event.port):
+                self._closed[event.port][str(event.path)] = event
+            yield event
+
+    async def succeeded(self, exit_event: ExitEvent) -> None:
+        """Remember the last close of an output that was complete long before the end, unless one is known."""
+        ended, started = exit_event.ended or 0.0, exit_event.started or 0.0
+        least = max(_LEAST_SECONDS, _LEAST_PART * (ended - started))
+        for port, files in self._closed.items():
+            (last, *others) = files.values()
+            key = self._learned.written(self._step, port)
+            if others or ended - last.time < least or self._learned.proofs.of(key) is not None:
+                continue
+            name, times = port_path(self._step, port), counted(last.closes, "time")
+            logger.info(
+                f"{name} was complete {ended - last.time:.1f} s before its job ended, when it was closed {times}"
+            )
+            await self._learned.proofs.remember(Proof(key, self._step, time.time(), closes=last.closes))

@@ -21,15 +21,13 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.records.job_files import Identity, JobFiles
 from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import LocationRecord, ProgressRecord, Record
-from streamflow_io.runtime.locations import innermost, location_node, node_name, path_on
+from streamflow_io.runtime.locations import Place, innermost, location_node, node_name, path_on
 from streamflow_io.runtime.node_runtime import NodeRuntime
-from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.usage import JobUsage
 from streamflow_io.runtime.wire import with_observation
 
-from .early_records import EarlyRecords
-from .progress import Progress
+from .early_records import EarlyRecords, Progress
 
 # Shorter waits, in seconds, are not recorded.
 _LEAST = 0.001

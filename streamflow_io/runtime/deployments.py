@@ -22,9 +22,8 @@ from streamflow_io.graph.volumes import Bind, binds_of
 
 from .access import Access
 from .described import made_image
-from .locations import innermost, location_node
+from .locations import Place, innermost, location_node
 from .node_commands import NodeRuntimeError
-from .place import Place
 
 logger = logging.getLogger("streamflow")
 

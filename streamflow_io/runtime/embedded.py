@@ -21,9 +21,9 @@ from streamflow_io.processes import kill_process, start_process
 
 from .binary import DIRECTORY, other_build
 from .conversation import ProcessConversation, follow, ready
+from .locations import Place
 from .node_commands import NodeRuntimeError, unsafe_workdir
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime
-from .place import Place
 from .protocol import FoundFile
 from .session_job import LocalSessionJob
 from .wire import identity_of

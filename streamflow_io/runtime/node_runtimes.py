@@ -12,15 +12,13 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 
 from .binary import Binary
-from .container import ContainerRuntime
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .links import Certificate, Links
-from .locations import location_node
+from .locations import Place, location_node
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime
-from .place import Place
-from .remote import RemoteRuntime
+from .remote import ContainerRuntime, RemoteRuntime
 
 StartRuntime = Callable[[], Awaitable[NodeRuntime]]
 

@@ -25,7 +25,7 @@ from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 from .admission.demand import Grant, J, Queued
 from .admission.leases import Leases, Need
 from .admission.storages import Amounts, bytes_per_second
-from .sharing.lease import Lease
+from .sharing.allocation import Lease
 from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
 from .sharing.turns import BurstDelay, TurnPolicy
 

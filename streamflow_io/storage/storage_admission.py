@@ -28,9 +28,8 @@ from streamflow_io.runtime.locations import DRIVERS_NODE, node_name
 
 from .admission.admission import Admission
 from .admission.demand import AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
-from .admission.epochs import EpochEnded
+from .admission.epochs import EpochEnded, Observation
 from .admission.learners import LearningEvent
-from .admission.observations import Observation
 from .demands import Demands, RequiredJobs, pool_of
 from .learned_limits import RememberedLimits
 from .shared_storages import Meeting, SharedStorages

@@ -45,17 +45,17 @@ from streamflow_io.storage.shared_storages import Meeting
 from streamflow_io.storage.sharing import allocation, other_entries, status
 from streamflow_io.storage.sharing import directory as files
 from streamflow_io.storage.sharing import session as sessions
+from streamflow_io.storage.sharing.allocation import Lease, LeaseRequest, amount
 from streamflow_io.storage.sharing.client import LeaseClient
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_own, make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
 from streamflow_io.storage.sharing.identity import shared_directories
-from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount
-from streamflow_io.storage.sharing.locking import SharingError
 from streamflow_io.storage.sharing.other_entries import (
     MOST_ENTRIES,
     MOST_OF_OWNER,
     NAMELESS,
     OtherEntries,
+    SharingError,
     owner_of,
     user_name,
 )
@@ -542,7 +542,7 @@ import sys, time
 from pathlib import Path
 from streamflow_io.storage.sharing.directory import SharedDirectory
 from streamflow_io.storage.sharing.client import LeaseClient
-from streamflow_io.storage.sharing.lease import LeaseRequest
+from streamflow_io.storage.sharing.allocation import LeaseRequest
 done = []
 shared = SharedDirectory(Path(sys.argv[1]), "scratch", True, "/scratch")
 client = LeaseClient(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))

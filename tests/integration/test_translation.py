@@ -61,8 +61,8 @@ from lab.runs import Bench
 from streamflow_io import _streamflow
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.engine.collection import ConfirmedTransferStep
 from streamflow_io.engine.lists import OrderedGatherStep, StreamingScatterStep
+from streamflow_io.engine.rewire import ConfirmedTransferStep
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
 

@@ -17,8 +17,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Capacity, Demand, Grant, Placement
-from streamflow_io.storage.admission.epochs import EpochEnded
-from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.epochs import EpochEnded, Observation
 
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)

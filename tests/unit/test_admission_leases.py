@@ -13,9 +13,9 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction, Way
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement, Queued
+from streamflow_io.storage.admission.epochs import Observation
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.leases import Need
-from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)

@@ -15,7 +15,7 @@ from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
-from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.epochs import Observation
 
 STEPS, DECISIONS = 20, 200
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)

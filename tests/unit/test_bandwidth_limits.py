@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.expectations import Expected
+from streamflow_io.bandwidth.expectations import Expected, Limited, next_limit
 from streamflow_io.bandwidth.pacing import OpenRequest, PacedRequest, shares
-from streamflow_io.bandwidth.strategies import Limited, next_limit
 from streamflow_io.bandwidth.windows import Windows
 
 

@@ -11,7 +11,7 @@ from streamflow.core.workflow import Port, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.token import TerminationToken
 
-from streamflow_io.engine.collection import ConfirmedTransferStep
+from streamflow_io.engine.rewire import ConfirmedTransferStep
 
 
 def step_behind(monkeypatch: pytest.MonkeyPatch) -> tuple[ConfirmedTransferStep, Port]:

@@ -25,12 +25,12 @@ from lab.node import wait_for
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
-from streamflow_io.runtime.container import ContainerRuntime
 from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
-from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import FilePart, InputStream, JobSpec, PartInput, StartedEvent
+from streamflow_io.runtime.remote import ContainerRuntime
 from streamflow_io.runtime.wire import identity_of
 
 pytestmark = pytest.mark.timeout(60)

@@ -12,7 +12,7 @@ from streamflow_io.engine.proving import refuted_inputs
 from streamflow_io.graph.candidates import with_refuted
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, IOGraph, Output, OutputKind, Route
-from streamflow_io.proofs.comparison import next_of_declared, next_short_of_declared
+from streamflow_io.proofs.rehearsable_jobs import next_of_declared, next_short_of_declared
 from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 

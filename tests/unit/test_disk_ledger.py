@@ -14,11 +14,10 @@ from streamflow.core.workflow import Job, Token
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
-from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger
+from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, SpaceGraph
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize, StepSizes
-from streamflow_io.storage.intermediates.disk_space import SpaceGraph
-from streamflow_io.storage.intermediates.size_learner import JobSize
+from streamflow_io.storage.intermediates.learned_sizes import JobSize
 
 MEBIBYTE = 2**20
 

@@ -15,7 +15,7 @@ from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.disk_sizes import StepSizes
-from streamflow_io.storage.intermediates.size_learner import JobSize
+from streamflow_io.storage.intermediates.learned_sizes import JobSize
 
 HERE = AvailableLocation("here", "local", "host", local=True)
 EDGES = (("/a", "/b"), ("/a", "/c"))

@@ -7,7 +7,7 @@ from collections import Counter
 from streamflow_io.commands.doctor import shown_findings
 from streamflow_io.commands.doctor_space import Space, memory_finding, space_findings
 from streamflow_io.runtime.protocol import Memory
-from streamflow_io.runtime.tried_location import LocationFinding
+from streamflow_io.runtime.self_test import LocationFinding
 
 GB = 10**9
 

@@ -20,9 +20,9 @@ from lab.node import wait_for
 from streamflow_io.runtime.allocation.allocation import Allocation
 from streamflow_io.runtime.allocation.commands import begin, said
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from streamflow_io.runtime.allocation.held_job import HeldJob
+from streamflow_io.runtime.allocation.launched_allocation import HeldJob
 from streamflow_io.runtime.allocation.managers import MANAGERS, Wanted
-from streamflow_io.runtime.allocation.submission import Submission
+from streamflow_io.runtime.allocation.slurm_allocation import Submission
 from streamflow_io.runtime.conversation import ProcessConversation
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 

@@ -16,15 +16,16 @@ from streamflow_io.hints.models import Way
 from streamflow_io.storage.sharing.allocation import (
     GRACE_SECONDS,
     LARGE_SECONDS,
+    Lease,
     Patience,
     Tenant,
+    amount,
     decide,
     fair_shares,
     longest_wait,
     stands_in_the_way,
     takes,
 )
-from streamflow_io.storage.sharing.lease import Lease, amount
 from streamflow_io.storage.sharing.lease_holder import LeaseHolder
 from streamflow_io.storage.sharing.participant import Participant
 

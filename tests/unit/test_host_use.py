@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io._streamflow import HostJobs, quoted
-from streamflow_io.engine.host_use import HostUse
+from streamflow_io.engine.room_check import HostUse
 
 NODES = [ExecutionLocation(name, "nodes") for name in ("n1", "n2")]
 

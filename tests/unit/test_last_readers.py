@@ -37,9 +37,8 @@ from streamflow_io.storage.intermediates.directories import (
     look,
     remove,
 )
-from streamflow_io.storage.intermediates.intermediates import Intermediates
+from streamflow_io.storage.intermediates.intermediates import Intermediates, RepeatedJobs, kept_at_each_host
 from streamflow_io.storage.intermediates.ledger import Decision, FileLedger, JobOutput, Ref
-from streamflow_io.storage.intermediates.repeated_jobs import RepeatedJobs, kept_at_each_host
 from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
 

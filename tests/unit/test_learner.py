@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints.bandwidth import Bounds
-from streamflow_io.storage.admission.epochs import EpochEnded
+from streamflow_io.storage.admission.epochs import EpochEnded, Observation
 from streamflow_io.storage.admission.learner import Chosen, Learner
-from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.admission.storages import bytes_per_second
 

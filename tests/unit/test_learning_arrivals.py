@@ -11,8 +11,8 @@ from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstrai
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
+from streamflow_io.storage.admission.epochs import Crowd
 from streamflow_io.storage.admission.learners import make_learner
-from streamflow_io.storage.admission.observations import Crowd
 
 STORAGE = StorageConfig(name="disk", path="/disk", scope="node", write=16)
 # One writer gets 5.5 MB/s, two 11, four 12.2, eight 9.1.

@@ -16,8 +16,8 @@ from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, Stor
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
+from streamflow_io.storage.admission.epochs import Observation
 from streamflow_io.storage.admission.learner import Learner
-from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 
 CORES, EXECUTORS, MEGABYTES = 4.0, 16, 8.0

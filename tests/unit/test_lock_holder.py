@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.storage.sharing import locking
-from streamflow_io.storage.sharing.locking import lock_holder
+from streamflow_io.storage.sharing import other_entries
+from streamflow_io.storage.sharing.other_entries import lock_holder
 
 
 def test_a_held_lock_has_a_holder(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_file_with_the_same_inode_on_another_device_is_another_file(
         own = next(line for line in held if line.split()[5].endswith(f":{lock.stat().st_ino}"))
         other = f"1: FLOCK  ADVISORY  WRITE 7 ffff:ff:{lock.stat().st_ino} 0 EOF"
         locks.write_text(f"{other}\n2: FLOCK  ADVISORY  WRITE 8 <none>:0 0 EOF\n{own}\n")
-        monkeypatch.setattr(locking, "_LOCKS", locks)
+        monkeypatch.setattr(other_entries, "_LOCKS", locks)
         assert lock_holder(lock) == os.getpid()
 
 
@@ -38,5 +38,5 @@ def test_without_a_list_of_locks_there_is_no_holder(tmp_path: Path, monkeypatch:
     lock = tmp_path / "lock"
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        monkeypatch.setattr(locking, "_LOCKS", tmp_path / "missing")
+        monkeypatch.setattr(other_entries, "_LOCKS", tmp_path / "missing")
         assert lock_holder(lock) is None

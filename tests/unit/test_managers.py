@@ -15,8 +15,7 @@ from lab.node import wait_for
 from lab.queue_managers import write_stand_ins
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from streamflow_io.runtime.allocation.held_job import guard
-from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager
+from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager, guard
 from streamflow_io.runtime.allocation.managers import (
     MANAGERS,
     AllocationState,

@@ -11,7 +11,7 @@ from streamflow_io.graph.last_readers import JobReader, LastReaders, Removal
 from streamflow_io.graph.memory_steps import MemoryPlan, plan_memory
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 from streamflow_io.graph.stream_windows import StreamWindow
-from streamflow_io.storage.intermediates.memory_ledger import FreeMemory, MemoryLedger
+from streamflow_io.storage.intermediates.memory import FreeMemory, MemoryLedger
 
 ALL = 1000
 

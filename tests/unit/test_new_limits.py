@@ -9,7 +9,7 @@ import pytest
 
 from lab.fakes import FakeRuntime, until
 from lab.node import wait_for
-from streamflow_io.runtime import new_limits
+from streamflow_io.runtime import node_runtime
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
@@ -88,7 +88,7 @@ async def test_elsewhere_it_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_what_cannot_be_told_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_limits, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(node_runtime, "_RETRY_SECONDS", 0.01)
     runtime = Slow()
     runtime.failures = 2
     job = await launched(runtime)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.storage.admission.observations import Group, Observation
+from streamflow_io.storage.admission.epochs import Group, Observation
 from streamflow_io.storage.admission.registry import (
     ConstraintRegistry,
     RegisteredConstraint,
@@ -94,11 +94,6 @@ def test_a_registry_is_ordered_and_has_each_constraint_once() -> None:
     assert known.constraints == (2.0, 8.0)
     assert known.get(8.0) == RegisteredConstraint(8.0, 3.0, 1, 1)
     assert known.get(4.0) is None
-
-
-def test_some_constraints_are_scaled() -> None:
-    scaled = LEARNED.scaled(2.0, [4.0, 16.0])
-    assert [entry.seconds for entry in scaled.entries] == [16.0, 12.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(("concurrency", "seconds"), [(1, 1.5), (2, 2.0), (3, 6.0), (4, 6.0), (5, 16.0), (20, 16.0)])

@@ -26,7 +26,7 @@ from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.records import EpochRecord, Record
 from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.runtime.usage import JobUsage
-from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.epochs import Observation
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.storage_admission import StorageAdmission
 from streamflow_io.storage.storages import Storages

@@ -17,8 +17,8 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 from streamflow_io.storage.intermediates import memory
 from streamflow_io.storage.intermediates.disk_sizes import StepSizes
+from streamflow_io.storage.intermediates.learned_sizes import JobSize
 from streamflow_io.storage.intermediates.memory import OutputsInMemory
-from streamflow_io.storage.intermediates.size_learner import JobSize
 
 GB = 2**30
 

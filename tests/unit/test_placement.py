@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Step
-from streamflow_io.storage.admission.gang_placement import BorrowedCores, candidates, gang_cores
+from streamflow_io.jobs.gang_placement import BorrowedCores, candidates
 
 NAMES = ["n1", "n2", "n3", "n4"]
 

@@ -24,8 +24,8 @@ from streamflow_io.graph.pods import PodContainer, binds_of_container, container
 from streamflow_io.graph.sites import Site
 from streamflow_io.graph.volumes import Bind, seen_from
 from streamflow_io.runtime import deployments
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.runtime.place import Place
 from tests.unit.test_sites import plan
 from tests.unit.test_sites_of_containers import FILES, HERE, LINK, ON_ONE, required, site
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 from lab.jobs import job_state
-from streamflow_io.jobs.progress import Progress
+from streamflow_io.jobs.early_records import Progress
 from streamflow_io.records.records import ProgressRecord
 from streamflow_io.runtime.protocol import FedEvent
 

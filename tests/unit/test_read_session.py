@@ -14,7 +14,7 @@ from msgspec import convert
 from streamflow_io.parts import read_session
 from streamflow_io.parts.director import Director
 from streamflow_io.parts.read_session import ReadAheadSession
-from streamflow_io.parts.selected import selected
+from streamflow_io.parts.selected_parts import selected
 from streamflow_io.records.files import ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.extents import Span

@@ -19,8 +19,7 @@ from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.jobs.programs import Programs
-from streamflow_io.proofs.comparison import Comparison
-from streamflow_io.proofs.rehearsable_jobs import RehearsableJob, RehearsableJobs
+from streamflow_io.proofs.rehearsable_jobs import Comparison, RehearsableJob, RehearsableJobs
 
 HOST = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
 STREAM = StreamToken(file_value("/in/text"), StreamSource("/w/0", "out", "text"))

@@ -15,9 +15,18 @@ from pydantic import ValidationError
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.storages import Amounts
-from streamflow_io.storage.sharing.allocation import Tenant, contended, decide, due, total
+from streamflow_io.storage.sharing.allocation import (
+    Lease,
+    LeaseRequest,
+    Tenant,
+    amount,
+    contended,
+    decide,
+    due,
+    plus,
+    total,
+)
 from streamflow_io.storage.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
-from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount, plus
 from streamflow_io.storage.sharing.lease_holder import LeaseBurst, LeaseHolder
 from streamflow_io.storage.sharing.participant import Participant
 from streamflow_io.storage.sharing.session import Silence

@@ -11,8 +11,7 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize
-from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes
-from streamflow_io.storage.intermediates.size_learner import JobSize, SizeLearner
+from streamflow_io.storage.intermediates.learned_sizes import JobSize, RememberedSizes, SizeLearner
 
 
 def job_of(step: str, tag: int = 0, sources: tuple[str, ...] = ()) -> JobState:

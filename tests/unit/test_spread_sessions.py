@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.parts.director import Announced, Began, ChunkRead, Director, Elsewhere, Event, Read
 from streamflow_io.parts.read_session import ReadAheadSession
-from streamflow_io.parts.spread import Home, SpreadSessions
+from streamflow_io.parts.read_sessions import Home, SpreadSessions
 from streamflow_io.runtime.extents import Extents, Span
 
 CHUNK, SIZE = 10, 800

@@ -41,9 +41,9 @@ from streamflow_io.jobs import ending, execution
 from streamflow_io.jobs.ending import JobFailedError, RewrittenError, check_parts, in_time
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
-from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamLimit, StreamPart
 
 OUT = PurePosixPath("/out")

@@ -18,7 +18,7 @@ from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.records import LeaseRecord, RunRecord, StepRecord
 from streamflow_io.storage.admission.demand import Grant
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
-from streamflow_io.storage.sharing.locking import SharingError, lock_holder
+from streamflow_io.storage.sharing.other_entries import SharingError, lock_holder
 from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 
 from .burst_profile import BurstProfile, profile_of

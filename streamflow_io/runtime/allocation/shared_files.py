@@ -20,7 +20,7 @@ from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
 from .commands import said
-from .file_thread import FileThread
+from .seen_files import FileThread
 
 _PATH = r"/[A-Za-z0-9_./:@%+=,-]*"
 _OF = rf"(?P<paths>{_PATH})"

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Bounds
 
-from .epochs import Epoch, EpochEnded, Grid
+from .epochs import Epoch, EpochEnded, Grid, Group, Observation
 from .learning import Learning
-from .observations import Group, Observation
 from .registry import ConstraintRegistry, best_constraint
 from .workload import Chosen, NextStart, Reason, Workload
 

@@ -12,9 +12,8 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
 from .demand import Demand, Placement
-from .epochs import Epoch, EpochEnded
+from .epochs import Epoch, EpochEnded, Observation
 from .learner import Learner
-from .observations import Observation
 from .registry import ConstraintRegistry
 from .resources import Resources
 from .workload import Chosen, NextStart

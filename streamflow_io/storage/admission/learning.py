@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from .epochs import Epoch, EpochEnded
-from .observations import Group
+from .epochs import Epoch, EpochEnded, Group
 from .registry import RegisteredConstraint, best_constraint
 from .workload import NextStart, Reason, Workload
 

@@ -8,8 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .epochs import Epoch, EpochEnded, Grid
-from .observations import Crowd, Group
+from .epochs import Crowd, Epoch, EpochEnded, Grid, Group
 from .registry import ConstraintRegistry, estimates
 
 Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "too few jobs"]

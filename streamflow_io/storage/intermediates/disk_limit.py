@@ -26,10 +26,9 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.wording import size_text
 
-from .disk_ledger import DiskDemand, DiskLedger
+from .disk_ledger import DiskDemand, DiskLedger, SpaceGraph
 from .disk_sizes import StepSizes
-from .disk_space import SpaceGraph
-from .size_learner import JobSize
+from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.

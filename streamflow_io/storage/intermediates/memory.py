@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 
-from msgspec import convert
+from msgspec import Struct, convert
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.log_handler import logger
@@ -24,9 +24,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 
 from .disk_sizes import StepSizes
-from .job_in_memory import JobInMemory, is_full
-from .memory_ledger import FreeMemory, MemoryLedger
-from .size_learner import JobSize
+from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
 
 # Jobs with equal input may write different amounts.
@@ -37,6 +35,115 @@ _MEBIBYTE = 2**20
 # Seconds between two looks at what running jobs have written, and the part of the time that a look may take.
 _PERIOD, _SHARE = 0.5, 0.1
 _ANSWER_SECONDS = 10.0
+# The part of the free memory that no file gets: programs that are no jobs need memory, too.
+_RESERVE = 0.1
+# Bytes. With less free space, a tool may have failed to write, and may not have said so.
+_LITTLE = 16_000_000
+
+
+def is_full(memory: Memory) -> bool:
+    """Whether nearly no space is left in memory, or files can lie there no more."""
+    return memory.directory is None or memory.space < _LITTLE
+
+
+class JobInMemory(Struct):
+    """The output directory in memory of a job.
+
+    :ivar directory: its path
+    :ivar on_disk: the output directory of any further attempt
+    :ivar size: the bytes that the directory may hold
+    :ivar location: the name of the location whose memory is charged
+    :ivar runtime: the node runtime that removes the directory at its end
+    :ivar has_outgrown: whether the job was ended because it wrote more
+    """
+
+    directory: str
+    on_disk: str
+    size: int
+    location: str
+    runtime: NodeRuntime
+    has_outgrown: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the directory."""
+        return posixpath.basename(self.directory)
+
+    async def has_no_space(self) -> bool:
+        """Whether nearly no space is left in memory, or its node does not answer."""
+        try:
+            return is_full(await self.runtime.memory_of_run())
+        except NodeRuntimeError:
+            return True
+
+
+class FreeMemory(Struct, frozen=True):
+    """The memory of a node at one moment, in bytes.
+
+    :ivar free: what is free there, of the memory and of the file system in memory
+    :ivar all: what jobs may ask for together
+    :ivar asked: what running jobs have asked for, with all that files have been granted
+    """
+
+    free: int
+    all: int
+    asked: int
+
+
+class _MemoryGrant(Struct):
+    bytes: int
+    runs: bool = True
+
+
+class MemoryLedger:
+    """The memory that files of jobs have been granted.
+
+    Guarantee: a job that runs alone finds the memory that the job asks for, whatever files stay.
+
+    :param limit: the most bytes of all files
+    :param largest: the most bytes that a job asks for
+    """
+
+    def __init__(self, limit: int, largest: int) -> None:
+        self._limit = limit
+        self._largest = largest
+        self._grants: dict[str, _MemoryGrant] = {}
+
+    @property
+    def granted(self) -> int:
+        """The bytes of all files."""
+        return sum(grant.bytes for grant in self._grants.values())
+
+    def grant(self, job: str, size: int, there: FreeMemory) -> bool:
+        """Grant memory to a job if there is enough.
+
+        :param size: the bytes of its files
+        """
+        # What running jobs have written already is neither free nor counted as written: the sum is on the safe side.
+        unwritten = sum(grant.bytes for grant in self._grants.values() if grant.runs)
+        most = min(self._limit, there.all - self._largest)
+        fits = self.granted + size <= most and there.asked + size <= there.all
+        if not fits or unwritten + size > there.free * (1 - _RESERVE) or job in self._grants:
+            return False
+        self._grants[job] = _MemoryGrant(size)
+        return True
+
+    def ended(self, job: str, size: int) -> int:
+        """Take back what a job has not used.
+
+        :param size: the bytes that lie there
+        :return: the bytes that are taken back
+        """
+        if (grant := self._grants.get(job)) is None:
+            return 0
+        left, grant.runs = max(0, grant.bytes - size), False
+        grant.bytes -= left
+        return left
+
+    def removed(self, job: str) -> int:
+        """Take back all that a job has been granted, and return these bytes."""
+        grant = self._grants.pop(job, None)
+        return 0 if grant is None else grant.bytes
 
 
 def memory_here() -> Memory:

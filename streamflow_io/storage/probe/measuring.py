@@ -24,7 +24,7 @@ from typing import Literal
 from streamflow_io.hints.errors import HintErrors
 
 from .evaluation import Access, LoadLevel, Measurement, ProbeTransfer, Sample
-from .mounted import mount_of
+from .mounts import mount_of
 
 LEVELS = (1, 2, 4, 8)
 LEAST_BYTES = max(LEVELS) * 1024 * 1024

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
+MOUNTINFO = Path("/proc/self/mountinfo")
 MEMORY = frozenset({"devtmpfs", "ramfs", "rootfs", "tmpfs"})
 # fmt: off
 _NETWORK = frozenset({
@@ -62,3 +65,12 @@ def find_mount(path: str, mountinfo: Iterable[str]) -> MountPoint:
         if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(found.point):
             found = MountPoint(point, rest[0], fields[2], rest[1] if len(rest) > 1 else "")
     return found
+
+
+def mount_of(path: str | os.PathLike[str], mountinfo: Path = MOUNTINFO) -> MountPoint:
+    """Return the mount that holds a path, also if links lead to it.
+
+    :raises OSError: if the mounts cannot be read
+    """
+    with mountinfo.open(encoding="utf-8", errors="surrogateescape") as mounts:
+        return find_mount(os.path.realpath(path), mounts)

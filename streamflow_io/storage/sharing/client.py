@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 from streamflow_io.hints.models import WAYS
 from streamflow_io.storage.admission.storages import Amounts
 
+from .allocation import Lease, LeaseRequest, amount
 from .directory import OpenDirectory, SharedDirectory, make_own
 from .entries import Entry, LedgerFile
-from .lease import Lease, LeaseRequest, amount
-from .locking import SharingError
+from .other_entries import SharingError
 from .participant import Participant
 from .session import LeaseSession, who
 from .turns import NO_TURNS, BurstDelay, Turns

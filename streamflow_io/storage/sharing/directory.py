@@ -24,11 +24,10 @@ from msgspec import Struct
 from typing_extensions import Self
 
 from streamflow_io.files import NOT_BELIEVED, stranger, write_atomically
-from streamflow_io.storage.probe.mounted import mount_of
+from streamflow_io.storage.probe.mounts import mount_of
 
 from .entries import ENTRY_BYTES, Entry, LedgerFile
-from .locking import SharingError, try_lock
-from .other_entries import Other, OtherEntries
+from .other_entries import Other, OtherEntries, SharingError, try_lock
 
 LOCK_SECONDS = 5.0
 NEWS_BYTES = 8

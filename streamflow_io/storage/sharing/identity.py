@@ -15,7 +15,7 @@ from typing import Any
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.records.runs import data_directory
-from streamflow_io.storage.probe.mounted import MOUNTINFO, mount_of
+from streamflow_io.storage.probe.mounts import MOUNTINFO, mount_of
 
 from .directory import SharedDirectory
 

@@ -12,8 +12,7 @@ from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.demand import Queued
 from streamflow_io.storage.admission.storages import Amounts
 
-from .allocation import UNKNOWN_SECONDS
-from .lease import Lease, LeaseRequest, amount, plus, positive
+from .allocation import UNKNOWN_SECONDS, Lease, LeaseRequest, amount, plus, positive
 
 #: The duration of a step's jobs is estimated from this many of the last ones.
 LAST_JOBS = 32

@@ -1,4 +1,4 @@
-"""Entries of other runs in a shared directory."""
+"""Entries of other runs in a shared directory, and its locks, made with flock(2)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import stat
 from collections import Counter
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from msgspec import Struct
 from pydantic import ValidationError
 
 from streamflow_io.files import NOT_BELIEVED
+from streamflow_io.storage.probe.mounts import mount_of
 
 from .entries import ENTRY_BYTES, Entry
-from .locking import SharingError, try_lock
 
 MOST_ENTRIES = 1000
 #: The most entries read of each other user. The runs of a user count as one anyway, and many entries take long to
@@ -31,6 +32,41 @@ NAMELESS = -1
 # A process may not have many more files open than this.
 _MOST_OPEN = 64
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
+_LOCKS = Path("/proc/locks")
+
+
+class SharingError(Exception):
+    """Runs cannot share a storage here. The message says why."""
+
+
+def try_lock(descriptor: int, how: int) -> bool:
+    """Lock a file, unless another process has it locked.
+
+    :param how: LOCK_SH or LOCK_EX
+    :return: whether this process has the lock
+    :raises SharingError: if there are no locks
+    """
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise SharingError(f"locks do not work there: {error.strerror}") from error
+    return True
+
+
+def lock_holder(lock: Path) -> int | None:
+    """Return the process on this machine that has a lock; see proc_locks(5). None: no such process."""
+    try:
+        major, minor = map(int, mount_of(lock).device.split(":"))
+        file = f"{major:02x}:{minor:02x}:{lock.stat().st_ino}"
+        lines = _LOCKS.read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    for words in (line.split() for line in lines):
+        if len(words) > 5 and words[1] == "FLOCK" and words[5] == file and words[4].isdigit():
+            return int(words[4])
+    return None
 
 
 class Other(Struct, frozen=True):

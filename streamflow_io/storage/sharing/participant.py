@@ -8,8 +8,19 @@ from math import inf
 from streamflow_io.hints.models import Way
 from streamflow_io.storage.admission.storages import Amounts
 
-from .allocation import LAST_TICKET, Patience, Tenant, contended, decide, due, total
-from .lease import Lease, LeaseRequest, plus, positive
+from .allocation import (
+    LAST_TICKET,
+    Lease,
+    LeaseRequest,
+    Patience,
+    Tenant,
+    contended,
+    decide,
+    due,
+    plus,
+    positive,
+    total,
+)
 from .turns import BurstDelay, Turns
 
 

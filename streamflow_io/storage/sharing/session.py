@@ -14,10 +14,9 @@ from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.storages import Amounts
 
-from .allocation import Tenant
+from .allocation import Lease, Tenant, amount, positive
 from .directory import News, OpenDirectory
 from .entries import Entry, shortened
-from .lease import Lease, amount, positive
 from .other_entries import Other, owner_of, user_name
 from .participant import Participant
 

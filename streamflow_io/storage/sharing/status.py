@@ -12,8 +12,7 @@ from streamflow_io.hints.models import Way
 
 from .directory import NEWS_BYTES, OpenDirectory, SharedDirectory
 from .entries import LedgerFile
-from .locking import SharingError, lock_holder
-from .other_entries import Other, user_name
+from .other_entries import Other, SharingError, lock_holder, user_name
 from .turns import TurnPolicy, TurnStatus
 
 # Seconds.

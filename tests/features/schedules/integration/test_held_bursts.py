@@ -16,10 +16,10 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import FollowedPlan
 from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
+from streamflow_io.storage.sharing.allocation import Lease, LeaseRequest
 from streamflow_io.storage.sharing.client import LeaseClient
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_own
 from streamflow_io.storage.sharing.entries import LedgerFile
-from streamflow_io.storage.sharing.lease import Lease, LeaseRequest
 from streamflow_io.storage.sharing.turns import BurstDelay
 
 PROFILE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)

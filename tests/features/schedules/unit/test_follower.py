@@ -10,8 +10,8 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import STILL_SECONDS, FollowedPlan
 from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
+from streamflow_io.storage.sharing.allocation import LeaseRequest
 from streamflow_io.storage.sharing.entries import Entry
-from streamflow_io.storage.sharing.lease import LeaseRequest
 from streamflow_io.storage.sharing.participant import Participant
 
 ONE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)

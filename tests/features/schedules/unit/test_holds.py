@@ -11,7 +11,7 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import FollowedSchedule, are_steady, digest, is_another
 from streamflow_io.features.schedules.model import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
-from streamflow_io.storage.sharing.lease import LeaseRequest
+from streamflow_io.storage.sharing.allocation import LeaseRequest
 from streamflow_io.storage.sharing.participant import Participant
 
 SLOTS = Slots(10.0, (2.0, 7.0))
