@@ -18,8 +18,8 @@ from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import PROTOCOL, Binary
+from streamflow_io.runtime.conversing import Certificate, Links
 from streamflow_io.runtime.deployments import Manner
-from streamflow_io.runtime.links import Certificate, Links
 from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 

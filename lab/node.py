@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Protocol, TypeVar, cast
 
 from lab.processes import find_processes, of_processes
-from streamflow_io.runtime.links import Certificate
+from streamflow_io.runtime.conversing import Certificate
 
 #: Seconds after which an event will not come: on a busy machine one may take ten times as long as on an idle one.
 TIMEOUT = 40.0

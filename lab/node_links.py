@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab.node import TIMEOUT, Event, Job, Node, built, node, output
 from lab.stream_programs import READER, WRITER
-from streamflow_io.runtime.links import Certificate
+from streamflow_io.runtime.conversing import Certificate
 
 CERTIFICATE = Certificate.make()
 REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 6)

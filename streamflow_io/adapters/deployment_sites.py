@@ -24,8 +24,7 @@ from streamflow_io._streamflow import HOSTS
 from streamflow_io.capacity import Room
 from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind, binds_of
-from streamflow_io.runtime import described
-from streamflow_io.runtime.described import made_image
+from streamflow_io.runtime.deployments import image_of, made_image, pods
 
 _HERE = Path()
 
@@ -99,7 +98,7 @@ class Sites:
 
     def _pods(self, target: Target, image: str | None) -> Deployment:
         config, name = target.deployment, _with_service(target, image)
-        found = described.pods(config, str(target.service), self._directory)
+        found = pods(config, str(target.service), self._directory)
         binds, networked, pod = (None, True, None) if found is None else (found.binds, found.networked, found.pod)
         return Deployment(
             name, str(config.type), SiteKind.PODS, image, None, binds, str(target.workdir), self._off, networked, pod
@@ -128,7 +127,7 @@ def location_shown(location: AvailableLocation, target: Target) -> str:
     StreamFlow's own name of a container is an identifier that no StreamFlow file has.
     """
     config = target.deployment
-    image = described.image(config) if _engine(str(config.type)) is not None else made_image(config)
+    image = image_of(config) if _engine(str(config.type)) is not None else made_image(config)
     if image is None or location.deployment != config.name:
         return str(location.name)
     return f"a container of {image.removeprefix('docker://')}"

@@ -17,8 +17,7 @@ from msgspec import Struct
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.hints.reasons import RateReason
-from streamflow_io.storage.admission.demand import Capacity, StoragePlace
-from streamflow_io.storage.admission.storages import ONE_WAY
+from streamflow_io.storage.admission.demand import ONE_WAY, Capacity, StoragePlace
 
 from .expectations import Expectations, Expected, differs
 from .windows import UnreportedRequest

@@ -24,8 +24,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import RateRecord, Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, RateLimit
-from streamflow_io.storage.admission.demand import StoragePlace
-from streamflow_io.storage.admission.storages import StepStorages, bytes_per_second
+from streamflow_io.storage.admission.demand import StepStorages, StoragePlace, bytes_per_second
 from streamflow_io.storage.learned_limits import input_bytes
 from streamflow_io.storage.storages import Storages
 

@@ -23,9 +23,8 @@ from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.runtime.deployments import Deployments
-from streamflow_io.runtime.described import manifests
-from streamflow_io.runtime.links import LinkedRuntime
+from streamflow_io.runtime.conversing import ConversingRuntime
+from streamflow_io.runtime.deployments import Deployments, manifests
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -241,7 +240,7 @@ async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFindin
         elif runtime.wrapper == "run":
             findings.append(LocationFinding(label, True, "jobs read each other's streams from the work directory"))
         else:
-            reason = runtime.unreachable if isinstance(runtime, LinkedRuntime) else None
+            reason = runtime.unreachable if isinstance(runtime, ConversingRuntime) else None
             detail = reason or "streams are read inside this location only"
             findings.append(LocationFinding(label, False if reason else None, detail, otherwise))
     return findings

@@ -22,7 +22,7 @@ from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.storage.admission.storages import StepStorage
+from streamflow_io.storage.admission.demand import StepStorage
 from streamflow_io.storage.intermediates.disk_forecast import DiskForecast, disk_forecasts
 from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.wording import counted, size_text

@@ -13,7 +13,7 @@ from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
-from streamflow_io.storage.admission.storages import bytes_per_second
+from streamflow_io.storage.admission.demand import bytes_per_second
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile
 from streamflow_io.storage.sharing.other_entries import SharingError

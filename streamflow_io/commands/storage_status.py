@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, Amounts
+from streamflow_io.storage.admission.demand import BYTES_PER_MEGABYTE, Amounts
 from streamflow_io.storage.sharing.directory import SharedDirectory
 from streamflow_io.storage.sharing.identity import own_directories
 from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_directories, status_of

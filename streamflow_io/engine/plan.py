@@ -22,7 +22,7 @@ from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
-from streamflow_io.storage.admission.storages import StepStorages
+from streamflow_io.storage.admission.demand import StepStorages
 
 from .cuts import PlannedCuts
 

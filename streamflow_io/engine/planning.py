@@ -39,7 +39,7 @@ from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
-from streamflow_io.storage.admission.storages import StepStorage, StepStorages
+from streamflow_io.storage.admission.demand import StepStorage, StepStorages
 from streamflow_io.storage.storages import Storages
 
 from .cuts import PlannedCuts, steps_with_cuts

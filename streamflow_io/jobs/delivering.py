@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any, Literal
 
 from msgspec.structs import replace
-from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLOutputJSONCommandOutput
@@ -25,6 +25,7 @@ from streamflow_io.adapters.output_globs import (
     collects_only_files,
     field_port,
     file_processor,
+    output_globs,
     output_processor,
     with_format,
 )
@@ -44,7 +45,7 @@ from streamflow_io.adapters.tokens import (
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
-from streamflow_io.parts.part_lists import list_with_parts
+from streamflow_io.parts.said_parts import in_order
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 from streamflow_io.runtime.wire import part_of
 from streamflow_io.tasks import to_the_end
@@ -67,6 +68,9 @@ from .delivery import (
 )
 from .delivery import Event as DeliveryEvent
 from .ending import OutgrownError, ReplacedError, RewrittenError, check_read, settled
+
+# What may stand in `cwl.output.json` of a part.
+_FIELDS = {"class", "path", "location", "basename", "format"}
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
@@ -419,3 +423,55 @@ class Deliverer:
         except NoChecksumsError as error:
             return replace(directory, why=str(error))
         return directory
+
+
+async def list_with_parts(
+    step: StreamingExecuteStep,
+    job: Job,
+    port: str,
+    output: CommandOutput,
+    connectors: Connectors,
+    parts: Mapping[str, PartToken],
+) -> dict[str, Token]:
+    """An output of a job that has succeeded: what its program has written, and what it has said, in order.
+
+    :param parts: by name
+    :return: by port; empty if there is none
+    :raises WorkflowExecutionException: if `cwl.output.json` says of a part what is not known of it
+    """
+    found: dict[str, Token] = dict(parts)
+    if isinstance(output, CWLOutputJSONCommandOutput) and isinstance(values := output.value.get(port), list):
+        order = [_path(job, value) for value in values]
+        told = {path: value for path, value in zip(order, values, strict=True) if path in parts}
+        found |= {path: _as_said(job, parts[path], value) for path, value in told.items()}
+        rest = output.value | {port: [value for value in values if _path(job, value) not in parts]}
+        output = CWLOutputJSONCommandOutput(value=rest, status=output.status, exit_code=output.exit_code)
+        written = await step.collect_port(job, port, output, connectors)
+    else:
+        written = await step.collect_port(job, port, output, connectors)
+        is_told = isinstance(output, CWLOutputJSONCommandOutput)
+        paths = {*parts, *(_path(job, token.value) for token in file_tokens(written))}
+        order = [] if is_told else in_order(output_globs(step, job, port), paths)
+    if written is None or parts.keys().isdisjoint(order):
+        return {} if written is None else {port: written}
+    found |= {_path(job, token.value): token for token in file_tokens(written)}
+    # One may be in `cwl.output.json` twice.
+    tokens = [found[path].update(found[path].value) for path in order]
+    return {port: ListToken(tokens, tag=get_tag(job.inputs.values()))}
+
+
+def _path(job: Job, value: Any) -> str:
+    """The path of a File, relative to the output directory of the job; empty: it is no File."""
+    path = value.get("path") if isinstance(value, Mapping) else None
+    return "" if path is None else relative_or_absolute(posixpath.normpath(str(path)), job.output_directory)
+
+
+def _as_said(job: Job, part: PartToken, value: Mapping[str, Any]) -> PartToken:
+    """A part with what `cwl.output.json` says of it."""
+    if more := sorted(value.keys() - _FIELDS):
+        name = part.value["basename"]
+        raise WorkflowExecutionException(
+            f"FAILED Job {job.name}: `cwl.output.json` has {more[0]} of {name}, which is a part of another file"
+        )
+    told = {key: value[key] for key in ("basename", "format") if key in value}
+    return part.update({**part.value, **told})

@@ -8,14 +8,22 @@ import json
 import shlex
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from msgspec import Struct
+
 from .access import Access
+from .binary import Neighbours, check_workdir
 from .conversation import LINE_LIMIT, MARK, Conversation, follow, ready
-from .links import LinkedRuntime, Links
 from .node_commands import NodeRuntimeError
-from .node_runtime import NodeJob
+from .node_runtime import NodeJob, NodeRuntime
 from .protocol import MadeEvent, PrintedEvent, ReadyEvent, RefusedEvent, Request, ReturnedEvent
 from .wire import parse_said, text_of
 
@@ -27,6 +35,54 @@ _ALIVE_SECONDS = 15.0
 SILENCE_SECONDS = 60.0
 #: `serve` ends when the driver has said nothing for this time: the connection may be gone without a word.
 _PATIENCE_SECONDS = 60
+_DAY = timedelta(days=1)
+_VALID_DAYS = 3650  # a certificate that is compared byte for byte is not checked for its dates
+
+
+class Certificate(Struct, frozen=True):
+    """A certificate that signs itself, and its private key, both in PEM. Both sides of a link show and expect it."""
+
+    certificate: bytes
+    key: bytes
+
+    @classmethod
+    def make(cls) -> Certificate:
+        """Return a new certificate with a random key (ECDSA, P-256)."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "streamflow-io")])
+        now = datetime.now(timezone.utc)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _DAY)  # clocks differ
+            .not_valid_after(now + _VALID_DAYS * _DAY)
+            .sign(key, SHA256())
+        )
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return cls(certificate.public_bytes(Encoding.PEM), private)
+
+
+class Links(Struct, frozen=True):
+    """The settings of a run for links between its node runtimes.
+
+    :ivar certificate: the certificate of the run, which both sides of a link show, and accept
+    :ivar address: the address to listen at; empty: the one by which SSH has reached the host
+    :ivar tls: whether streams are encrypted
+    :ivar hand_out: directories whose files go to other node runtimes as a whole, too
+    """
+
+    certificate: Certificate
+    address: str = ""
+    tls: bool = False
+    hand_out: tuple[str, ...] = ()
+
+    @property
+    def serve_options(self) -> list[str]:
+        listen = ["--listen", *([self.address] if self.address else []), *(["--tls"] if self.tls else [])]
+        return [*listen, *(word for directory in self.hand_out for word in ("--hand-out", directory))]
 
 
 class _StartedCommand:
@@ -40,16 +96,26 @@ class _StartedCommand:
         self.code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
 
-class ConversingRuntime(LinkedRuntime):
-    """`sfio-node serve` of a location to which the driver has a connection.
+class ConversingRuntime(NodeRuntime):
+    """`sfio-node serve` of a location to which the driver has a connection; it may have links to others.
 
     `serve` ends when its input does, or brings nothing for a minute: the driver is gone, or the connection is.
+
+    :ivar unreachable: why it has no address; None: an address exists, or none was asked for
     """
 
     def __init__(
         self, access: Access, binary: str, directory: PurePath, links: Links | None, conversation: Conversation
     ) -> None:
-        super().__init__(access, binary, directory, links)
+        super().__init__(access.name, binary, directory)
+        self.tls = links is not None and links.tls
+        self.unreachable: str | None = None
+        self._access = access
+        self._links = links
+        self._admitting: asyncio.Task[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
+        #: The work directory that has the binary, and other users that see it: only this user can change it.
+        self._workdir: tuple[str | None, Neighbours | None] = None, None
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
         self._commands: dict[str, _StartedCommand] = {}
@@ -57,6 +123,59 @@ class ConversingRuntime(LinkedRuntime):
         self._closing: asyncio.Task[None] | None = None
         self._following = asyncio.create_task(follow(conversation, self, self.program, self.ended, SILENCE_SECONDS))
         self._reassuring = asyncio.create_task(self._reassure())
+
+    async def has_events(self, job: NodeJob) -> bool:
+        self.check()
+        return await self._access.has_file(job.events_path, self.directory, self.ended)
+
+    async def check_workdir(self, workdir: str) -> None:
+        known, neighbours = self._workdir
+        if workdir != known:
+            await check_workdir(self._access, workdir, neighbours)
+
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        return await self._access.call(words, seconds)
+
+    def note_silence(self) -> None:
+        # Commands of StreamFlow, which have no time limit, would wait as long as the location is silent.
+        self._access.drop()
+
+    def _listens(self, ready: ReadyEvent) -> None:
+        """Take in the address at which `serve` listens."""
+        self.address = ready.address
+        if self._links is not None and self.address is None:
+            self.unreachable = ready.message or "it does not say why"
+
+    async def _admit(self) -> None:
+        """Let connections in. Without a certificate, `serve` accepts none.
+
+        :raises NodeRuntimeError: if the certificate cannot be written
+        """
+        if self._links is not None and self._admitting is None:
+            self._admitting = asyncio.create_task(self._write_certificate(self._links.certificate))
+        if self._admitting is not None:
+            await asyncio.shield(self._admitting)
+
+    async def _write_certificate(self, certificate: Certificate) -> None:
+        # The private key comes first: `serve` admits connections as soon as there is a certificate.
+        await self._access.write(self.certificate_path.with_suffix(".key"), certificate.key)
+        await self._access.write(self.certificate_path, certificate.certificate)
+
+    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
+        if self._links is None or not isinstance(other, ConversingRuntime) or other._links is None:
+            return await super()._obstacle_of_link(other, why)
+        if other.address is None:
+            return f"{other.location} cannot be reached from elsewhere: {other.unreachable}"
+        try:
+            await asyncio.gather(self._admit(), other._admit())
+        except NodeRuntimeError as error:
+            return str(error)
+        return await self._once(other, self._try_link)
+
+    async def _try_link(self, other: NodeRuntime) -> str | None:
+        words = [self.binary, "reach", str(other.address), "--certificate", str(self.certificate_path)]
+        why = await self.reaches(words, "sfio-node reach")
+        return None if why is None else f"{self.location} cannot reach {other.location} at {other.address}: {why}"
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         self.check()
@@ -105,6 +224,8 @@ class ConversingRuntime(LinkedRuntime):
 
     def lose(self, reason: str) -> None:
         super().lose(reason)
+        if self._closing is None and self._clearing is None:
+            self._clearing = asyncio.create_task(self.clear())
         waiting: list[asyncio.Future[Any]] = [*self._asked.values()]
         waiting += (command.code for command in self._commands.values())
         for answer in waiting:
@@ -121,7 +242,6 @@ class ConversingRuntime(LinkedRuntime):
     async def _close(self) -> None:
         for trying in self._tried.values():
             trying.cancel()
-        self._ends = True
         self._reassuring.cancel()
         if self._clearing is not None:
             await self._clearing

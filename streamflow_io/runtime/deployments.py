@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 
 from msgspec import Struct
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
+from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.base import BatchConnector
 from streamflow.deployment.connector.container import ContainerConnector
-from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
+from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector, KubernetesConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 
 from streamflow_io._streamflow import HOSTS, CopyByLink, OwnHosts, offer_links, pod_location, remove_jobs
-from streamflow_io.graph.pods import binds_of_container
+from streamflow_io.graph.pods import PodContainer, binds_of_container, container_of
 from streamflow_io.graph.volumes import Bind, binds_of
+from streamflow_io.hints.yaml_text import check
 
 from .access import Access
-from .described import made_image
 from .locations import Place, innermost, location_node
 from .node_commands import NodeRuntimeError
 
@@ -33,6 +39,54 @@ _REMOVE_SECONDS = 20.0
 # Containers and pods may take long to stop. The end of a connection needs nothing of its host, which may be lost.
 _UNDEPLOY_SECONDS, _DISCONNECT_SECONDS = 300.0, 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
+_HERE = Path()
+
+
+def made_image(config: DeploymentConfig) -> str | None:
+    """The image of a deployment that StreamFlow made for a DockerRequirement; None: the user has named the deployment.
+
+    The name of such a deployment is a UUID, which differs in every run.
+    """
+    try:
+        uuid.UUID(str(config.name))
+    except ValueError:
+        return None
+    return (image_of(config) or "a DockerRequirement").removeprefix("docker://")
+
+
+def image_of(config: DeploymentConfig) -> str | None:
+    """The image of its containers; None: unknown. For Kubernetes, StreamFlow has written it into a manifest."""
+    if written := config.config.get("image"):
+        return str(written)
+    made = container_of(manifests(config), str(config.name), None)
+    return None if made is None else made.image
+
+
+def pods(config: DeploymentConfig, container: str, directory: Path) -> PodContainer | None:
+    """The description of a container in the manifests of a deployment; None: no such one, or not understood.
+
+    :param directory: relative paths of manifests begin there
+    """
+    if config.external:
+        return None
+    return container_of(manifests(config, directory), container, config.config.get("namespace"))
+
+
+def manifests(config: DeploymentConfig, directory: Path = _HERE) -> list[object]:
+    """The documents in the files of a deployment of Kubernetes, as far as they can be read."""
+    if not issubclass(connector_classes.get(str(config.type), object), KubernetesConnector):
+        return []
+    return [document for file in config.config.get("files") or () for document in _documents(directory / file)]
+
+
+@lru_cache(maxsize=1024)  # many jobs have one deployment
+def _documents(path: Path) -> tuple[object, ...]:
+    try:
+        text = path.read_text("utf-8")
+        check(text)
+        return tuple(YAML(typ="safe").load_all(text))
+    except (OSError, ValueError, YAMLError):
+        return ()
 
 
 class Manner(Struct, frozen=True):

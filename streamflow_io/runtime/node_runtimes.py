@@ -12,9 +12,9 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 
 from .binary import Binary
+from .conversing import Certificate, Links
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
-from .links import Certificate, Links
 from .locations import Place, location_node
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime

@@ -15,8 +15,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
-from .conversing import ConversingRuntime, begin, serve
-from .links import Links
+from .conversing import ConversingRuntime, Links, begin, serve
 from .locations import Place
 from .node_commands import NodeRuntimeError
 from .node_runtime import NodeRuntime

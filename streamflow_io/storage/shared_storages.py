@@ -22,9 +22,8 @@ from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 
-from .admission.demand import Grant, J, Queued
+from .admission.demand import Amounts, Grant, J, Queued, bytes_per_second
 from .admission.leases import Leases, Need
-from .admission.storages import Amounts, bytes_per_second
 from .sharing.allocation import Lease
 from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
 from .sharing.turns import BurstDelay, TurnPolicy

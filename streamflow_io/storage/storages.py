@@ -11,7 +11,7 @@ from streamflow_io.adapters.deployment_sites import Sites, deployment_name
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.config import StorageConfig
 
-from .admission.storages import storage_of
+from .admission.demand import storage_of
 
 
 class Storages:

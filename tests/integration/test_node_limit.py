@@ -17,7 +17,7 @@ import pytest
 
 from lab.node import Job, Node, built, ended, node, output, wait_for
 from lab.processes import is_dead
-from streamflow_io.runtime.links import Certificate
+from streamflow_io.runtime.conversing import Certificate
 
 MB = 10**6
 STRANGER = 65534

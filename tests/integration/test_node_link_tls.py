@@ -27,7 +27,7 @@ from lab.node_links import (
     parsed,
     request,
 )
-from streamflow_io.runtime.links import Certificate
+from streamflow_io.runtime.conversing import Certificate
 
 
 @pytest.fixture

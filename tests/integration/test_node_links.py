@@ -41,7 +41,7 @@ from lab.node_links import (
     reach,
 )
 from lab.stream_programs import SPEEDS
-from streamflow_io.runtime.links import Certificate
+from streamflow_io.runtime.conversing import Certificate
 
 OTHER = Certificate.make()
 

@@ -39,8 +39,7 @@ from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.storage import shared_storages, storage_admission
-from streamflow_io.storage.admission.demand import StoragePlace
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts, StoragePlace
 from streamflow_io.storage.shared_storages import Meeting
 from streamflow_io.storage.sharing import allocation, other_entries, status
 from streamflow_io.storage.sharing import directory as files

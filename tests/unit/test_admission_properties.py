@@ -15,11 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Grant, Placement
+from streamflow_io.storage.admission.demand import ONE_WAY, AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.epochs import Epoch, Observation
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.learners import Subject, make_learner
-from streamflow_io.storage.admission.storages import ONE_WAY
 
 POOLS = {"p": ["n1", "n2"], "q": ["n3"], "r": ["n2", "n3", "n4"]}
 CORES = 0.5

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints.bandwidth import Bounds
+from streamflow_io.storage.admission.demand import bytes_per_second
 from streamflow_io.storage.admission.epochs import EpochEnded, Observation
 from streamflow_io.storage.admission.learner import Chosen, Learner
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.storage.admission.storages import bytes_per_second
 
 MEGABYTE = 1e6
 # The time of a job, by the number of jobs that run: the storage serves two well, more of them hinder each other.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints.models import Way
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 from streamflow_io.storage.sharing.allocation import Lease, LeaseRequest, amount, plus, positive
 from streamflow_io.storage.sharing.lease_holder import UNUSED_SECONDS, LeaseHolder
 

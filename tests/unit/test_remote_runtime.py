@@ -21,8 +21,8 @@ from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
 from streamflow_io.runtime.conversation import Conversation, ShellConversation
+from streamflow_io.runtime.conversing import Certificate
 from streamflow_io.runtime.deployments import Manner
-from streamflow_io.runtime.links import Certificate
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.remote import RemoteRuntime

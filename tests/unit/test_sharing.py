@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 from streamflow_io.storage.sharing.allocation import (
     Lease,
     LeaseRequest,

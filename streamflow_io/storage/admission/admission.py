@@ -20,12 +20,22 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction, Way
 
-from .demand import AdmissionRequest, Capacity, Demand, Grant, J, Placement, Queued
+from .demand import (
+    BYTES_PER_MEGABYTE,
+    ONE_WAY,
+    AdmissionRequest,
+    Capacity,
+    Demand,
+    Grant,
+    J,
+    Placement,
+    Queued,
+    bytes_per_second,
+)
 from .epochs import Observation
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .leases import Need
 from .resources import Resources
-from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bytes_per_second
 from .workload import NextStart
 
 

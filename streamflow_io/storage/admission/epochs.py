@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Bounds
 
-from .storages import bytes_per_second
+from .demand import bytes_per_second
 
 _UNEVEN = 1.1
 # The bytes of a job that moves less are mostly logs and the like, so they do not explain its time.

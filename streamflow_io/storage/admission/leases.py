@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 
+from .demand import Amounts, bandwidth_account, bytes_per_second
 from .epochs import Epoch
 from .ledger import Account, Ledger
-from .storages import Amounts, bandwidth_account, bytes_per_second
 
 
 class Need(Struct, frozen=True):

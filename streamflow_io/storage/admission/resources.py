@@ -11,10 +11,9 @@ from msgspec import Struct
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Direction, Way
 
-from .demand import Capacity, Demand, Placement
+from .demand import BYTES_PER_MEGABYTE, ONE_WAY, Capacity, Demand, Placement, bandwidth_account, bytes_per_second
 from .leases import Leases
 from .ledger import Account, Ledger
-from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bandwidth_account, bytes_per_second
 
 EXECUTORS_PER_CORE = 4
 

@@ -12,7 +12,7 @@ from math import inf
 from msgspec import Struct, field
 
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 
 
 def amount(amounts: Amounts, way: Way) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from streamflow_io.hints.models import WAYS
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 
 from .allocation import Lease, LeaseRequest, amount
 from .directory import OpenDirectory, SharedDirectory, make_own

@@ -9,8 +9,7 @@ from statistics import median
 from msgspec import Struct
 
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.storage.admission.demand import Queued
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts, Queued
 
 from .allocation import UNKNOWN_SECONDS, Lease, LeaseRequest, amount, plus, positive
 

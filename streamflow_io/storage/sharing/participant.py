@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from streamflow_io.hints.models import Way
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 
 from .allocation import (
     LAST_TICKET,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
-from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.admission.demand import Amounts
 
 from .allocation import Lease, Tenant, amount, positive
 from .directory import News, OpenDirectory
