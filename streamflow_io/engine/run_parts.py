@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,7 @@ from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.deployment_sites import Sites
-from streamflow_io.adapters.jobs import Jobs, JobState, Listener
+from streamflow_io.adapters.jobs import Jobs, Listener
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
@@ -33,12 +33,7 @@ from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.learned.proofs import RememberedProofs
 from streamflow_io.records.records import Record
-from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
-from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes, SizeLearner
-from streamflow_io.storage.intermediates.memory import OutputsInMemory
-from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.shared_storages import Meeting
 from streamflow_io.storage.storage_admission import StorageAdmission
@@ -53,49 +48,7 @@ if TYPE_CHECKING:
     from streamflow_io.storage.intermediates.intermediates import Intermediates
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
-
-class SpaceLimits:
-    """The limits of a run.
-
-    :param learned: the file with learned sizes
-    :param used: the resources of running jobs as StreamFlow counts them, by location
-    :param wake: lets StreamFlow ask again for the jobs that wait
-    :param placed: the jobs that StreamFlow's scheduler has placed, by name
-    :param runtime_of: returns the node runtime at the location of a job; None: the job runs without one
-
-    :ivar sizes: of earlier jobs
-    :ivar disk: lets jobs wait for disk space; None: no job waits for space
-    :ivar memory: puts files of jobs into memory; None: all files are on disk
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        learned: Path,
-        used: MutableMapping[str, Hardware],
-        wake: Callable[[], None],
-        placed: Mapping[str, JobAllocation],
-        runtime_of: Callable[[JobState], Awaitable[NodeRuntime | None]],
-    ) -> None:
-        removal = plan.intermediates
-        windowed = {window.step for window in removal.windows if window.why is None}
-        self.sizes = RememberedSizes(learned, removal.tools, windowed)
-        self._learner = SizeLearner(plan.workflow.steps, self.sizes)
-        self.disk: DiskLimit | None = None
-        if removal.disk_limit is not None:
-            gangs = plan.graph.gangs if plan.service.streams else ()
-            read_once = removal.removal.read_once() if removal.removal is not None else ()
-            routes, sizes = plan.graph.routes, self.sizes.sizes
-            self.disk = DiskLimit(removal.disk_limit, routes, gangs, sizes, wake, placed, read_once)
-        self.memory: OutputsInMemory | None = None
-        # Without a node runtime no job would run again on disk.
-        if removal.memory is not None and removal.memory.steps and plan.service.streams:
-            self.memory = OutputsInMemory(removal.memory, self.sizes.sizes, used, wake, runtime_of)
-
-    @property
-    def watchers(self) -> list[SpaceWatcher]:
-        """All that hears how much space files take, in order: the limits ask for what the learner has kept."""
-        return [watcher for watcher in (self._learner, self.disk, self.memory) if watcher is not None]
+    from .space_limits import SpaceLimits
 
 
 class Scheduling(Protocol):
@@ -306,6 +259,7 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     if removal.removal is None or (removal.disk_limit is None and removal.memory is None):
         return None
     # Other runs need none of these modules.
+    from .space_limits import SpaceLimits
 
     scheduler = services.scheduler
     used, placed = scheduler.hardware_locations, scheduler.job_allocations
