@@ -4,7 +4,7 @@ Jobs are admitted in order of arrival. A job that lacks a resource holds back al
 resource, so that no job starves.
 
 The time of a decision does not depend on the number of waiting jobs. Jobs of one step are alike, so only the first
-waiting job of each step is examined. The best location is kept in a heap.
+waiting job of each step is examined.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -45,13 +45,9 @@ class Resources:
         # Pools that have locations in common have one group name.
         self._groups: dict[str, str] = {}
         self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
-        self._free: dict[tuple[str, StorageConfig | None, Direction, bool, bool], FreeLocations] = {}
-        self._free_at: dict[str, list[FreeLocations]] = defaultdict(list)
         self._locked: set[str] = set()
         # Shared storages on which only the I/O tasks of one epoch may start.
         self._locked_storages: set[str] = set()
-        # The number of unlocked locations of each pool; forgotten when that changes.
-        self._unlocked: dict[str, int] = {}
         self._running: dict[Hashable, _Occupied] = {}
 
     # Locations
@@ -64,18 +60,12 @@ class Resources:
         if list(self._pools.get(pool, ())) == list(cores):
             return
         self._pools[pool] = dict(cores)
-        self._unlocked.clear()
         self._slots |= slots
         for location in cores:
             self._ledger.open(_executors(location), self.executors(pool, location))
         for storage in self._storages[pool].values():
             self._open(pool, storage)
         self._join(pool)
-        for key in [key for key in self._free if key[0] == pool]:
-            free = self._free.pop(key)
-            for kept in self._free_at.values():
-                if free in kept:
-                    kept.remove(free)
 
     def locations(self, pool: str) -> Set[str]:
         return self._pools[pool].keys()
@@ -134,10 +124,8 @@ class Resources:
         """
         locked = set(locations)
         self._locked |= locked
-        self._unlocked.clear()
         if storage is not None:
             self._locked_storages.add(storage.name)
-        self._touch(locked)
         return {
             job
             for job, place in self._running.items()
@@ -146,12 +134,9 @@ class Resources:
         }
 
     def unlock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> None:
-        unlocked = set(locations)
-        self._locked -= unlocked
-        self._unlocked.clear()
+        self._locked.difference_update(locations)
         if storage is not None:
             self._locked_storages.discard(storage.name)
-        self._touch(unlocked)
 
     # Jobs
 
@@ -179,16 +164,14 @@ class Resources:
             if may_use and self.fits(demand, placement, (location,), amount):
                 chosen.append(location)
         if len(chosen) < demand.locations:
-            chosen += self._free_locations(demand, placement, holds_lock).best(demand.locations)
+            chosen += self._freest(demand, placement, holds_lock)
         return list(dict.fromkeys(chosen))[: demand.locations]
 
     def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
         """Whether enough locations are unlocked for a job. Otherwise jobs can only wait until some are unlocked."""
         if not demand.io_task:
             return len(self._pools[placement.pool]) >= demand.locations
-        if (unlocked := self._unlocked.get(placement.pool)) is None:
-            unlocked = sum(location not in self._locked for location in self._pools[placement.pool])
-            self._unlocked[placement.pool] = unlocked
+        unlocked = len(self._pools[placement.pool].keys() - self._locked)
         return unlocked >= demand.locations and self.may_use(demand, placement, ())
 
     def may_use(self, demand: Demand, placement: Placement, locations: Iterable[str], holds_lock: bool = False) -> bool:
@@ -222,12 +205,10 @@ class Resources:
         """
         self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
         self._running[job] = _Occupied(tuple(locations), _name(placement), demand.io_task)
-        self._touch(locations)
 
     def release(self, job: Hashable) -> None:
         self._ledger.release(job)
-        if (ended := self._running.pop(job, None)) is not None:
-            self._touch(ended.locations)
+        self._running.pop(job, None)
 
     def allocated(self, demand: Demand, placement: Placement, location: str) -> int:
         """Return the bytes per second of all jobs on the storage; of two directions, the larger amount."""
@@ -263,57 +244,19 @@ class Resources:
             if group in joined:
                 self._groups[other] = min(joined)
 
-    def _touch(self, locations: Iterable[str]) -> None:
-        for location in locations:
-            for free in self._free_at.get(location, ()):
-                free.touch(location)
-
-    def _free_locations(self, demand: Demand, placement: Placement, holds_lock: bool) -> FreeLocations:
-        """Return the locations, ordered by free bandwidth, then by free executors."""
+    def _freest(self, demand: Demand, placement: Placement, holds_lock: bool) -> list[str]:
+        """Return the locations with most free bandwidth, then with most free executors; the first of equals first."""
         storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
-        key = (placement.pool, storage, demand.direction, demand.io_task, holds_lock)
-
-        def measure(location: str) -> tuple[int, ...] | None:
-            executors = self._ledger.free(_executors(location))
+        free: list[tuple[int, int, int, str]] = []
+        for index, location in enumerate(self._pools[placement.pool]):
+            executors, bandwidth = self._ledger.free(_executors(location)), 0
             if demand.io_task and (executors == 0 or (location in self._locked and not holds_lock)):
-                return None
-            if storage is None:
-                return (executors,)
-            ways = ONE_WAY[demand.direction]
-            return min(self._ledger.free(bandwidth_account(storage, way, location)) for way in ways), executors
-
-        if key not in self._free:
-            self._free[key] = FreeLocations(tuple(self._pools[placement.pool]), measure)
-            for location in self._pools[placement.pool]:
-                self._free_at[location].append(self._free[key])
-        return self._free[key]
-
-
-class FreeLocations:
-    """Locations, ordered by their free resources.
-
-    :param locations: all locations, in order of preference
-    :param measure: returns the free resources of a location. None: the location cannot be used. :meth:`touch` must be
-        told of each change
-    """
-
-    def __init__(self, locations: Sequence[str], measure: Callable[[str], tuple[int, ...] | None]) -> None:
-        self._order = {location: -index for index, location in enumerate(locations)}
-        self._measure = measure
-        self._usable: dict[str, tuple[tuple[int, ...], int, str]] = {}
-        for location in locations:
-            self.touch(location)
-
-    def touch(self, location: str) -> None:
-        """Measure a location again, because its free resources may have changed."""
-        if (free := self._measure(location)) is None:
-            self._usable.pop(location, None)
-        else:
-            self._usable[location] = (free, self._order[location], location)
-
-    def best(self, count: int) -> list[str]:
-        """Return the `count` locations with the most free, the first of equals first. Fewer if fewer can be used."""
-        return [location for _, _, location in heapq.nlargest(count, self._usable.values())]
+                continue
+            if storage is not None:
+                accounts = (bandwidth_account(storage, way, location) for way in ONE_WAY[demand.direction])
+                bandwidth = min(map(self._ledger.free, accounts))
+            free.append((bandwidth, executors, -index, location))
+        return [location for *_, location in heapq.nlargest(demand.locations, free)]
 
 
 def _executors(location: str) -> Account:
