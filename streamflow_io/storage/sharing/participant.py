@@ -52,12 +52,10 @@ class Participant:
         self._ticket = 0
         self._held: dict[Way, int] = {}
         self._wanted: dict[Way, int] = {}
-        # None: something that the tenant consists of has changed.
-        self._tenant: Tenant | None = None
 
     def request(self, request: LeaseRequest) -> None:
         """Set what the run wants from now on."""
-        self._request, self._tenant = request, None
+        self._request = request
         if request.is_empty:
             self._asked = None
             if self.turns is not None:
@@ -75,12 +73,8 @@ class Participant:
     @property
     def tenant(self) -> Tenant:
         """The bandwidth that the run held and wanted after the last look."""
-        if self._tenant is None or self._tenant.due != self.due:
-            together = self._request.together
-            self._tenant = Tenant(
-                self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner
-            )
-        return self._tenant
+        together = self._request.together
+        return Tenant(self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner)
 
     @property
     def overstayed(self) -> frozenset[int]:
@@ -126,10 +120,8 @@ class Participant:
             self._ticket = 0
         elif self._ticket == 0:
             self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
-        self._tenant = None
         self._patience.look(self.tenant, others, bandwidth, request.seconds, passed)
         if given := decide(self.tenant, others, bandwidth, {} if untold else request.useful, self.overstayed):
-            self._tenant = None
             self._held = plus(self._held, given)
             self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}
             self._ticket = self._ticket if self._wanted else 0
@@ -146,7 +138,7 @@ class Participant:
         if not self._request.is_empty or self.watches or any(number > self._request.seen for number in self._untold):
             return False
         self._untold.clear()
-        self._held, self._wanted, self._ticket, self._tenant = {}, {}, 0, None
+        self._held, self._wanted, self._ticket = {}, {}, 0
         return True
 
     def _tell(self, lease: Lease) -> Lease | None:

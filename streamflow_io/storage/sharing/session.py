@@ -100,7 +100,6 @@ class LeaseSession:
         self.others: tuple[Entry, ...] = ()
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
-        self._tenants: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Tenant]] = {}
         self._overstayed: set[int] = set()
         # Seconds that the last look took.
         self._took = 0.0
@@ -196,18 +195,14 @@ class LeaseSession:
         own = self._directory.written() - self._entry.now
         return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
-    def _tenants_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Tenant]:
-        """Return the tenants of other runs. The tenant of an unchanged entry is reused."""
-        before, self._tenants = self._tenants, {}
-        for one in others:
-            if not one.entry.held and not one.entry.wanted:
-                continue  # a run without amounts holds back no other run
-            made = one.entry, bandwidth, one.seconds >= HOLDS_BACK_NOBODY
-            known = before.get(one.identifier)
-            if known is None or known[0][0] is not one.entry or known[0] != made:
-                known = made, one.entry.tenant(one.identifier, bandwidth, made[2], owner_of(one.owner))
-            self._tenants[one.identifier] = known
-        return [tenant for _, tenant in self._tenants.values()]
+    @staticmethod
+    def _tenants_of(others: list[_Living], bandwidth: dict[Way, int]) -> list[Tenant]:
+        """Return the tenants of other runs. A run without amounts holds back no other run, and is none."""
+        return [
+            one.entry.tenant(one.identifier, bandwidth, one.seconds >= HOLDS_BACK_NOBODY, owner_of(one.owner))
+            for one in others
+            if one.entry.held or one.entry.wanted
+        ]
 
     def _say_overstayed(self, others: list[_Living]) -> None:
         """Warn once about each owner that does not count beyond its share any more, with its largest entry."""
