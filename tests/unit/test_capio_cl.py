@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.official_capio_cl import parse
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.commit import CommitRule
 
@@ -36,7 +36,6 @@ def files(draw: st.DrawFn, path: str, paths: Sequence[str]) -> CoordinatedFile:
     if committed.kind == "on_close":
         committed = CommitRule("on_close", draw(st.integers(1, 1000)))
     deps = st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)
-    policies = [None, HomeNode("create"), HomeNode("hashing"), *(HomeNode("manual", app) for app in APPLICATIONS)]
     return CoordinatedFile(
         path,
         is_directory,
@@ -48,8 +47,7 @@ def files(draw: st.DrawFn, path: str, paths: Sequence[str]) -> CoordinatedFile:
         draw(st.integers(1, 10**6)) if committed.kind == "on_n_files" else None,
         draw(st.booleans()),
         draw(st.booleans()),
-        draw(st.sampled_from([None, True, False])),
-        draw(st.sampled_from(policies)),
+        draw(st.sampled_from([None, *APPLICATIONS])),
     )
 
 
@@ -86,7 +84,6 @@ def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tup
         engine.getDirectoryFileCount(path) if file.n_files is not None else None,  # else it counts what it has seen
         engine.isPermanent(path),
         engine.isExcluded(path),
-        engine.isStoredInMemory(path),
         # It takes files for directories, too: docs/coordination.md.
         engine.isDirectory(path) or not file.is_directory,
     )
@@ -102,7 +99,6 @@ def as_written(file: CoordinatedFile) -> tuple[object, ...]:
         file.n_files,
         file.permanent,
         file.excluded,
-        bool(file.in_memory),
         True,
     )
 

@@ -6,27 +6,12 @@ This is the content of CAPIO-CL in JSON (`language.py`), as plain data, with no 
 from __future__ import annotations
 
 import posixpath
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
 from streamflow_io.hints.models import FiringRule
-
-HomeNodePolicy = Literal["create", "hashing", "manual"]
-
-
-class HomeNode(Struct, frozen=True):
-    """The node that holds the data of a file.
-
-    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path, `manual`: that of an
-        application
-    :ivar application: `manual` only: the name of the application
-    """
-
-    policy: HomeNodePolicy = "create"
-    application: str | None = None
 
 
 class CoordinatedFile(Struct, frozen=True):
@@ -41,8 +26,7 @@ class CoordinatedFile(Struct, frozen=True):
     :ivar n_files: with `on_n_files`: how many files the directory holds when it is complete
     :ivar permanent: kept after the run
     :ivar excluded: not coordinated
-    :ivar in_memory: kept in memory, or in the file system; None: left open
-    :ivar home_node: None: left open
+    :ivar home_node: the application whose node holds the data. None: left open
     """
 
     path: str
@@ -55,8 +39,7 @@ class CoordinatedFile(Struct, frozen=True):
     n_files: int | None = None
     permanent: bool = False
     excluded: bool = False
-    in_memory: bool | None = None
-    home_node: HomeNode | None = None
+    home_node: str | None = None
 
     @property
     def rule(self) -> tuple[object, ...]:
@@ -75,11 +58,13 @@ class Configuration(Struct, frozen=True):
     :ivar name: of the workflow
     :ivar applications: names, in the order of the workflow
     :ivar files: one for each path, in the order of the paths
+    :ivar left_out: what else a CAPIO-CL file says of files
     """
 
     name: str
     applications: tuple[str, ...]
     files: tuple[CoordinatedFile, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def mentioned(self) -> tuple[str, ...]:

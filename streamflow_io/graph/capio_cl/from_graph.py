@@ -22,7 +22,7 @@ from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import FiringRule, StreamingRule
 
 from .applications import KnownJobs, application_name, applications, instance, reached
-from .configuration import Configuration, CoordinatedFile, HomeNode
+from .configuration import Configuration, CoordinatedFile
 
 
 def configure(
@@ -163,7 +163,7 @@ class _Expansion:
             file_deps=tuple(self._deps(output, rule.file_deps, tag, directory)) if on_file else (),
             n_files=rule.n_files if on_n_files else None,
             permanent=permanent,
-            home_node=None if rule.home_node is None else HomeNode("manual", application_name(rule.home_node)),
+            home_node=None if rule.home_node is None else application_name(rule.home_node),
         )
 
     def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:

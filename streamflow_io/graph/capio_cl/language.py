@@ -46,12 +46,9 @@ def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, 
     ]
     document["permanent"] = [file.path for file in files if file.permanent]
     document["exclude"] = [file.path for file in files if file.excluded]
-    if policies := _home_node_policies(files):
-        document["home_node_policies"] = policies
-    if any(file.in_memory is not None for file in files):
-        document["storage"] = {
-            "memory": [file.path for file in files if file.in_memory is True],
-            "fs": [file.path for file in files if file.in_memory is False],
+    if homes := grouped((file for file in files if file.home_node is not None), lambda file: file.home_node):
+        document["home_node_policies"] = {
+            "manual": [{"name": [file.path for file in of], "app_node": name} for name, of in homes.items()]
         }
     return document
 
@@ -99,21 +96,6 @@ def _streaming(files: Iterable[CoordinatedFile]) -> Iterator[JsonValue]:
         if one.committed.kind == "on_n_files":
             item["n_files"] = one.n_files
         yield item
-
-
-def _home_node_policies(files: Iterable[CoordinatedFile]) -> dict[str, JsonValue]:
-    policies: dict[str, list[JsonValue]] = {}
-    manual: dict[str, list[JsonValue]] = {}
-    for file in files:
-        if file.home_node is None:
-            continue
-        if file.home_node.policy == "manual":
-            manual.setdefault(file.home_node.application or "", []).append(file.path)
-        else:
-            policies.setdefault(file.home_node.policy, []).append(file.path)
-    if manual:
-        policies["manual"] = [{"name": paths, "app_node": name} for name, paths in manual.items()]
-    return dict(policies)
 
 
 def unresolved(configuration: Configuration) -> dict[str, tuple[str, ...]]:

@@ -115,7 +115,6 @@ def claim(
             file_deps.update(dict.fromkeys(found))
         if not file_deps:
             return "on_file without file_deps"
-    home = file.home_node.application if file.home_node is not None else None
     around = covered.fit.relation is Relation.AROUND
     return Claim(
         output,
@@ -127,7 +126,7 @@ def claim(
         tuple(file_deps),
         n_files,
         file.permanent,
-        names.step(home) if home is not None else None,
+        None if file.home_node is None else names.step(file.home_node),
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, Field, JsonValue, PlainValidator, StrictInt, model_validator
 from typing_extensions import Self
 
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.hints import commit
 from streamflow_io.hints.commit import ON_TERMINATION
 from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
@@ -169,10 +169,10 @@ class _Reader(Struct):
             self._add(path, permanent=True)
         for path in self._paths(document.exclude):
             self._add(path, excluded=True)
-        self._read_storage()
         self._read_home_nodes()
         applications = tuple(dict.fromkeys(app.name for app in document.io_graph))
-        return Configuration(document.name, applications, tuple(self._files[path] for path in sorted(self._files)))
+        files = tuple(self._files[path] for path in sorted(self._files))
+        return Configuration(document.name, applications, files, tuple(self._left_out()))
 
     def _file(self, path: str) -> CoordinatedFile:
         return self._files.get(path) or CoordinatedFile(path)
@@ -215,28 +215,20 @@ class _Reader(Struct):
                 self._error(f"a second, other rule for {path!r}", "one rule for each file", *loc, key)
             self._ruled.add(path)
 
-    def _read_storage(self) -> None:
-        for key, in_memory in (("memory", True), ("fs", False)):
-            for path in self._paths(self.document.storage.memory if in_memory else self.document.storage.fs):
-                if self._file(path).in_memory not in (None, in_memory):
-                    self._error(f"{path!r} is in memory and in fs", "one of them for each file", "storage", key)
-                self._add(path, in_memory=in_memory)
-
     def _read_home_nodes(self) -> None:
-        policies = self.document.home_node_policies
-        for path in self._paths(policies.create):
-            self._set_home_node(path, HomeNode("create"), "create")
-        for path in self._paths(policies.hashing):
-            self._set_home_node(path, HomeNode("hashing"), "hashing")
-        for index, manual in enumerate(policies.manual):
+        for index, manual in enumerate(self.document.home_node_policies.manual):
             for path in self._paths(manual.name):
-                self._set_home_node(path, HomeNode("manual", manual.app_node), "manual", index)
+                if self._file(path).home_node not in (None, manual.app_node):
+                    message = f"a second home node for {path!r}"
+                    self._error(message, "one for each file", "home_node_policies", "manual", index)
+                self._add(path, home_node=manual.app_node)
 
-    def _set_home_node(self, path: str, home_node: HomeNode, *loc: str | int) -> None:
-        if self._file(path).home_node not in (None, home_node):
-            allowed = "one policy for each file"
-            self._error(f"a second home-node policy for {path!r}", allowed, "home_node_policies", *loc)
-        self._add(path, home_node=home_node)
+    def _left_out(self) -> Iterator[str]:
+        storage, policies = self.document.storage, self.document.home_node_policies
+        if storage.memory or storage.fs:
+            yield "storage"
+        if policies.hashing:
+            yield "home_node_policies.hashing"
 
 
 def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:

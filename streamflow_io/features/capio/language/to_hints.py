@@ -98,6 +98,8 @@ class _Annotator:
 
     def annotation(self) -> Annotation:
         self._unknown_applications()
+        for section in self.configuration.left_out:
+            self._tell(section, "there is no such hint")
         made = (claim for file in self.configuration.files for claim in self._claims(file))
         claims = grouped(made, lambda claim: claim.output)
         rules: dict[str, tuple[AnnotatedRule, ...]] = {}
@@ -121,7 +123,8 @@ class _Annotator:
         if file.excluded:
             self._tell(file.path, "exclude: hints coordinate only what they name; no rule is written for it")
             return
-        self._without_hint(file)
+        if file.home_node is not None and self.names.step(file.home_node) is None:
+            self._tell(file.path, f"its home node is that of {file.home_node}, which is no step")
         if not file.producers:
             yield from self._without_writer(file)
         meant: list[Output] = []
@@ -142,17 +145,6 @@ class _Annotator:
                 self._tell(file.path, f"a directory around {', '.join(around)}: rules are for outputs")
             meant += targets
         self._unknown_readers(file, meant)
-
-    def _without_hint(self, file: CoordinatedFile) -> None:
-        """Tell what no hint can say of any file."""
-        if file.in_memory is not None:
-            self._tell(file.path, f"storage: {'memory' if file.in_memory else 'fs'} has no hint")
-        if (home := file.home_node) is None:
-            return
-        if home.policy == "hashing":
-            self._tell(file.path, "home node policy `hashing` has no hint")
-        elif home.application is not None and self.names.step(home.application) is None:
-            self._tell(file.path, f"its home node is that of {home.application}, which is no step")
 
     def _claim(self, file: CoordinatedFile, output: Output, covered: Covered) -> Claim | str | None:
         """The claim of a file about one output, or why hints cannot make it. None: the file claims nothing."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.features.capio.language.to_hints import Annotation, annotate, annotation_text
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.hints.commit import parse_commit_rule
 from streamflow_io.hints.globs import overlap
@@ -43,6 +43,13 @@ def file(path: str, committed: str = "on_close", **fields: object) -> Coordinate
 
 def annotated(*files: CoordinatedFile, outputs: list[Output] = OUTPUTS, reader: Input = READER) -> Annotation:
     return annotate(Configuration("w", ("make", "use"), files), STEPS, outputs, routes(outputs, reader))
+
+
+def test_what_else_a_file_says_is_named() -> None:
+    given = Configuration("w", ("make", "use"), (file("log.txt"),), ("storage",))
+    annotation = annotate(given, STEPS, OUTPUTS, routes(OUTPUTS, READER))
+    assert [(one.subject, one.reason) for one in annotation.unexpressed] == [("storage", "there is no such hint")]
+    assert annotation.rules
 
 
 def rules(annotation: Annotation, step: str = "/c/make") -> list[dict[str, object]]:
@@ -88,7 +95,7 @@ def rules(annotation: Annotation, step: str = "/c/make") -> list[dict[str, objec
         (file("log.txt", permanent=True), {"port": "log", "committed": "on_close", "permanent": True}),
         (file("r.vcf", permanent=True), {"port": "result", "committed": "on_close"}),
         (
-            file("log.txt", home_node=HomeNode("manual", "use")),
+            file("log.txt", home_node="use"),
             {"port": "log", "committed": "on_close", "homeNode": "/c/use"},
         ),
         (file("log.txt", "on_termination", mode="no_update"), {"port": "log", "mode": "no_update"}),
@@ -109,10 +116,7 @@ def test_a_rule(given: CoordinatedFile, expected: dict[str, object]) -> None:
         (file("log.txt", consumers=("other",)), "log.txt: /other does not read it"),
         (file("missing.txt"), "missing.txt: no output of /c/make is such a file"),
         (file("log.txt", excluded=True), "log.txt: exclude"),
-        (file("log.txt", in_memory=True), "log.txt: storage: memory has no hint"),
-        (file("log.txt", in_memory=False), "log.txt: storage: fs has no hint"),
-        (file("log.txt", home_node=HomeNode("hashing")), "log.txt: home node policy `hashing`"),
-        (file("log.txt", home_node=HomeNode("manual", "nobody")), "log.txt: its home node is that of nobody"),
+        (file("log.txt", home_node="nobody"), "log.txt: its home node is that of nobody"),
         (file("log.txt", "on_n_files", n_files=2), "log.txt: on_n_files: /c/make/log is a single file"),
         (file("all", "on_n_files"), "all: on_n_files without n_files"),
         (file("log.txt", "on_file"), "log.txt: on_file without file_deps"),
@@ -263,7 +267,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 @example("?0", "?0")
 @given(names, names)
 def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
-    given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
+    given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name))
     annotation = annotated(given, file("log.txt", mode="no_update"))
     text = annotation_text(annotation, f"{name}.json", (f"a note: {dep}",))
     assert AnnotationsFile.model_validate(plain(parse(text))) == annotation.file

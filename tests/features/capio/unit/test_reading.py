@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from streamflow_io.features.capio.annotate import load_capio_cl
 from streamflow_io.features.capio.language.reading import read_capio_cl
-from streamflow_io.graph.capio_cl.configuration import Configuration, HomeNode
+from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.errors import HintErrors
 from tests.unit.test_capio_cl import configurations
@@ -52,20 +52,21 @@ def test_what_is_left_out_is_as_capio_takes_it(tmp_path: Path) -> None:
 
 def test_groups_become_their_files(tmp_path: Path) -> None:
     aliases = [{"group_name": "g", "files": ["x", "y"]}]
-    policies = {"hashing": ["g"]}
+    policies = {"hashing": ["g"], "manual": [{"name": ["g"], "app_node": "a"}]}
     text = document(
         {"name": ["g", "z"], "committed": "on_close", "mode": "update"},
         {"name": ["w"], "committed": "on_file", "file_deps": ["g"]},
         aliases=aliases, permanent=["g"], exclude=["z"], home_node_policies=policies, storage={"memory": ["g"]},
     )  # fmt: skip
-    files = {file.path: file for file in read(text, tmp_path).files}
+    configuration = read(text, tmp_path)
+    files = {file.path: file for file in configuration.files}
     assert {path for path, file in files.items() if str(file.committed) == "on_close"} == {"x", "y", "z"}
     assert files["w"].file_deps == ("x", "y")
     for path in ("x", "y"):
         assert files[path].permanent
-        assert files[path].in_memory
-        assert files[path].home_node == HomeNode("hashing")
+        assert files[path].home_node == "a"
     assert files["z"].excluded
+    assert configuration.left_out == ("storage", "home_node_policies.hashing")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,11 @@ def test_groups_become_their_files(tmp_path: Path) -> None:
         (document({"name": ["x"]}, {"name": ["x"], "mode": "update"}), 15, "name: a second, other rule for 'x'"),
         (document({"name": ["x"]}, {"dirname": ["x"]}), 15, "dirname: a second, other rule for 'x'"),
         (document(permanent=[""]), 12, "permanent[0]: an empty text; allowed:"),
-        (document(storage={"memory": ["x"], "fs": ["x"]}), 15, "storage.fs: 'x' is in memory and in fs"),
-        (document(home_node_policies={"create": ["x"], "hashing": ["x"]}), 15, "a second home-node policy for 'x'"),
+        (
+            document(home_node_policies={"manual": [{"name": ["x"], "app_node": name} for name in "ab"]}),
+            19,
+            "home_node_policies.manual[1]: a second home node for 'x'",
+        ),
         (document(aliases=[{"group_name": "g", "files": []}] * 2), 17, "group_name: a second group 'g'"),
     ],
 )
