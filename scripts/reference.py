@@ -25,12 +25,10 @@ DOCS = Path(__file__).parents[1] / "docs"
 _COMMON: Mapping[str, str] = {
     "`STREAMFLOW_FILE`": "the StreamFlow file, as for `streamflow run`",
     "`RUN`": "the name of a run, `last`, or the path of telemetry",
-    "`RUN ...`": "the name of a run, `last`, or the path of telemetry; a run that is given twice counts as two runs",
     "`--workflow NAME`": "a workflow, if the StreamFlow file has several",
     "`--output`, `-o FILE`": "write into this file (default: print)",
     "`--force`": "replace FILE if it exists",
     "`--file FILE`": "the file with learned facts (default: learned.db in your data directory)",
-    "`--storage NAME`": "the storage (default: the one with the most data of the first run)",
 }
 
 

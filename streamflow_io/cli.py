@@ -32,8 +32,8 @@ GROUPS = {
             "show what works on this machine, what does not work, and why", ("", "--location hpc streamflow.yml")
         ),
         "storage": Subcommand(
-            "measure a storage; show or set up the runs that share it",
-            ("probe /scratch", "status", "share /scratch/runs"),
+            "measure a storage; let several users share it",
+            ("probe /scratch", "share /scratch/runs"),
         ),
     },
     "a run and its results": {

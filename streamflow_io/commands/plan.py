@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import shlex
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ from .console import say
 from .javascript import missing_engine
 from .known_locations import KnownLocations, known_locations
 from .plan_view import plan_to_json, show_plan
-from .storage_status import sharers, status_to_json
+from .sharers import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 
@@ -215,7 +214,7 @@ def _shared(
     if scheduler is None or not used:
         return {}
     shared = shared_directories(scheduler.storages, document.get("deployments", {}))
-    return {name: status_of(directory, time.time()) for name, directory in shared.items() if name in used}
+    return {name: status_of(directory) for name, directory in shared.items() if name in used}
 
 
 async def _plans(

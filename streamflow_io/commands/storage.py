@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
@@ -32,7 +32,6 @@ from streamflow_io.storage.probe.measuring import LEAST_BYTES, LEVELS, Task, mea
 
 from .console import CommandResult, SafeConsole, say, table
 from .storage_sharing import add_share, share
-from .storage_status import add_status, status
 
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
@@ -98,23 +97,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the longest time to write, and to read, for each number of writers (default: 5)",
     )
     add_share(commands)
-    add_status(commands)
     # Suppressed, so that it does not undo `storage --json probe`.
     probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
 def run(arguments: argparse.Namespace) -> CommandResult:
-    """Measure a storage, or share it, or show its users.
+    """Measure a storage, or share it.
 
     :raises HintErrors: if the storage cannot be measured, or shared
     :raises SystemExit: 128 + the number of a signal that ended the command
     """
-    commands: dict[str, Callable[[argparse.Namespace], CommandResult]] = {
-        "probe": _probe,
-        "share": share,
-        "status": status,
-    }
-    return commands[arguments.storage_command](arguments)
+    return _probe(arguments) if arguments.storage_command == "probe" else share(arguments)
 
 
 def _probe(arguments: argparse.Namespace) -> Probe:

@@ -20,7 +20,7 @@ from streamflow_io.storage.sharing.other_entries import SharingError
 from streamflow_io.wording import counted
 
 from .console import PlainResult
-from .storage_status import megabytes, printable
+from .sharers import megabytes, printable
 
 _SHARE = "make a directory for runs of several users that share a storage"
 

@@ -97,7 +97,7 @@ RESOURCES = {
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user that the message names. `streamflow-io storage status DIR` shows the bandwidth. A run "
+                "Ask the user that the message names. `streamflow-io plan` shows what each run holds. A run "
                 "with very long jobs does nothing wrong.",
             ),
         ),

@@ -46,7 +46,7 @@ ARGUMENTS = {
 }
 #: Commands that have commands of their own.
 ACTIONS = {
-    "storage": ("probe", "share", "status"),
+    "storage": ("probe", "share"),
     "learned": ("list", "show", "forget", "export"),
 }
 

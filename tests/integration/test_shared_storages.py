@@ -35,7 +35,7 @@ from streamflow_io.adapters.jobs import JobState
 from streamflow_io.cli import main
 from streamflow_io.commands import doctor
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.commands.storage_status import sharers
+from streamflow_io.commands.sharers import sharers, status_to_json
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.storage import shared_storages, storage_admission
@@ -956,19 +956,19 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
     one.request(kept=70)
     two.request(lacks=60)
     two.wait_for(lambda run: run.leases)
-    shown = command("status", tmp_path / "group", data=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "\x1b[31mtwo" not in shown.stdout
-    assert r"\x1b[31mtwo" in shown.stdout
-    known = json.loads(command("status", tmp_path / "group", "--json", data=tmp_path).stdout)
-    (found,) = known["directories"]
-    assert found["bandwidth"] == {"read": 0.0001, "write": 0.0001}
+    known = status.status_of(shared)
+    shown = sharers(known)
+    assert "\x1b[31mtwo" not in shown
     # A waiting run is shown first.
-    assert [(run["run"], run["held"], run["wanted"]) for run in found["runs"]] == [
+    assert re.fullmatch(
+        rf"all runs that name {shared.path}; now with \\x1b\[31mtwo of \S+ on \S+ \(waits for 6e-05 write MB/s\), "
+        r"one of \S+ on \S+ \(holds 7e-05 write MB/s\)",
+        shown,
+    ), shown
+    assert [(run["run"], run["held"], run["wanted"]) for run in status_to_json(known)["runs"]] == [
         ("\x1b[31mtwo", {}, {"write": 6e-05}),
         ("one", {"write": 7e-05}, {}),
     ]
-    assert found["runs"][0]["due"] == pytest.approx(found["runs"][0]["asked"] + 3)
 
 
 def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path) -> None:
@@ -980,19 +980,8 @@ def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path) -> None:
     assert f"{tmp_path / 'no'} is no directory" in said("share", tmp_path / "no" / "group", "--write", "1")
     assert "it has 5,000 characters" in said("share", tmp_path / "group", "--write", "1", "--path", "x" * 5000)
     assert not list(tmp_path.iterdir())
-    assert f"{tmp_path} is no shared ledger; allowed: " in said("status", tmp_path)
-
-
-def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) -> None:
-    group = tmp_path / "group"
-    assert command("share", group, "--write", "1", "--path", "/a\nb", data=tmp_path).returncode == 0
-    text = command("status", group, data=tmp_path).stdout
-    assert text == f"/a\\nb: no run uses it ({group})\n"
-    run = runs("one", shared=SharedDirectory(group, "scratch", False, "/scratch"))
-    run.request(lacks=1)
-    run.wait_for(lambda run: run.given)
-    run.client.close()
-    assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
+    shared = SharedDirectory(tmp_path, "scratch", False, "/scratch")
+    assert f"{tmp_path} is no shared ledger; allowed: " in sharers(status.status_of(shared))
 
 
 def test_a_run_without_the_feature_of_turns_begins_at_once_and_says_so(
@@ -1007,35 +996,7 @@ def test_a_run_without_the_feature_of_turns_begins_at_once_and_says_so(
     run.wait_for(lambda run: run.given)
     missing = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
     assert run.warnings == [f"the bursts of this run take no turns in {shared.path}: {missing}"]
-    assert status.status_of(shared, time.time()).schedule == f"no turns: {missing}"
-
-
-def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:
-    def shown(*words: str) -> str:
-        return command("status", *words, data=tmp_path, columns=80).stdout
-
-    place = tmp_path / "streamflow-io" / "shared"
-    old, recent, live = (SharedDirectory(place / name, name, True, f"/{name}") for name in ("old", "recent", "live"))
-    for shared in (old, recent, live):
-        run = runs("a run with a rather long name", shared=shared)
-        run.request(lacks=70)
-        run.wait_for(lambda run: run.given)
-        if shared is not live:
-            run.client.close()
-    second = runs("another one", shared=live)
-    second.request(lacks=60)
-    second.wait_for(lambda run: run.leases)
-    text = shown()
-    assert text.index("/live: ") < text.index("/recent: no run uses it; the last run was there ")
-    assert "/old: no run uses it" in text
-    assert re.search(r"\bdue\b", text)
-    assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
-
-
-def test_the_status_makes_nothing(tmp_path: Path) -> None:
-    assert "No run of yours has shared a storage" in command("status", data=tmp_path / "data").stdout
-    assert command("status", tmp_path / "nothing", data=tmp_path / "data").returncode == 1
-    assert not list(tmp_path.iterdir())
+    assert status.status_of(shared).schedule == f"no turns: {missing}"
 
 
 def test_the_plan_says_with_whom_a_storage_is_shared_now(
@@ -1081,5 +1042,4 @@ def test_a_ledger_that_asks_for_turns_without_their_feature(
     run.wait_for(lambda run: run.given == 60)
     needs = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
     assert run.warnings == [f"the bursts of this run take no turns in {group}: {needs}"]
-    assert main(["storage", "status", str(group)]) == 0
-    assert f"no turns: {needs}" in " ".join(capsys.readouterr().out.split())
+    assert sharers(status.status_of(replace(shared, path=group, mine=False))).endswith(f"; bursts: no turns: {needs}")

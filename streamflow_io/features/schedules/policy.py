@@ -19,7 +19,7 @@ from streamflow_io.records.records import LeaseRecord, RunRecord, StepRecord
 from streamflow_io.storage.admission.demand import Grant
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
 from streamflow_io.storage.sharing.other_entries import SharingError, lock_holder
-from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
+from streamflow_io.storage.sharing.turns import TurnPolicy, Turns
 
 from .burst_profile import BurstProfile, profile_of
 from .followed import STILL_SECONDS, unsteady
@@ -116,10 +116,8 @@ class SchedulePolicy(TurnPolicy):
         self._bursts.follow()
         return ScheduleTurns(own, plans, partial(self._bursts.profile, storage))
 
-    def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:
-        states = {name: state_of(entry) for name, entry in entries.items()}
-        since = {name: state.since for name, state in states.items() if state is not None and state.since is not None}
-        return TurnStatus(_text(Path(directory), entries), since)
+    def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> str:
+        return _text(Path(directory), entries)
 
 
 def _curve(directory: PurePath, ledger: LedgerFile) -> dict[Way, Points]:

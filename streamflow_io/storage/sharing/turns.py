@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
@@ -67,16 +67,6 @@ class Turns(Protocol):
         """End the turns of the run."""
 
 
-class TurnStatus(Struct, frozen=True):
-    """The use of turns by the runs in a directory, for people.
-
-    :ivar since: when each run began to take turns, on its own clock, by the name of its entry
-    """
-
-    text: str
-    since: Mapping[str, float] = field(default_factory=dict)
-
-
 class TurnPolicy:
     """Gives turns to the bursts of a run, in directories with `holds: auto`. A feature extends this class."""
 
@@ -97,6 +87,6 @@ class TurnPolicy:
         """
         return None
 
-    def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:
-        """Describe what the runs in a directory do about turns."""
-        return TurnStatus(f"no turns: {NO_TURNS}")
+    def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> str:
+        """Say what the runs in a directory do about turns, for people."""
+        return f"no turns: {NO_TURNS}"
