@@ -18,7 +18,7 @@ from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
-from streamflow_io.storage.demands import RequiredJobs
+from streamflow_io.storage.demands import Spacing
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.shared_storages import Meeting
 from streamflow_io.storage.storage_admission import StorageAdmission
@@ -64,7 +64,7 @@ class Cluster:
 def io_task_admission(
     cluster: Cluster,
     wake: Callable[[], None] = lambda: None,
-    required: RequiredJobs | None = None,
+    spacing: Spacing = lambda *_: None,
     storage: StorageConfig | None = None,
     meeting: Meeting | None = None,
 ) -> StorageAdmission:
@@ -79,7 +79,7 @@ def io_task_admission(
         arrived=lambda _: 1,
         wake=wake,
         record=lambda _: None,
-        required=required,
+        spacing=spacing,
         meeting=meeting,
     )
 

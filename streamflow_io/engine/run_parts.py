@@ -157,7 +157,7 @@ class BandwidthOfRun:
             services.arrived,
             services.scheduler.wake,
             services.record,
-            rates,
+            rates.spacing,
             Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {}))
             if config.storages
             else None,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -24,11 +24,8 @@ from .admission.admission import Admission
 from .admission.demand import Demand, Placement
 from .storages import Storages
 
-
-class RequiredJobs(Protocol):
-    """Bandwidth needs of jobs of steps with `storageBW: required`. None for other jobs."""
-
-    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
+#: Returns the bandwidth need of a job with `storageBW: required`, for a bandwidth and a number of I/O executors.
+Spacing = Callable[[JobState, float, int], StaticConstraint | None]
 
 
 class Demands:
@@ -36,7 +33,7 @@ class Demands:
 
     :param storages: the storages of the config
     :param admission: receives the locations
-    :param required: knows the jobs that take no bandwidth. None: no such jobs
+    :param spacing: what the jobs take that take no bandwidth otherwise
     """
 
     def __init__(
@@ -44,12 +41,12 @@ class Demands:
         context: StreamFlowContext,
         storages: Storages,
         admission: Admission[Any],
-        required: RequiredJobs | None,
+        spacing: Spacing,
     ) -> None:
         self._context = context
         self._storages = storages
         self._admission = admission
-        self._required = required
+        self._spacing = spacing
         # By step, pool and working directory: targets on the same locations may differ in their storage.
         self._placements: dict[tuple[str, str, str], Placement] = {}
         self._names: dict[str, tuple[str, ...]] = {}
@@ -84,12 +81,8 @@ class Demands:
         """
         if not isinstance(hints.storage_bw, RequiredConstraint):
             return hints.storage_bw
-        if self._required is None:
-            return None
         spaced = [
-            self._required.spacing(
-                job, self._admission.bandwidth(one.storage, hints.direction), self._admission.executors(one)
-            )
+            self._spacing(job, self._admission.bandwidth(one.storage, hints.direction), self._admission.executors(one))
             for one in placements
             if one.storage is not None
         ]

@@ -30,7 +30,7 @@ from .admission.admission import Admission
 from .admission.demand import AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
 from .admission.epochs import EpochEnded, Observation
 from .admission.learners import LearningEvent
-from .demands import Demands, RequiredJobs, pool_of
+from .demands import Demands, Spacing, pool_of
 from .learned_limits import RememberedLimits
 from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
@@ -66,7 +66,7 @@ class StorageAdmission(Listener):
     :param arrived: how many jobs of a step have all their input
     :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
-    :param required: knows the jobs that take no bandwidth. None: no such jobs
+    :param spacing: what jobs with `storageBW: required` take
     :param meeting: where the runs meet that use the same storages. None: no storage is shared
     """
 
@@ -80,7 +80,7 @@ class StorageAdmission(Listener):
         arrived: Callable[[str], int],
         wake: Callable[[], None],
         record: Callable[[Record], None],
-        required: RequiredJobs | None = None,
+        spacing: Spacing,
         meeting: Meeting | None = None,
     ) -> None:
         self._by_name = {storage.name: storage for storage in config.storages}
@@ -91,7 +91,7 @@ class StorageAdmission(Listener):
         self._submitted: dict[str, int] = {}
         self._log = AdmissionLog(remembered, record)
         self._admission: Admission[_StorageRequest] = Admission(config.io_executors, remembered.make_learner)
-        self._demands = Demands(context, storages, self._admission, required)
+        self._demands = Demands(context, storages, self._admission, spacing)
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
         # The requests of the jobs that wait for the storages or use them.
         self._open: set[_StorageRequest] = set()

@@ -852,7 +852,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
     admission = cluster.io_task_admission(
-        cluster.Cluster(1), required=Required(), storage=storage,
+        cluster.Cluster(1), spacing=Required().spacing, storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = StoragePlace("disk", "cluster/node00000")
@@ -898,7 +898,7 @@ async def test_small_jobs_are_spaced_by_the_bandwidth_that_the_runs_share(
     other.request(kept=10)
     required = Spaced()
     admission = cluster.io_task_admission(
-        cluster.Cluster(1), required=required, storage=storage, meeting=Meeting("required", [storage], {})
+        cluster.Cluster(1), spacing=required.spacing, storage=storage, meeting=Meeting("required", [storage], {})
     )
     place, deadline = StoragePlace("disk", "cluster/node00000"), time.monotonic() + SECONDS
     await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), SECONDS)

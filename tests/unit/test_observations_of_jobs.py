@@ -90,6 +90,7 @@ class Driver:
             arrived=lambda _: 1,
             wake=lambda: None,
             record=self.records.append,
+            spacing=lambda *_: None,
         )
         self.jobs = Jobs(ANNOTATIONS, [self.admission])
         self.observed: list[Observation | None] = []

@@ -249,7 +249,7 @@ class Required:
 
 async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_small() -> None:
     cluster = Cluster(1)
-    admission = io_task_admission(cluster, required=Required())
+    admission = io_task_admission(cluster, spacing=Required().spacing)
     jobs = [job(number, storage_bw="required") for number in range(6)]
     for number in (0, 2, 4, 1):
         await asyncio.wait_for(admission.admit(jobs[number], [target()]), 1)

@@ -39,8 +39,6 @@ class LeaseBurst:
 
     def __init__(self) -> None:
         self._running: dict[Hashable, _LeasedJob] = {}
-        # Bytes per second of all running jobs, by step: there may be thousands of jobs.
-        self._amounts: Counter[str] = Counter()
         self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
         # Bytes that the ended jobs of this burst were to move.
         self._ended = 0.0
@@ -52,7 +50,6 @@ class LeaseBurst:
         :param now: seconds of a clock that never goes back
         """
         self._running[job] = _LeasedJob(step, amount, now)
-        self._amounts[step] += amount
 
     def ended(self, job: Hashable, now: float) -> float | None:
         """Remove a job that has ended.
@@ -60,7 +57,7 @@ class LeaseBurst:
         :param now: seconds of a clock that never goes back
         :return: when the job had started. None: the job had no bandwidth
         """
-        if (one := self._leave(job)) is None:
+        if (one := self._running.pop(job, None)) is None:
             return None
         self._took[one.step].append(now - one.started)
         self._ended += one.amount * self._expected(one.step)
@@ -68,7 +65,7 @@ class LeaseBurst:
 
     def returned(self, job: Hashable) -> None:
         """Remove a job that has given back its bandwidth and waits again."""
-        self._leave(job)
+        self._running.pop(job, None)
 
     @property
     def is_idle(self) -> bool:
@@ -103,17 +100,12 @@ class LeaseBurst:
         :param queued: the jobs that wait
         :param bandwidth: the storage's bandwidth, in bytes per second
         """
-        running = sum(amount * self._expected(step) for step, amount in self._amounts.items())
+        amounts: Counter[str] = Counter()
+        for job in self._running.values():
+            amounts[job.step] += job.amount
+        running = sum(amount * self._expected(step) for step, amount in amounts.items())
         queue = sum(one.amount * one.jobs * self._expected(one.step) for one in queued)
         return (self._ended + running + queue) / bandwidth
-
-    def _leave(self, job: Hashable) -> _LeasedJob | None:
-        one = self._running.pop(job, None)
-        if one is not None:
-            self._amounts[one.step] -= one.amount
-            if not self._amounts[one.step]:
-                del self._amounts[one.step]
-        return one
 
     def _expected(self, step: str) -> float:
         return expected_seconds(self._took[step])
