@@ -40,7 +40,7 @@ from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 
-from .known_jobs import known_globs
+from .known_tokens import known_globs
 from .obstacles import (
     PART_FIELDS,
     SAFE_FIELDS,

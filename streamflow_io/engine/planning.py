@@ -44,8 +44,7 @@ from streamflow_io.storage.storages import Storages
 
 from .cuts import PlannedCuts, steps_with_cuts
 from .inspect import io_graph, standard_outputs
-from .known_jobs import known_jobs
-from .known_tokens import KnownTokens
+from .known_tokens import KnownTokens, known_jobs
 from .plan import BandwidthPlan, GraphPlan, IntermediatesPlan, PartsPlan, Plan, ProofsPlan, Service
 from .proving import (
     KnownTools,

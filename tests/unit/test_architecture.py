@@ -79,7 +79,6 @@ PURE = (
     "parts.window",
     "runtime.extents",
     "storage.intermediates.disk_ledger",
-    "storage.intermediates.disk_sizes",
     "storage.intermediates.ledger",
     "storage.sharing",
     "hints",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.runtime.allocation.several_allocations import AskingLimits, Situation, asks, to_give_back
+from streamflow_io.runtime.allocation.find_allocation import AskingLimits, Situation, asks, to_give_back
 
 MOMENTS = st.floats(0, 1000)
 

@@ -14,9 +14,8 @@ from streamflow.core.workflow import Job, Token
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
-from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, SpaceGraph
+from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, ExpectedSize, SpaceGraph, StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize, StepSizes
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
 
 MEBIBYTE = 2**20

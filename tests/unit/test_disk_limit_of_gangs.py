@@ -13,8 +13,8 @@ from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.runtime.locations import node_name
+from streamflow_io.storage.intermediates.disk_ledger import StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-from streamflow_io.storage.intermediates.disk_sizes import StepSizes
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
 
 HERE = AvailableLocation("here", "local", "host", local=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from streamflow.core.scheduling import AvailableLocation
 
-from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger
+from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
-from streamflow_io.storage.intermediates.disk_sizes import StepSizes
 
 HERE = AvailableLocation("here", "local", "host", local=True)
 

@@ -16,7 +16,7 @@ from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 from streamflow_io.storage.intermediates import memory
-from streamflow_io.storage.intermediates.disk_sizes import StepSizes
+from streamflow_io.storage.intermediates.disk_ledger import StepSizes
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
 from streamflow_io.storage.intermediates.memory import OutputsInMemory
 

@@ -10,9 +10,9 @@ import pytest
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io._streamflow import HostJobs
-from streamflow_io.runtime.allocation import several_allocations
+from streamflow_io.runtime.allocation import find_allocation
 from streamflow_io.runtime.allocation.allocation import Allocation, Loss, Node
-from streamflow_io.runtime.allocation.several_allocations import AskingLimits, SeveralAllocations
+from streamflow_io.runtime.allocation.find_allocation import AskingLimits, SeveralAllocations
 
 
 class Made(Allocation):
@@ -82,7 +82,7 @@ class Deployment:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several_allocations, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(find_allocation, "_PAUSE_SECONDS", 0.01)
 
 
 async def test_nodes_of_two_allocations_have_two_names() -> None:

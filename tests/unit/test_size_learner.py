@@ -10,7 +10,7 @@ from streamflow.core.workflow import Job, Status
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.storage.intermediates.disk_sizes import ExpectedSize
+from streamflow_io.storage.intermediates.disk_ledger import ExpectedSize
 from streamflow_io.storage.intermediates.learned_sizes import JobSize, RememberedSizes, SizeLearner
 
 

@@ -26,8 +26,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.wording import size_text
 
-from .disk_ledger import DiskDemand, DiskLedger, SpaceGraph
-from .disk_sizes import StepSizes
+from .disk_ledger import DiskDemand, DiskLedger, SpaceGraph, StepSizes
 from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
 

@@ -19,7 +19,7 @@ from streamflow_io.records.learned.database import LearnedEntry
 from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.learned.sizes import SizeKey
 
-from .disk_sizes import MeasuredSize, StepSizes
+from .disk_ledger import MeasuredSize, StepSizes
 from .space_watcher import SpaceWatcher
 
 #: Stands in a key for the storage.

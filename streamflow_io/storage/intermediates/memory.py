@@ -23,7 +23,7 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 
-from .disk_sizes import StepSizes
+from .disk_ledger import StepSizes
 from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
 
