@@ -255,8 +255,12 @@ class FakeStep:
         self.connector = FakeConnector(act)
         self.run = run
         self.scheduler = scheduler = FakeScheduler(run)
-        manager = SimpleNamespace()
-        self.workflow = SimpleNamespace(context=SimpleNamespace(scheduler=scheduler, failure_manager=manager))
+        deployments = SimpleNamespace(get_connector=lambda name: None)
+        self.workflow = SimpleNamespace(
+            context=SimpleNamespace(
+                scheduler=scheduler, failure_manager=SimpleNamespace(), deployment_manager=deployments
+            )
+        )
         rule = StreamingRule(port="out", mode="no_update")
         self.early_outputs = (EarlyOutput(port="out", kind=OutputKind.FILE, rules=(rule,), deliveries=deliveries),)
         self.streamable: tuple[str, ...] = ()

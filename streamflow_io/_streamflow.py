@@ -5,7 +5,8 @@
 - steps override `ExecuteStep._execute_command`, `ExecuteStep._check_inputs`, `BaseStep._get_status`,
   `GatherStep._gather`, `TransferStep._run_transfer`;
 - steps call `CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`,
-  `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`;
+  `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`; a job that moves
+  calls `ScheduleStep._set_job_directories`;
 - the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job`, `._process_target` and
   `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
@@ -91,6 +92,7 @@ from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteCon
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.port import JobPort
+from streamflow.workflow.step import ScheduleStep
 from streamflow.workflow.token import JobToken, ListToken
 from streamflow.workflow.utils import get_job_token, get_token_value
 
@@ -614,6 +616,10 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         """The hosts that are not lost, as far as their sizes are known."""
 
     @abstractmethod
+    def is_lost(self, name: str) -> bool:
+        """Whether a host is used no more."""
+
+    @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
         """Count a host that does not answer as lost, and end all processes here that wait for it."""
 
@@ -864,6 +870,25 @@ def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[flo
     if not isinstance(connector, OwnHosts):
         return None, None
     return connector.seconds_of(location.name), connector.seconds_left
+
+
+def is_lost(connector: Connector, location: ExecutionLocation) -> bool:
+    """Whether a host of a connector of the plugin is used no more. False: another connector."""
+    hosts = _own_hosts(connector)
+    return hosts is not None and hosts.is_lost(location.name)
+
+
+async def schedule_again(schedule: ScheduleStep, job: Job) -> None:
+    """Give a job another place, and new directories there. The job has given up its place."""
+    context = schedule.workflow.context
+    for kind in ("input_directory", "output_directory", "tmp_directory"):
+        setattr(job, kind, getattr(schedule, kind))
+    await context.scheduler.schedule(job, schedule.binding_config, schedule.hardware_requirement)
+    locations = context.scheduler.get_locations(job.name)
+    await schedule._set_job_directories(context.scheduler.get_connector(job.name), locations, job)
+    for location in locations:
+        for path in (job.input_directory, job.output_directory, job.tmp_directory):
+            context.data_manager.register_path(location=location, path=path, relpath=path)
 
 
 def drop(connector: Connector, location: ExecutionLocation) -> None:

@@ -56,6 +56,7 @@ class Attempt(Struct, eq=False):
     :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
     :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
     :ivar windows: the outputs whose bytes are discarded when their readers have them
+    :ivar leaves: the node of the job, or of one from which it reads, is lost: the job starts again at another place
     :ivar lost: is done when a reader needs the file of a window once more
     :ivar readers: by the name of a job that reads a window: whether the job needs no more of it
     :ivar collect: returns the final token of an output; None: no job reads this attempt
@@ -65,6 +66,7 @@ class Attempt(Struct, eq=False):
     output_directory: PurePosixPath
     node_job: NodeJob | None = None
     gave_way: bool = False
+    leaves: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, Amounts
+from streamflow_io.storage.admission.demand import BYTES_PER_MEGABYTE, Amounts
 from streamflow_io.storage.sharing.status import SharedStatus, Sharer
 
 

@@ -208,6 +208,10 @@ class ProducerRestartError(Exception):
     """A job that this one reads from has failed: both start again."""
 
 
+class NodeLostError(Exception):
+    """The node of a job is lost. The job starts again at another place, with the jobs that read from it."""
+
+
 class WindowLostError(Exception):
     """A reader needs the file of a window once more: the job starts again, and keeps its files whole."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
@@ -17,7 +17,7 @@ from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import RetryPolicy, prepare_work_dir, retry_policy
+from streamflow_io._streamflow import RetryPolicy, is_lost, prepare_work_dir, retry_policy
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ReadWindows, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
@@ -47,6 +47,7 @@ from .delivering import Deliverer
 from .ending import (
     GaveWayError,
     JobFailedError,
+    NodeLostError,
     OutgrownError,
     ProducerRestartError,
     ReplacedError,
@@ -67,6 +68,7 @@ from .ending import (
     with_replacements,
 )
 from .learned_streams import LearnedReads, LearnedWrites
+from .moving import move
 from .streaming_run import StreamingRun
 
 
@@ -93,7 +95,8 @@ class Execution:
 
     - Committed outputs are delivered only when every job that this one streams from has succeeded, or has committed
       what was read.
-    - A failed attempt is repeated in place, with the jobs that read from it, as often as the failure manager allows.
+    - A failed attempt is repeated with the jobs that read from it, as often as the failure manager allows: in place, or
+      at another place if its node is lost.
     - When :meth:`run` returns or raises, no process of the job is left.
     - Without a node runtime the job runs as with plain StreamFlow, and delivers all outputs at its end.
     """
@@ -132,26 +135,31 @@ class Execution:
         try:
             while True:
                 try:
-                    with in_time(self._job):
-                        return await self._attempt(record)
+                    return await self._attempt_in_time(record)
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
                     self._run.reach.fell_back(self._state, None, str(error), error.without)
-                    await deliverer.failed()
+                    await self._failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True
+                    if record.attempts > 0 and record.latest.leaves:
+                        await self._move()
+                except NodeLostError as error:
+                    await self._wait_for_retry(error, "at another place")
+                    await self._failed()
+                    await self._move()
                 except WindowLostError as error:
                     self._has_windows = False
                     why = "a reader needs the whole file" if record.latest.lost.done() else str(error)
                     again = f"Job {self._job.name} starts again, and keeps its files whole: {why}"
                     logger.warning(coded(again, Code.WINDOW_LOST))
-                    await deliverer.failed()
+                    await self._failed()
                 except RewrittenError as error:
                     await self._read_again(error)
-                    await deliverer.failed()
+                    await self._failed()
                 except OutgrownError as error:
                     self._learned.outgrown(self._inputs, error)
-                    await deliverer.failed()
+                    await self._failed()
                 except ReplacedError as error:
                     await self._take_replacements(error)
                 except GaveWayError:
@@ -170,7 +178,7 @@ class Execution:
                         self._give_up(self._learned.given_up)
                     else:
                         await self._wait_for_retry(error)
-                    await deliverer.failed()
+                    await self._failed()
                 except NodeRuntimeError as error:
                     # Its readers have the place of this attempt, and StreamFlow cannot roll streams back.
                     if self._retry_policy().take():
@@ -225,15 +233,59 @@ class Execution:
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = streams_of(self._inputs)
 
-    async def _wait_for_retry(self, error: JobFailedError) -> None:
+    async def _wait_for_retry(self, error: JobFailedError | NodeLostError, where: str = "in place") -> None:
         policy = self._retry_policy()
         if not policy.take():
             raise UnrecoverableWorkflowException(str(error)) from None
-        logger.warning(f"{error}\nThe job is tried again in place, with the jobs that read from it")
+        logger.warning(f"{error}\nThe job is tried again {where}, with the jobs that read from it")
         await asyncio.sleep(policy.delay)
 
     def _retry_policy(self) -> RetryPolicy:
         return retry_policy(self._step.workflow.context.failure_manager, self._job.name)
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the node of the job is lost."""
+        context = self._step.workflow.context
+        location = context.scheduler.get_locations(self._job.name)[0]
+        return is_lost(context.deployment_manager.get_connector(location.deployment), location)
+
+    async def _move(self) -> None:
+        """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.
+
+        :raises UnrecoverableWorkflowException: if there is no other place
+        """
+
+        async def producers_run() -> None:
+            for token in self._streams:
+                await self._producer(token, when_started=False)
+
+        try:
+            self._inputs = await move(self._step, self._job, self._inputs, producers_run)
+        except WorkflowException as error:
+            raise UnrecoverableWorkflowException(
+                f"FAILED Job {self._job.name}: it cannot start at another place: {error}"
+            ) from error
+        self._streams = streams_of(self._inputs)
+        self._state = self._learned.state = self._run.jobs.of(self._job)
+        self._state.executes(self._step, self._job)
+        self._first_output, self._first_temporary = self._job.output_directory, self._job.tmp_directory
+
+    async def _attempt_in_time(self, record: StreamingJob) -> None:
+        """Try the job.
+
+        :raises NodeLostError: if its node is lost
+        """
+        try:
+            with in_time(self._job):
+                await self._attempt(record)
+        except (UnrecoverableWorkflowException, ProducerFailedError, ProducerRestartError):
+            raise
+        except Exception as error:
+            if self._is_lost:
+                why = str(error).removeprefix(f"FAILED Job {self._job.name}").removeprefix(":").strip()
+                raise NodeLostError(f"FAILED Job {self._job.name}: {why}") from error
+            raise
 
     async def _attempt(self, record: StreamingJob) -> None:
         with prepared(self._job):
@@ -270,7 +322,7 @@ class Execution:
             raise ProducerRestartError
         check_replaced(producers)
         if record.attempts > 0 or self._needs_directories:
-            await self._new_directories_in_time()
+            await self._in_time(self._new_directories)
         return await self._run.reach.runtime(self._state), producers
 
     def _in_windows(self, producers: Producers) -> dict[int, Attempt]:
@@ -327,6 +379,7 @@ class Execution:
         finally:
             if self._run.proofs.rehearsals is not None:
                 self._run.proofs.rehearsals.attempt_ended(self._state)
+            attempt.leaves = self._is_lost
             attempt.end(False)
 
     async def _prepare(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> _Prepared:
@@ -420,6 +473,7 @@ class Execution:
             if not node_job.exit.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.shield(node_job.cancel())
+            attempt.leaves = self._is_lost or any(producer.leaves for _, producer in producers)
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
 
@@ -450,16 +504,32 @@ class Execution:
         if (memory := self._memory) is not None and await memory.has_no_space():
             raise JobFailedError(f"FAILED Job {self._job.name}: nearly no space is left in memory")
 
-    async def _new_directories_in_time(self) -> None:
-        """Give the job new directories, as soon as its host answers.
+    async def _failed(self) -> None:
+        """Note that an attempt has failed.
 
-        :raises UnrecoverableWorkflowException: if the host does not answer as often as a job may be tried
+        :raises UnrecoverableWorkflowException: if its node is lost with files that other jobs have read
+        """
+        try:
+            await self._in_time(self._deliverer.failed)
+        except JobFailedError as error:
+            lost = (
+                "the files that other jobs have read of it are lost, and cannot be compared with those of another run"
+            )
+            raise UnrecoverableWorkflowException(f"{error}: {lost}") from None
+
+    async def _in_time(self, does: Callable[[], Awaitable[None]]) -> None:
+        """Do something at the node of the job, as soon as the node answers.
+
+        :raises JobFailedError: if the node is lost
+        :raises UnrecoverableWorkflowException: if the node does not answer as often as a job may be tried
         """
         while True:
             try:
                 with as_failure(self._job):
-                    return await self._new_directories()
+                    return await does()
             except JobFailedError as error:
+                if self._is_lost:
+                    raise
                 await self._wait_for_retry(error)
 
     async def _new_directories(self) -> None:

@@ -162,12 +162,15 @@ def _why(port: str, extents: Extents, error: OutgrownError) -> str:
 
 
 class LearnedReads:
-    """The byte streams that one job reads because of a proof or a declaration, over all of its attempts."""
+    """The byte streams that one job reads because of a proof or a declaration, over all of its attempts.
+
+    :ivar state: the job at its present place
+    """
 
     def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: JobState) -> None:
         self._learned = learned
         self._step = step
-        self._state = job
+        self.state = job
         self._job = job.job
         # The way in which each stream is read.
         self._ways: dict[str, Way] = {}
@@ -215,7 +218,7 @@ class LearnedReads:
         """Look up the proofs for some inputs."""
         if not inputs:
             return
-        runtime = await reach.runtime(self._state)
+        runtime = await reach.runtime(self.state)
         programs = None if runtime is None else await self._learned.programs.of(runtime, candidate.programs)
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
         is_complete = all(token.source.gate != "directory" for token in streams_of(self._job.inputs))
@@ -360,7 +363,7 @@ class LearnedReads:
         Then the job is tried with files. If the stream was not to blame, the job fails as with plain StreamFlow. A
         failure from outside has nothing to do with streams that hints declare.
         """
-        words = self._state.kept(LastWords)
+        words = self.state.kept(LastWords)
         found_full = words is not None and bool(words.full)
         is_own = not (error.is_from_outside or found_full or is_want(str(error)))
         suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))

@@ -250,17 +250,64 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
         check_gone(allocation)
 
 
-def test_a_job_that_delivers_early_is_not_moved_from_a_lost_node(allocation: Site) -> None:
-    """The message says so: a failure manager moves other jobs."""
-    path = allocation.write(three_streams("nothing"), {}, io=True, **RETRY)
-    process = allocation.start(path)
+def waiting_streams() -> Document:
+    """A chain of three jobs with two byte streams. The first writes its second half when the note `go` is there."""
+    streams = [streaming({"port": "out", "mode": "no_update"})]
+    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {wait}seq 1 20000'
+    first = tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2))
+
+    def reader(name: str, hints: list[Document]) -> Document:
+        script = f'{{ read -r line; note "{name} $SLURMD_NODENAME"; echo "$line"; cat; }} < $file > out.txt'
+        return tool(script, {"file": streamable()}, {"out": found("out.txt")}, hints, requirements=cores(1))
+
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": reader("b", streams), "in": {"file": "a/out"}},
+        "c": {"run": reader("c", []), "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"out": "c/out"})
+
+
+def run_with_a_lost_node(site: Site, lost: str, what: str, oversubscribe: str) -> Run:
+    """Run :func:`waiting_streams`: the writer takes a whole node, and its readers have the other.
+
+    :param lost: the name of a job whose node is lost while all jobs run
+    """
+    lose, _ = LOSSES[what]
+    path = site.write(waiting_streams(), {}, io=True, config={"oversubscribe": oversubscribe}, **RETRY)
+    process = site.start(path)
     trace = path.parent / "trace"
-    wait_for_note(trace, " n", 4)
-    kill_serve(allocation, trace.read_text().split()[1])
-    ours = allocation.finish(process, path)
-    assert ours.code == 1
-    assert "A job that delivers before its end is tried again only where it ran" in ours.errors
-    check_gone(allocation)
+    for name in "abc":
+        wait_for_note(trace, f" {name} n")
+    nodes = dict(re.findall(r" ([abc]) (n\d)", trace.read_text()))
+    assert nodes["a"] != nodes["b"] == nodes["c"]
+    try:
+        lose(site, nodes[lost])
+        if lost == "a" or oversubscribe == "idle":
+            wait_for_note(trace, f" {lost} n", 2)
+        Path(f"{os.path.realpath(trace)}.go").touch()
+        ours = site.finish(process, path)
+    finally:
+        if what == "node":
+            resume(site, nodes[lost])
+    assert ours.ok, ours.errors
+    assert f"No more jobs start at hpc/{nodes[lost]}: " in ours.log
+    left = nodes["b" if lost == "a" else "a"]
+    assert re.findall(rf"{lost} (n\d)", trace.read_text()) == [nodes[lost], left]
+    assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("what", "oversubscribe"), [("srun", "idle"), ("serve", "idle"), ("serve", "never"), ("node", "idle")]
+)
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_jobs_that_stream_run_again_elsewhere(allocation: Site, lost: str, what: str, oversubscribe: str) -> None:
+    """With `never`, the readers get cores of the other node when the writer has ended."""
+    run_with_a_lost_node(allocation, lost, what, oversubscribe)
+    if what != "node":  # A node that dies may leave files.
+        check_gone(allocation)
 
 
 def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laboratory, tmp_path: Path) -> None:

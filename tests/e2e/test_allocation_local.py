@@ -16,7 +16,7 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.processes import of_processes
-from lab.runs import Run, wait_for_note
+from lab.runs import RETRY, Run, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import (
     NODE,
@@ -26,6 +26,7 @@ from tests.e2e.test_allocation import (
     nodes_of,
     resume,
     run_in_batch_job,
+    run_with_a_lost_node,
     three_streams,
 )
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
@@ -168,6 +169,42 @@ def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
     assert ours.times("read") == []
     why = f"node {node} has failed: it is no longer in allocation {local.environment['SLURM_JOB_ID']} of Slurm"
     assert f"/out.txt cannot be copied: it is on hpc/{node}, and {why}" in ours.log
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_jobs_that_stream_run_again_elsewhere(local: Site, lost: str) -> None:
+    """The other node has all that is needed."""
+    run_with_a_lost_node(local, lost, "serve", "idle")
+    check_gone(local)
+
+
+def test_a_file_that_was_delivered_early_is_lost_with_its_node(local: Site) -> None:
+    """The file of another attempt cannot be compared with it. The run ends, and names the job."""
+    streams = [streaming({"port": "out", "mode": "no_update", "committed": "on_close"})]
+    writes = f"{NODE}seq 1 20000 > out.txt; note closed; sleep 600"
+    reads = 'wc -l < "$file" > n.txt; note read'
+    steps = {
+        "a": {"run": tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2)), "in": {}},
+        "b": {
+            "run": tool(reads, {"file": streamable()}, {"out": found("n.txt")}, requirements=cores(1)),
+            "in": {"file": "a/out"},
+        },
+    }
+    path = local.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, **RETRY)
+    process = local.start(path)
+    trace = path.parent / "trace"
+    wait_for_note(trace, " read")
+    first = trace.read_text().split()[1]
+    try:
+        lose_node(local, first)
+        ours = local.finish(process, path)
+    finally:
+        resume(local, first)
+    assert ours.code == 1
+    assert ours.times("closed") == ours.times("closed")[:1]
+    assert re.search(
+        rf"FAILED Job /a/0 with error:\n\tnode {first} has failed.*: the files that other jobs", ours.errors
+    )
 
 
 def test_the_driver_copies_from_a_node_whose_serve_was_killed(local: Site) -> None:

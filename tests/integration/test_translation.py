@@ -54,7 +54,7 @@ from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.executor import StreamFlowExecutor
-from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
+from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, ScheduleStep, TransferStep
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
@@ -341,6 +341,7 @@ def test_the_seam() -> None:
     assert "return args" in inspect.getsource(streamflow.cwl.main._parse_args)
     assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
     assert "self._execute_command(job, connectors)" in inspect.getsource(ExecuteStep._run_job)
+    assert parameters(ScheduleStep._set_job_directories) == ["self", "connector", "locations", "job"]
     check = ["inputs", "input_ports", "inputs_map", "connectors", "unfinished"]
     assert parameters(ExecuteStep._check_inputs) == ["self", *check]
     assert parameters(ExecuteStep._run_job) == ["self", "job", "inputs", "connectors"]

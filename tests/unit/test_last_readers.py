@@ -137,6 +137,22 @@ def test_links_keep_what_they_lead_to() -> None:
     assert removed(ledger) == ({4}, {1: {"o.txt"}, 2: {"in.txt"}, 3: {"d/out.txt"}})
 
 
+@pytest.mark.parametrize("is_read_early", [False, True])
+def test_a_job_that_has_moved_may_have_delivered_files_before(is_read_early: bool) -> None:
+    """The files of its first place stay as long as a job may read its outputs."""
+    ledger = FileLedger()
+    ledger.submitted("/j1/0", "s", 1, {})
+    ledger.placed("/j1/0", [directory(1)])
+    ledger.ended("/j1/0", None, is_read_early)
+    ledger.seen(name(1), {})
+    ledger.submitted("/j1/0", "s", 1, {})
+    ledger.placed("/j1/0", [directory(2)])
+    ledger.ended("/j1/0", [JobOutput(frozenset(ledger.files([file(2)])), readers=NEVER)])
+    ledger.seen(name(2), {})
+    assert removed(ledger)[0] == (set() if is_read_early else {1})
+    assert {uuid.UUID(each).int for each in ledger.decide(lambda _: True).whole} == {1, 2}
+
+
 def test_the_directories_that_a_job_needs_to_run_once_more() -> None:
     """With those behind links, and with copies elsewhere."""
     ledger = FileLedger()

@@ -328,16 +328,18 @@ class AwayHost:
         pass
 
 
-@pytest.mark.parametrize("what", ["command", "outputs", "directories", "preparation", "inputs", "work directory"])
+@pytest.mark.parametrize(
+    "what", ["command", "outputs", "checksums", "directories", "preparation", "inputs", "work directory"]
+)
 async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Once the command, its outputs, the directories of the next attempt, or the inputs cannot be reached."""
+    """Once the command, its outputs, those of a failed attempt, the next directories, or the inputs are away."""
     runtime, request, host = FakeRuntime("here"), RecoveryRequest("/a/0"), AwayHost()
     monkeypatch.setattr(execution, "retry_policy", lambda *_: RetryPolicy(0, 5, request))
     monkeypatch.setattr(execution, "job_path", lambda *_: host)
     host.asked = 0 if what == "directories" else 1
 
     async def act(number: int) -> int:
-        if number == 1 and what in ("command", "directories"):
+        if number == 1 and what in ("command", "checksums", "directories"):
             raise WorkflowExecutionException("no connection")
         job = runtime.jobs[-1]
         runtime.start(job)
@@ -372,7 +374,13 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
             raise WorkflowExecutionException("no connection")
         return await check(*arguments)
 
+    async def fail_late() -> None:
+        failed.append(1)
+        if what == "checksums" and len(failed) == 1:
+            raise WorkflowExecutionException("no connection")
+
     create, created = runtime.create_job, list[int]()
+    failed = list[int]()
     place, placed = execution.place_inputs, list[int]()
     check, checked = step.run.reach.runtime, list[int]()
     monkeypatch.setattr(runtime, "create_job", create_late)
@@ -380,9 +388,10 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
     monkeypatch.setattr(step.run.reach, "runtime", check_late)
     monkeypatch.setattr(step, "collect", collect_late)
     job = step.job("/a/0")
+    monkeypatch.setattr(job._deliverer, "failed", fail_late)
     first = job._job.output_directory
     await job.run()
-    assert request.version == (3 if what == "directories" else 2)
+    assert request.version == (3 if what in ("checksums", "directories") else 2)
     assert job._job.output_directory != first, "the first attempt may have put files into the first directory"
 
 

@@ -257,6 +257,9 @@ class AllocationConnector(OwnHosts):
         if not is_told:
             logger.warning(f"No more jobs start at {self.deployment_name}/{name}: {reason}")
 
+    def is_lost(self, name: str) -> bool:
+        return name in self._lost
+
     def drop(self, location: ExecutionLocation) -> None:
         name = self.own(location).name
         if not self._closing and name not in self._lost:

@@ -22,6 +22,7 @@ from streamflow.workflow.step import ExecuteStep, InputInjectorStep, ScheduleSte
 from streamflow_io._streamflow import copies_in, forget_data, token_value
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.outputs import is_early_port
+from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.graph.last_readers import LastReaders, Removal
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import DiskRecord, Record, RemovedRecord
@@ -186,7 +187,9 @@ class Intermediates(Listener):
         # Also of a job that has failed: others may have links to its copies.
         self._note_copies(job)
         if job.status is not Status.COMPLETED:
-            self._ledger.ended(job.name, None)
+            step = job.executed_by
+            delivers_early = isinstance(step, StreamingExecuteStep) and bool(step.early_outputs)
+            self._ledger.ended(job.name, None, delivers_early)
             if self._watchers:
                 self._look_soon()
             return

@@ -70,12 +70,14 @@ class _Job(Struct, eq=False):
     :ivar sources: the names of the jobs whose outputs it reads while they are written
     :ivar directories: the names of those that are left
     :ivar outputs: None: the job has not succeeded
+    :ivar is_read_early: whether other jobs may have got outputs, though the job has not succeeded
     """
 
     inputs: frozenset[Ref]
     sources: Sequence[str] = ()
     directories: set[str] = field(default_factory=set)
     outputs: Sequence[JobOutput] | None = None
+    is_read_early: bool = False
 
 
 class FileLedger:
@@ -187,20 +189,22 @@ class FileLedger:
         """Whether a job has succeeded before it was submitted again."""
         return job in self._again
 
-    def ended(self, job: str, outputs: Sequence[JobOutput] | None) -> None:
+    def ended(self, job: str, outputs: Sequence[JobOutput] | None, is_read_early: bool = False) -> None:
         """Note the end of a job.
 
         :param outputs: None: the job has not succeeded
+        :param is_read_early: whether other jobs may have got outputs in any case
         """
         if (state := self._jobs.get(job)) is None:
             return
+        state.is_read_early = is_read_early
         if outputs is None:
             self._failed.add(job)
         else:
-            # No other job has got anything of an attempt that has failed.
             for name, past in self._past:
                 if name == job and past.outputs is None:
-                    past.outputs = ()
+                    all_files = frozenset(Ref(directory, "") for directory in past.directories)
+                    past.outputs = [replace(each, files=all_files) for each in outputs if past.is_read_early]
             # Other jobs may have passed on the same file.
             outputs = [
                 replace(each, repeated=each.repeated | {f for f in each.files if f.directory not in state.directories})
