@@ -9,16 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.exception import WorkflowExecutionException
 
 from lab.node import wait_for
 from lab.queue_managers import write_stand_ins
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager, guard
+from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation, current_manager, guard, holder
 from streamflow_io.runtime.allocation.managers import (
     MANAGERS,
     AllocationState,
+    Asking,
     FoundAllocation,
     FoundNode,
     ManagerError,
@@ -410,6 +412,11 @@ async def until(happens: Callable[[], bool]) -> None:
     await asyncio.to_thread(wait_for, happens, "an event", 60)
 
 
+def gives_back_by(*cancel: str) -> Asking:
+    """How an allocation is given back by a command; its state is never known."""
+    return replace(MANAGERS[0].asking, cancel=cancel, state=("false",))
+
+
 @pytest.mark.parametrize(
     ("lines", "gives_back"), [(b"", True), (b"alive\n", True), (b"alive\ndone\n", False), (b"done\n", False)]
 )
@@ -418,7 +425,7 @@ async def test_a_guard_gives_back_what_nobody_needs(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # What the guard has to read is there: the guard waits for nothing else.
-    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1 if gives_back else 600)
+    words = guard(gives_back_by("touch", f"{tmp_path}/given back"), "7", "guard", seconds=1 if gives_back else 600)
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE)
     assert process.stdin is not None
     process.stdin.write(lines)
@@ -428,7 +435,7 @@ async def test_a_guard_gives_back_what_nobody_needs(
 
 async def test_a_guard_that_can_write_nothing_gives_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
-    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=1)
+    words = guard(gives_back_by("touch", f"{tmp_path}/given back"), "7", "guard", seconds=1)
     process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
     await asyncio.wait_for(process.wait(), 60)
     assert [file.name for file in tmp_path.iterdir()] == ["given back"]
@@ -443,7 +450,7 @@ async def test_a_guard_leaves_the_decision_to_the_next_one(monkeypatch: pytest.M
     sleep.chmod(0o755)
     monkeypatch.setenv("PATH", str(sleep.parent), prepend=":")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "node"))
-    words = guard(["touch", f"{tmp_path}/given back"], "guard", seconds=600)
+    words = guard(gives_back_by("touch", f"{tmp_path}/given back"), "7", "guard", seconds=600)
     first = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL)
     await until((tmp_path / "waits").exists)
     (link := tmp_path / "node" / "guard").unlink()
@@ -471,3 +478,31 @@ async def test_a_guard_of_slurm_waits_for_its_answer(
     await asyncio.wait_for(process.wait(), 60)
     given_back = tmp_path / "given-back"
     assert (given_back.read_text() if given_back.exists() else None) == ("7\n" if guards == 1 else None)
+
+
+FAILS_ONCE = """#!/bin/sh
+echo "$@" >> {directory}/asked
+test $(wc -l < {directory}/asked) -gt 1
+"""
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("who", ["guard", "holder"])
+async def test_an_allocation_is_given_back_again_when_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, who: str, ended: bool
+) -> None:
+    """The queue manager does not take back the job when asked first. An allocation that has ended is left."""
+    programs = {"sleep": "#!/bin/sh\n", "cancel": FAILS_ONCE.format(directory=tmp_path)}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    state = ("echo", "Unknown Job Id {job}") if ended else ("false",)
+    asking = replace(gives_back_by(f"{tmp_path}/cancel", "{job}"), ask=lambda _: ["echo", "7"], state=state)
+    words = guard(asking, "7", "guard", seconds=1)
+    if who == "holder":
+        words = holder(replace(MANAGERS[0], asking=asking), Wanted(1, "1"))
+    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=DEVNULL)
+    await asyncio.wait_for(process.wait(), 60)
+    assert (tmp_path / "asked").read_text() == ("7\n" if ended else "7\n7\n")

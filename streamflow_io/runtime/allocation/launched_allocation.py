@@ -19,7 +19,17 @@ from streamflow_io.processes import end_process, ends_within
 
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said, tell_guard
-from .managers import AllocationState, FoundAllocation, FoundNode, Manager, ManagerError, Wanted, filled
+from .managers import (
+    AllocationState,
+    Asking,
+    FoundAllocation,
+    FoundNode,
+    Manager,
+    ManagerError,
+    Wanted,
+    filled,
+    give_back,
+)
 
 # A shell between the launcher and the program would make one space of two.
 _PROBE = ["echo", "a  b"]
@@ -33,8 +43,8 @@ Start = Callable[[Sequence[str], int, int, int], Awaitable[Process]]
 # killed. Nothing interrupts the words that submit: the number of the job is always known.
 _HOLDER = (
     'number=$1; shift; said=$("$@" < /dev/null) || exit; job=$(printf "%s\\n" "$said" | sed -n "$number" | tail -n 1); '
-    'test -n "$job" || {{ printf "%s\\n" "$said" >&2; exit 1; }}; echo "$job"; cat > /dev/null; exec {cancel} '
-    "> /dev/null 2>&1"
+    'test -n "$job" || {{ printf "%s\\n" "$said" >&2; exit 1; }}; echo "$job"; cat > /dev/null; '
+    "{give_back}"
 )
 # As `slurm.guard`. A driver that lives has started another guard, to whose number the link then leads. A full disk has
 # space for a link. Without any link no other guard is known.
@@ -42,7 +52,7 @@ _GUARD = (
     'link=${{TMPDIR:-/tmp}}/{name}; ln -sfn $$ "$link"; '
     'while line=$(timeout {seconds} sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
     'if test "$line" != done; then sleep {seconds}; fi; last=$(readlink "$link"); '
-    'test "${{last:-$$}}" = $$ || exit; rm -f "$link"; test "$line" = done || exec sh -lc {cancel}'
+    'test "${{last:-$$}}" = $$ || exit; rm -f "$link"; test "$line" = done || {give_back}'
 )
 _GUARD_SECONDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -56,17 +66,28 @@ def holder(manager: Manager, wanted: Wanted) -> list[str]:
 
     :raises ManagerError: if something that the user wants cannot be asked for
     """
-    cancel = " ".join('"$job"' if word == "{job}" else shlex.quote(word) for word in manager.asking.cancel)
-    return ["sh", "-c", _HOLDER.format(cancel=cancel), "sh", manager.asking.number, *manager.asking.ask(wanted)]
+    asking = manager.asking
+    cancel, state = (
+        " ".join('"$job"' if word == "{job}" else shlex.quote(word) for word in words)
+        for words in (asking.cancel, asking.state)
+    )
+    give = give_back(cancel, state, asking.ended)
+    return ["sh", "-c", _HOLDER.format(give_back=give), "sh", asking.number, *asking.ask(wanted)]
 
 
-def guard(cancel: Sequence[str], name: str, seconds: int = _GUARD_SECONDS) -> list[str]:
+def guard(asking: Asking, job: str, name: str, seconds: int = _GUARD_SECONDS) -> list[str]:
     """The words of a program on a node that gives the allocation back when its input brings no line for a minute.
 
+    :param job: the number of the job that holds the allocation
     :param name: of the guard, as that of a file
     :param seconds: half of this minute
     """
-    return ["sh", "-c", _GUARD.format(name=name, seconds=seconds, cancel=shlex.quote(shlex.join(cancel)))]
+    cancel, state = (
+        f"sh -lc {shlex.quote(shlex.join([first, *asking.on_node, *rest]))}"
+        for first, *rest in (filled(asking.cancel, job), filled(asking.state, job))
+    )
+    give = give_back(cancel, state, asking.ended)
+    return ["sh", "-c", _GUARD.format(name=name, seconds=seconds, give_back=give)]
 
 
 class HeldJob:
@@ -175,7 +196,7 @@ class HeldJob:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _guard(self, start: Start) -> None:
-        words = guard(filled(self._manager.asking.cancel_on_node, self.number), self._name)
+        words = guard(self._manager.asking, self.number, self._name)
         while True:
             with contextlib.suppress(WorkflowExecutionException):
                 await tell_guard(await start(words, PIPE, DEVNULL, DEVNULL))

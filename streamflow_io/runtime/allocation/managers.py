@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 
@@ -81,7 +82,7 @@ class Wanted(Struct, frozen=True):
 class Asking(Struct, frozen=True):
     """How an allocation is asked for and given back outside of it, as on a login node.
 
-    The words of `state`, `show`, `launcher`, `cancel` and `cancel_on_node` have `{job}` for the number of the job.
+    The words of `state`, `show`, `launcher` and `cancel` have `{job}` for the number of the job.
 
     :ivar ask: the words that submit a job which holds the allocation, and print its number; raises
         :class:`ManagerError` if something that the user wants cannot be asked for
@@ -91,7 +92,8 @@ class Asking(Struct, frozen=True):
     :ivar show: the words that print the allocation, for `read`
     :ivar launcher: the words before a program that start the program on a node; with `{node}` or `{rank}`
     :ivar cancel: the words that give the allocation back
-    :ivar cancel_on_node: the same, on a node of the allocation
+    :ivar ended: finds in what `state` prints, or in its error message, that the job has ended; for `grep -E`, too
+    :ivar on_node: what follows the first of the words on a node of the allocation
     :ivar seconds: reads a limit of time; None: another text
     """
 
@@ -103,7 +105,8 @@ class Asking(Struct, frozen=True):
     read: Callable[[str], FoundAllocation]
     launcher: str
     cancel: tuple[str, ...]
-    cancel_on_node: tuple[str, ...]
+    ended: str
+    on_node: tuple[str, ...] = ()
     seconds: Callable[[str], float | None] = lambda limit: None
 
 
@@ -240,36 +243,33 @@ def ask_flux(wanted: Wanted) -> list[str]:
     return ["flux", "batch", *fixed, f"--time-limit={wanted.limit}", *queue, *wanted.options, *_HOLD]
 
 
+_PBS_ENDED = "job_state = [^QHWTR]|Unknown Job|has finished"
+_LSF_ENDED = "^(DONE|EXIT)$|is not found"
+_FLUX_ENDED = "^(CLEANUP|INACTIVE)$|JobID .* unknown"
+
+
 def pbs_state(printed: str) -> AllocationState | None:
     """Read what `qstat -f` prints of a job, or why it prints nothing."""
-    if (found := re.search(r"^ *job_state = (\w)", printed, re.MULTILINE)) is not None:
-        return {
-            "Q": AllocationState.WAITS,
-            "H": AllocationState.WAITS,
-            "W": AllocationState.WAITS,
-            "T": AllocationState.WAITS,
-            "R": AllocationState.RUNS,
-        }.get(found[1], AllocationState.HAS_ENDED)
-    return AllocationState.HAS_ENDED if re.search("Unknown Job|has finished", printed) else None
+    if re.search(_PBS_ENDED, printed):
+        return AllocationState.HAS_ENDED
+    found = re.search(r"^ *job_state = (\w)", printed, re.MULTILINE)
+    return None if found is None else AllocationState.RUNS if found[1] == "R" else AllocationState.WAITS
 
 
 def lsf_state(printed: str) -> AllocationState | None:
     """Read the field `stat` of `bjobs`, or why it prints nothing."""
-    return _state(printed, ("PEND", "PSUSP", "WAIT", "PROV"), ("DONE", "EXIT"), "is not found")
+    return _state(printed, ("PEND", "PSUSP", "WAIT", "PROV"), _LSF_ENDED)
 
 
 def flux_state(printed: str) -> AllocationState | None:
     """Read the field `state` of `flux jobs`, as in RFC 21, or why it prints nothing."""
-    return _state(printed, ("DEPEND", "PRIORITY", "SCHED"), ("CLEANUP", "INACTIVE"), "JobID .* unknown")
+    return _state(printed, ("DEPEND", "PRIORITY", "SCHED"), _FLUX_ENDED)
 
 
-def _state(printed: str, waits: Collection[str], ended: Collection[str], unknown: str) -> AllocationState | None:
-    """Read the one word of a state. A job that the queue manager does not know any more has ended.
-
-    :param unknown: finds the message about such a job
-    """
+def _state(printed: str, waits: Collection[str], ended: str) -> AllocationState | None:
+    """Read the one word of a state. A job that the queue manager does not know any more has ended."""
     word = printed.strip()
-    if word in ended or re.search(unknown, printed):
+    if re.search(ended, printed, re.MULTILINE):
         return AllocationState.HAS_ENDED
     if word in waits:
         return AllocationState.WAITS
@@ -288,15 +288,15 @@ MANAGERS = (
         "PBS", "PBS_JOBID", ("qstat", "-f", "{job}"), SSH, pbs_allocation,
         Asking(
             ask_pbs, r"s/^\([0-9][^ ]*\)$/\1/p", ("qstat", "-f", "{job}"), pbs_state, ("qstat", "-f", "{job}"),
-            pbs_allocation, SSH, ("qdel", "{job}"), ("qdel", "{job}"),
+            pbs_allocation, SSH, ("qdel", "{job}"), _PBS_ENDED,
         ),
     ),
     Manager(
         "LSF", "LSB_JOBID", ("printenv", "LSB_MCPU_HOSTS"), "blaunch {node}", lsf_allocation,
         Asking(
             ask_lsf, r"s/^Job <\([0-9]*\)>.*/\1/p", ("bjobs", "-noheader", "-o", "stat", "{job}"), lsf_state,
-            ("bjobs", "-noheader", "-o", "exec_host", "{job}"), lsf_job, SSH, ("bkill", "{job}"), ("bkill", "{job}"),
-            _minutes,
+            ("bjobs", "-noheader", "-o", "exec_host", "{job}"), lsf_job, SSH, ("bkill", "{job}"), _LSF_ENDED,
+            seconds=_minutes,
         ),
     ),
     Manager(
@@ -305,10 +305,20 @@ MANAGERS = (
             ask_flux, r"s/^\([^ ]*\)$/\1/p", ("flux", "jobs", "-n", "-o", "{state}", "{job}"), flux_state,
             ("flux", "proxy", "{job}", "flux", "resource", "R"), flux_allocation,
             f"flux proxy {{job}} {_FLUX_LAUNCHER}", ("flux", "cancel", "{job}"),
-            ("flux", "--parent", "cancel", "{job}"),
+            _FLUX_ENDED, ("--parent",),
         ),
     ),
 )  # fmt: skip
+
+
+def give_back(cancel: str, state: str, ended: str) -> str:
+    """The commands of a shell that give an allocation back, and try again until it has ended.
+
+    :param cancel: the command that gives it back
+    :param state: the command that prints its state
+    :param ended: see :class:`Asking`
+    """
+    return f"until {cancel} || {state} 2>&1 | grep -Eq {shlex.quote(ended)}; do sleep 5; done > /dev/null 2>&1"
 
 
 def filled(words: tuple[str, ...], job: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from .managers import JOB_NAME, ManagerError, Wanted, numbers
+from .managers import JOB_NAME, ManagerError, Wanted, give_back, numbers
 
 _GROUP = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
 _FIELD = re.compile(r"(?<!\S)([A-Za-z][\w:/-]*)=(\S*)")
@@ -22,8 +22,9 @@ _GUARD = (
     'while line=$(timeout 30 sh -c \'read -r line; echo "$line"\') && test "$line" = alive; do :; done; '
     'test "$line" = done && exit; sleep 30; '
     "until steps=$(squeue -h -s -j {job} -o %j); do sleep 5; done; "
-    'test "$(echo "$steps" | grep -cx {name})" -gt 1 || until scancel {job}; do sleep 5; done'
+    'test "$(echo "$steps" | grep -cx {name})" -gt 1 || {give_back}'
 )
+_ENDED = "Invalid job id"
 # Waits for the end of its input, and gives the allocation back. `salloc` of Slurm 22.05 loops for ever when its command
 # ends at the moment at which the allocation ends. Therefore the command goes on for some seconds.
 _HOLD = 'trap : TERM; cat; trap - TERM; scancel "$SLURM_JOB_ID"; exec sleep 5'
@@ -162,7 +163,7 @@ def on_node(job: str, node: str, cores: int, words: Sequence[str], name: str | N
 
 def guard(job: str) -> str:
     """The script that gives an allocation back when its input has brought no line for a minute."""
-    return _GUARD.format(job=job, name=GUARD)
+    return _GUARD.format(job=job, name=GUARD, give_back=give_back(f"scancel {job}", f"squeue -h -j {job}", _ENDED))
 
 
 def ask(wanted: Wanted) -> list[str]:
