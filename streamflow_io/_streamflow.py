@@ -605,6 +605,10 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     async def wait(self) -> None:
         """Wait until there are hosts, or there will be none."""
 
+    @abstractmethod
+    async def all_known(self) -> None:
+        """Wait until all hosts have told their size, or are lost."""
+
     @property
     @abstractmethod
     def losses(self) -> Sequence[str]:
@@ -828,27 +832,26 @@ def offer_links(connector: Connector, copy: CopyByLink) -> bool:
     return True
 
 
-def hosts_left(
-    connector: Connector, scheduler: HostScheduler
-) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
+def hosts_left(connector: Connector) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
     """The hosts of a connector of the plugin that are left, and the reasons why others are lost.
 
-    :param scheduler: serves the connector from now on
     :return: None: no host is lost, others may come, or another connector
     """
     if (hosts := _own_hosts(connector)) is None:
         return None
-    hosts.scheduler = scheduler
     return (hosts.left, losses) if (losses := hosts.losses) else None
 
 
-async def wait_for_hosts(connectors: Iterable[Connector]) -> None:
+async def wait_for_hosts(connectors: Iterable[Connector], scheduler: HostScheduler) -> None:
     """Wait until one of some connectors has hosts, or none of them will have any.
 
+    :param scheduler: serves the connectors from now on
     Nothing is waited for where one is no connector of the plugin.
     """
     found = [_own_hosts(connector) for connector in connectors]
     own = [hosts for hosts in found if hosts is not None]
+    for hosts in own:
+        hosts.scheduler = scheduler
     if not own or len(own) < len(found):
         return
     waits = [asyncio.create_task(hosts.wait()) for hosts in own]
@@ -857,6 +860,12 @@ async def wait_for_hosts(connectors: Iterable[Connector]) -> None:
     finally:
         for waiting in waits:
             waiting.cancel()
+
+
+async def all_hosts_known(connector: Connector) -> None:
+    """Wait until all hosts of a connector of the plugin have told their size, or are lost."""
+    if (hosts := _own_hosts(connector)) is not None:
+        await hosts.all_known()
 
 
 def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[float | None, float | None]:

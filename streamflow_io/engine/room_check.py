@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from streamflow.core.context import StreamFlowContext
@@ -18,7 +18,7 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import HostJobs, NoHostsError
+from streamflow_io._streamflow import HostJobs, NoHostsError, all_hosts_known
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
@@ -103,8 +103,10 @@ async def check_room(
                 raise
             reasons.append((str(error), target, False))
             continue
-        there = {_name(location, target): _room(location) for location in locations.values()}
-        if (why := too_large(asked, there, target.locations)) is None:
+        if too_large(asked, _rooms(locations, target), target.locations) is not None:
+            await all_hosts_known(connector)
+            locations = await connector.get_available_locations(service=target.service)
+        if (why := too_large(asked, _rooms(locations, target), target.locations)) is None:
             return
         reasons.append((why, target, target.deployment.type != "local"))
     from streamflow_io.adapters.deployment_sites import are_fixed, deployment_name
@@ -115,6 +117,10 @@ async def check_room(
         raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
     known.add((step, coreless))
     logger.warning(coded(f"{message}; job {job.name} waits for a location that has as much", Code.NEVER_STARTS))
+
+
+def _rooms(locations: Mapping[str, AvailableLocation], target: Target) -> dict[str, Room]:
+    return {_name(location, target): _room(location) for location in locations.values()}
 
 
 def _name(location: AvailableLocation, target: Target) -> str:

@@ -208,7 +208,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _wait_for_hosts(self, binding: BindingConfig) -> None:
         """Wait until a deployment of a job has locations, or none of them will have any."""
         deployments = {target.deployment.name for target in binding.targets}
-        await wait_for_hosts(map(self.context.deployment_manager.get_connector, deployments))
+        await wait_for_hosts(map(self.context.deployment_manager.get_connector, deployments), self)
 
     def host_jobs(self, deployment: str) -> HostJobs:
         """The jobs of a deployment."""
@@ -382,7 +382,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
         """
-        if (found := hosts_left(connector, self)) is None:
+        if (found := hosts_left(connector)) is None:
             return False
         hosts, losses = found
         there = {name: Room(float(has.cores), float(has.memory)) for name, has in hosts.items()}

@@ -17,6 +17,7 @@ from streamflow.deployment.connector.local import LocalConnector
 
 from streamflow_io._streamflow import HostScheduler
 from streamflow_io.engine.scheduler import IOAwareScheduler
+from streamflow_io.runtime.allocation import connector
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 
 HERE = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
@@ -29,14 +30,26 @@ class Apart(AllocationConnector):
         return False
 
 
+# Starts nothing on the node n2 until there is a file `answers`.
+WAITS = "until [ $1 != n2 ] || [ -e {}/answers ]; do sleep 0.05; done; "
+
+
+def launcher(directory: Path, first: str = "") -> str:
+    """A launcher for nodes that are this machine.
+
+    :param first: commands of a shell that run before each program, with the name of the node as `$1`
+    """
+    (program := directory / "launch").write_text(f'#!/bin/sh\n{first.format(directory)}shift; exec "$@"\n')
+    program.chmod(0o755)
+    return f"{program} {{node}}"
+
+
 class Run:
     """StreamFlow's data manager, with a node for each name."""
 
     def __init__(self, directory: Path, *names: str) -> None:
         self.directory = directory
-        (launcher := directory / "launch").write_text('#!/bin/sh\nshift; exec "$@"\n')
-        launcher.chmod(0o755)
-        self.nodes = Apart("nodes", "/", None, f"{launcher} {{node}}", names)
+        self.nodes = Apart("nodes", "/", None, launcher(directory), names)
         connectors = {"nodes": self.nodes, "__LOCAL__": LocalConnector("__LOCAL__", "/")}
         context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=connectors.get),
@@ -89,3 +102,24 @@ async def test_the_only_place_of_a_file_is_named_when_it_is_lost(tmp_path: Path)
             await asyncio.wait_for(run.fetch(first, node("n2"), node("n1")), 60)
     finally:
         await run.nodes.undeploy(False)
+
+
+async def test_a_node_that_does_not_answer_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """StreamFlow asks for the nodes while all jobs wait. A node that answers late is found later."""
+    monkeypatch.setattr(connector, "_PATIENCE_SECONDS", 0.1)
+    nodes = AllocationConnector("nodes", "/", None, launcher(tmp_path, WAITS), ("n1", "n2"))
+    changed = asyncio.Event()
+    nodes.scheduler = cast(HostScheduler, SimpleNamespace(hosts_changed=lambda _: changed.set()))
+    await nodes.deploy(False)
+    try:
+        await asyncio.wait_for(nodes.wait(), 60)
+        found = await asyncio.wait_for(nodes.get_available_locations(), 60)
+        assert (list(found), list(nodes.left), changed.is_set()) == (["n1"], ["n1"], False)
+        (tmp_path / "answers").touch()
+        await asyncio.wait_for(changed.wait(), 60)
+        await asyncio.wait_for(nodes.all_known(), 60)
+        assert list(await nodes.get_available_locations()) == ["n1", "n2"]
+    finally:
+        await nodes.undeploy(False)

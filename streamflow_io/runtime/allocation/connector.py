@@ -35,6 +35,8 @@ logger = logging.getLogger("streamflow")
 _RELEASE_SECONDS = 10.0
 # The programs of a thousand nodes that start at once take long.
 _ANSWER_SECONDS = 120.0
+# The time after which jobs start at other nodes.
+_PATIENCE_SECONDS = 5.0
 
 
 class AllocationConnector(OwnHosts):
@@ -60,6 +62,8 @@ class AllocationConnector(OwnHosts):
         self._submit, self._launcher, self._nodes = submit, launcher, nodes
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
+        # The nodes for which the scheduler waits no longer.
+        self._late: set[str] = set()
         self._addresses: dict[str, asyncio.Task[str]] = {}
         self._lost: dict[str, str] = {}
         # The lost nodes on which commands can still remove what jobs have left.
@@ -107,10 +111,17 @@ class AllocationConnector(OwnHosts):
     @property
     def losses(self) -> Sequence[str]:
         # A job that is too large for the nodes that are left may start on one that comes.
-        return [] if self._deployed().comes else [*self._lost.values()]
+        return [] if self._deployed().comes or self._silent else [*self._lost.values()]
 
     async def wait(self) -> None:
         await self._deployed().wait()
+        if asked := self._ask():
+            await asyncio.wait(asked.values(), return_when=asyncio.FIRST_COMPLETED)
+
+    async def all_known(self) -> None:
+        await self._deployed().wait()
+        if asked := self._ask():
+            await asyncio.wait(asked.values())
 
     def host_jobs(self) -> HostJobs:
         """The jobs that run on the nodes, and wait for them. Another scheduler than the plugin's does not tell."""
@@ -162,7 +173,8 @@ class AllocationConnector(OwnHosts):
             await allocation.wait()
         if (over := allocation.over) is not None:
             raise NoHostsError(over)
-        nodes = [node for name, node in allocation.nodes.items() if name not in self._lost]
+        await self._wait_for_answers()
+        nodes = [node for name, node in allocation.nodes.items() if name not in self._lost and name not in self._silent]
         found = await asyncio.gather(*map(self._hardware_of, nodes))
         answering = [(node, has) for node, has in zip(nodes, found, strict=True) if has is not None]
         addresses = await asyncio.gather(*(self._address_of(node) for node, _ in answering))
@@ -171,7 +183,7 @@ class AllocationConnector(OwnHosts):
             for (node, has), address in zip(answering, addresses, strict=True)
             if node.name not in self._lost
         }
-        if not locations and not allocation.comes:
+        if not locations and not allocation.comes and not self._silent:
             raise NoHostsError(f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}")
         return locations
 
@@ -409,15 +421,40 @@ class AllocationConnector(OwnHosts):
     async def _hardware_of(self, node: Node) -> Hardware | None:
         """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
         name = node.name
-        if name not in self._hardware:
-            self._hardware[name] = asyncio.create_task(self._look(node))
         try:
-            return await asyncio.shield(self._hardware[name])
+            return await asyncio.shield(self._ask()[name])
         except WorkflowExecutionException as error:
             if name not in self._lost:
                 self.lose(name, str(error))
                 logger.warning(f"No jobs start at {self.deployment_name}/{name}: {error}")
             return None
+
+    def _ask(self) -> dict[str, asyncio.Task[Hardware]]:
+        """Ask the nodes for their hardware, each once."""
+        nodes = {name: node for name, node in self._deployed().nodes.items() if name not in self._lost}
+        for name, node in nodes.items():
+            if name not in self._hardware:
+                self._hardware[name] = asyncio.create_task(self._look(node))
+        return {name: self._hardware[name] for name in nodes}
+
+    @property
+    def _silent(self) -> set[str]:
+        """The nodes whose hardware is not known yet, and for which nothing waits."""
+        return {name for name in self._late if name not in self._lost and not self._hardware[name].done()}
+
+    async def _wait_for_answers(self) -> None:
+        """Wait until all nodes have told their hardware. The scheduler, for which all jobs wait, is patient once.
+
+        A node that answers later lets the scheduler look again.
+        """
+        asked = {name: each for name, each in self._ask().items() if name not in self._late and not each.done()}
+        if self.scheduler is None or not asked:
+            return
+        _, late = await asyncio.wait(asked.values(), timeout=_PATIENCE_SECONDS)
+        for name, looking in asked.items():
+            if looking in late:
+                self._late.add(name)
+                looking.add_done_callback(lambda _: self.changed())
 
     async def _look(self, node: Node) -> Hardware:
         printed, code = await self._answer(node.name, "df -PTk 2>/dev/null; true")
