@@ -89,6 +89,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_queue_managers()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
+        self._is_closing = False
         self._looking: set[asyncio.Task[None]] = set()
         # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
@@ -147,6 +148,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             logger.exception(error)
 
     async def close(self) -> None:
+        self._is_closing = True
         self._disk_waits.close()
         for looking in self._looking:
             looking.cancel()
@@ -240,13 +242,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return BindingConfig(targets)
 
     def wake(self) -> None:
-        """Let all waiting jobs look again whether they can start."""
+        """Let all waiting jobs look again whether they can start. Jobs that wait when the run ends never start."""
 
         async def notify() -> None:
             async with self.wait_queue:
                 self.wait_queue.notify_all()
 
-        if self._waking is None or self._waking.done():
+        if not self._is_closing and (self._waking is None or self._waking.done()):
             self._waking = asyncio.create_task(notify())
 
     def hosts_changed(self, deployment: str) -> None:
@@ -271,7 +273,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             elif status is not Status.FIREABLE:
                 await self.run.ended(job_name, status)
         # Resources are free now. This call wakes the jobs that wait for bandwidth or cores.
-        await super().notify_status(job_name, status)
+        if not self._is_closing:
+            await super().notify_status(job_name, status)
 
     async def _process_target(
         self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None

@@ -16,6 +16,7 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 
 from lab.node import wait_for
+from streamflow_io.engine.context import Run
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation.allocation import Allocation
 from streamflow_io.runtime.allocation.connector import AllocationConnector
@@ -114,3 +115,25 @@ async def test_the_message_names_a_host_that_is_too_small(cluster: Cluster, is_o
         cluster.scheduler.wake()
     with pytest.raises(WorkflowExecutionException, match=rf"No job of /a can start: {ENDED}; it asks for 3 cores"):
         await waiting
+
+
+async def test_a_job_that_waits_when_the_run_ends_does_not_look_again(cluster: Cluster) -> None:
+    """The deployments are gone then. What else ends would wake the job."""
+    scheduler = cluster.scheduler
+    await cluster.schedule("/first/0", "hosts")
+    waiting = cluster.schedule("/a/0", "hosts")
+    await cluster.until_it_waits("hosts")
+
+    async def ended(job: str, status: Status) -> None:
+        scheduler.wake()
+
+    async def close() -> None:
+        await scheduler.notify_status("/first/0", Status.CANCELLED)
+
+    scheduler.run = cast(Run, SimpleNamespace(ended=ended, close=close, connector=lambda _, inner: inner))
+    scheduler.context.deployment_manager.deployments_map["hosts"] = None
+    await scheduler.close()
+    for _ in range(100):  # turns of the event loop
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
