@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -63,7 +63,6 @@ class Cluster:
 
 def io_task_admission(
     cluster: Cluster,
-    wake: Callable[[], None] = lambda: None,
     spacing: Spacing = lambda *_: None,
     storage: StorageConfig | None = None,
     meeting: Meeting | None = None,
@@ -77,7 +76,7 @@ def io_task_admission(
         RememberedLimits(Path(), {}),
         more_jobs=lambda _: True,
         arrived=lambda _: 1,
-        wake=wake,
+        wake=lambda: None,
         record=lambda _: None,
         spacing=spacing,
         meeting=meeting,

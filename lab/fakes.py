@@ -299,9 +299,9 @@ class FakeStep:
         self.tokens[port] = token
 
 
-def stream_token(job: str = "/a/0", **source: Any) -> StreamToken:
+def stream_token(**source: Any) -> StreamToken:
     """A stream of `out.txt`."""
-    return StreamToken(file_value("/out/out.txt"), StreamSource(job, "out", "out.txt", **source))
+    return StreamToken(file_value("/out/out.txt"), StreamSource("/a/0", "out", "out.txt", **source))
 
 
 def commit(attempt: Attempt, port: str, path: str | None = None) -> None:

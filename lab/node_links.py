@@ -95,14 +95,14 @@ class Pair:
             stream["link"]["tls"] = True  # type: ignore[index]
         return stream
 
-    def has_read_all(self, name: str = "c", producer: str = "p") -> bool:
+    def has_read_all(self, name: str = "c") -> bool:
         """Returns whether a consumer has read exactly what the producer has written."""
-        data = self.path(producer).read_bytes()
+        data = self.path().read_bytes()
         return (self.two.base / f"{name}.digest").read_text() == f"{len(data)} {hashlib.sha256(data).hexdigest()}"
 
-    def has_seen_an_end(self, name: str = "c") -> bool:
-        """Returns whether a consumer has seen an end of file."""
-        return (self.two.base / f"{name}.digest").exists()
+    def has_seen_an_end(self) -> bool:
+        """Returns whether the consumer has seen an end of file."""
+        return (self.two.base / "c.digest").exists()
 
 
 @contextmanager
@@ -193,11 +193,11 @@ def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stre
 class Peer:
     """A reader of a link that was written elsewhere, and speaks plain after the handshake."""
 
-    def __init__(self, address: str, certificate: Certificate = CERTIFICATE, timeout: float = TIMEOUT) -> None:
-        self.socket = socket.create_connection(parsed(address), timeout)
+    def __init__(self, address: str) -> None:
+        self.socket = socket.create_connection(parsed(address), TIMEOUT)
         # Otherwise the kernel delays a record after another one by 40 ms.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.handshake = Handshake(name_of_run(certificate), certificate)
+        self.handshake = Handshake(name_of_run(CERTIFICATE), CERTIFICATE)
 
     def __enter__(self) -> Peer:
         return self

@@ -169,12 +169,9 @@ def start_slurm(is_distributed: bool = False) -> AbstractContextManager[Laborato
     return laboratory("-m", "lab.machines.slurm", *(["--distributed"] if is_distributed else []))
 
 
-def start_hosts(megabits: int = LINK_MEGABITS) -> AbstractContextManager[Laboratory]:
-    """SSH hosts: :mod:`lab.machines.hosts`. Raises as :func:`laboratory`.
-
-    :param megabits: what the link of each host carries in a second, in each direction
-    """
-    return laboratory("-m", "lab.machines.hosts", str(megabits))
+def start_hosts() -> AbstractContextManager[Laboratory]:
+    """SSH hosts: :mod:`lab.machines.hosts`. Raises as :func:`laboratory`."""
+    return laboratory("-m", "lab.machines.hosts", str(LINK_MEGABITS))
 
 
 def start_containers(images: Iterable[str] = IMAGES) -> AbstractContextManager[Laboratory]:

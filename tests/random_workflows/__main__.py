@@ -1,7 +1,7 @@
 """Random workflows, each run by plain StreamFlow and by ours; the results must be the same, byte for byte.
 
-What plain StreamFlow cannot do is counted, and shows nothing. Else each difference, failure, hang or leftover is
-reduced to the smallest workflow that shows it, which is kept; then the exit code is 1.
+What plain StreamFlow cannot do is counted, and shows nothing. Else each workflow with a difference, failure, hang or
+leftover is kept; then the exit code is 1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import secrets
 import shutil
 import sys
@@ -28,10 +27,8 @@ from lab.runs import Bench
 from .allocations import Allocation, run_in_allocation, start_allocation
 from .blueprint import Blueprint
 from .containers import contain, run_contained
-from .document import document
 from .generate import generate
 from .hosts import run_on_hosts, spread
-from .reduce import reduce
 from .trial import Trial, run_trial
 from .unhinted import believed, unhinted
 from .windows import windowed
@@ -100,9 +97,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
             blueprint = spread(blueprint)
             run_one = functools.partial(run_on_hosts, laboratory, options.seed, number, program=program)
         trial = run_one(place, blueprint)
-        if not trial.is_harmless and options.reduce:
-            reduced(place, blueprint, trial, run_one)
-        elif trial.is_harmless and not options.keep:
+        if trial.is_harmless and not options.keep:
             # A node runtime whose run has failed may be removing its own at the same time.
             while place.exists():
                 shutil.rmtree(place, ignore_errors=True)
@@ -119,19 +114,6 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | Allocation | N
     if harmless and not options.keep:
         shutil.rmtree(directory)
     return 0 if harmless else 1
-
-
-def reduced(place: Path, blueprint: Blueprint, trial: Trial, run: Callable[[Path, Blueprint], Trial]) -> None:
-    """Keep the smallest workflow with the same outcome."""
-
-    def shows(candidate: Blueprint) -> bool:
-        return run(place / "smaller", candidate).outcome == trial.outcome
-
-    smallest = reduce(blueprint, shows)
-    last = run(place / "smallest", smallest)
-    (place / "smallest.json").write_text(json.dumps(document(smallest), indent=1))
-    (place / "smallest.txt").write_text(f"{smallest}\n\n{last.outcome}: {last.detail}\n\n{last.log}")
-    shutil.rmtree(place / "smaller", ignore_errors=True)
 
 
 def _options() -> argparse.Namespace:
@@ -163,7 +145,6 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")
-    parser.add_argument("--no-reduce", dest="reduce", action="store_false", help="do not look for smaller ones")
     return parser.parse_args()
 
 

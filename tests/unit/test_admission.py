@@ -168,11 +168,11 @@ def test_who_waits_for_a_location_holds_back_nobody_elsewhere() -> None:
     assert names(driver.submit(step("third", 10, NFS, pools=("cloud",)))) == ["/third/1"]
 
 
-def start_compute(driver: Driver, demand: Demand, location: str = "n1") -> Grant:
+def start_compute(driver: Driver, demand: Demand) -> Grant:
     driver.submit(demand)
     job = f"{demand.step}/1"
-    assert driver.admission.could_start(job, location)
-    return driver.admission.start(job, [location], 0.0)
+    assert driver.admission.could_start(job, "n1")
+    return driver.admission.start(job, ["n1"], 0.0)
 
 
 # Jobs that are no I/O tasks

@@ -103,5 +103,5 @@ def lines_of(cluster: Cluster) -> float:
 
 def test_a_decision_does_not_look_at_all_that_wait() -> None:
     # Jobs of every step wait in both: with fewer jobs for each location, some steps have none that wait.
-    few, many = Cluster(waiting=1000, locations=100), Cluster(waiting=4000, locations=100)
+    few, many = Cluster(waiting=500, locations=50), Cluster(waiting=2000, locations=50)
     assert lines_of(many) <= 1.1 * lines_of(few)

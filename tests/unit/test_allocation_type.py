@@ -72,19 +72,6 @@ def test_a_node_may_be_gone(state: str, gone: bool) -> None:
     assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
 
 
-def test_the_schema_describes_each_field() -> None:
-    schema = json.loads(AllocationConnector.get_schema())
-    Draft202012Validator.check_schema(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    described = [schema]
-    while described:
-        entry = described.pop()
-        if entry["type"] == "object":
-            assert entry["additionalProperties"] is False
-            described += entry["properties"].values()
-        assert entry["description"]
-
-
 @pytest.mark.parametrize(
     ("config", "why"),
     [
@@ -258,8 +245,8 @@ class Losing(Here):
     file: Path
 
 
-@pytest.mark.parametrize("size", [0, 1, 65_536, 300_000])
-@pytest.mark.parametrize("most", [None, 1000, 65_536])
+@pytest.mark.parametrize("size", [0, 65_536, 300_000])
+@pytest.mark.parametrize("most", [None, 1000])
 async def test_a_copy_has_the_end_of_its_file(size: int, most: int | None, tmp_path: Path) -> None:
     connector = Losing("nodes", "/")
     connector.file = tmp_path / "printed"
@@ -286,10 +273,3 @@ async def test_a_reader_may_need_no_more() -> None:
 async def test_the_lost_end_of_a_copy_is_an_error() -> None:
     with pytest.raises(WorkflowExecutionException, match="The end of the output of 'exec seq 9' on nodes/n1 is lost"):
         await read_from(Here("nodes", "/"), ["exec", "seq", "9"], None)
-
-
-async def test_a_copy_ends_when_its_reader_fails() -> None:
-    stream = await Here("nodes", "/").get_stream_reader(["exec", "cat", "/dev/zero"], ExecutionLocation("n1", "nodes"))
-    assert len(await (await stream.__aenter__()).read(10)) == 10
-    error = ValueError("no more")
-    await asyncio.wait_for(stream.__aexit__(type(error), error, None), 60)

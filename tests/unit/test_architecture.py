@@ -156,7 +156,6 @@ class Import:
     imported: str
     is_ours: bool
     line: int
-    in_function: bool
 
     def __str__(self) -> str:
         return f"{MODULES[self.importer].relative_to(ROOT.parent)}:{self.line} imports {self.imported}"
@@ -171,20 +170,24 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def statements(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """The statements in a node, and whether each stands in a function. Expressions have none."""
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a node. Expressions have none."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            yield child, in_function
-            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            yield from statements(child, in_function or is_function)
+            yield child
+            yield from statements(child)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import]:
     package = ["streamflow_io", *module.split(".")]
     if path.name != "__init__.py":
         package.pop()
-    for node, in_function in statements(ast.parse(path.read_text("utf-8"))):
+    for node in statements(tree(path)):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -199,7 +202,7 @@ def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import
             found = target.removeprefix("streamflow_io.")
             while is_ours and found not in names and "." in found:
                 found = found.rpartition(".")[0]
-            yield Import(module, found, is_ours, node.lineno, in_function)
+            yield Import(module, found, is_ours, node.lineno)
 
 
 MODULES = modules()
@@ -318,7 +321,7 @@ def is_one_of(module: str, others: Iterable[str]) -> bool:
 def test_every_class_name_has_one_meaning() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(tree(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -1,7 +1,8 @@
-"""Results that were kept: each can be read, and the page of benchmarks shows them."""
+"""Goals are reached or missed, and results that were kept can be read and are shown on the page of benchmarks."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from benchmarks import __main__ as benchmarks
 from benchmarks.__main__ import RESULTS, WORKLOADS, main
-from benchmarks.model import Comparison, Machine, Report, Sample
+from benchmarks.harness import run_workload
+from benchmarks.model import Comparison, Machine, Report, Sample, evaluate
 from benchmarks.workload import Outcome, Variant, Workload
 from scripts import results
 
@@ -48,6 +50,25 @@ def test_what_is_saved_is_on_the_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "- gone: skipped, no disk" in text
     assert f"{datetime.now(timezone.utc):%Y-}" in text
     assert f"{Machine.here().cores} cores, load" in text
+
+
+@pytest.mark.parametrize(("limit", "output", "code"), [(0.5, "same", 0), (0.4, "same", 1), (0.5, "other", 1)])
+def test_a_goal_is_missed_or_outputs_differ(
+    limit: float, output: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variant with the least median counts for several; a goal without samples is not reached."""
+
+    def variant(name: str, walls: tuple[float, ...], output: str = "same") -> Variant:
+        left = iter(walls)
+        return Variant(name, lambda _: Outcome(Sample(wall=next(left), window=1), {"result": output}))
+
+    variants = [variant("slow", (4, 4, 4)), variant("one", (2, 2, 2), output), variant("other", (1, 3, 3))]
+    goal = Comparison(name="best / slow", variant=("other", "one"), baseline="slow", at_most=limit)
+    made = Workload("w", "of a test", lambda _: variants, [goal])
+    monkeypatch.setitem(WORKLOADS, "w", made)
+    assert main(["run", "w", "--reps", "3", "--json", str(tmp_path / "report.json")]) == code
+    missing = replace(made, prepare=lambda _: [replace(variants[0], skipped="no disk"), *variants[1:]])
+    assert [evaluate(goal, []).met, run_workload(missing, 0).met] == [False, False]
 
 
 def test_each_kept_result_is_of_a_workload() -> None:

@@ -1,13 +1,11 @@
-"""The gallery of the site: what it shows exists, and its pictures show when steps worked."""
+"""The gallery of the site: what it shows can be read."""
 
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
-from scripts import site
 from scripts.gallery import EXAMPLES, annotated
 from tests.unit.test_pages import DOCS
 
@@ -25,10 +23,3 @@ def test_each_example_can_be_read(name: str) -> None:
     assert isinstance(scheduler, dict)
     assert (example.directory / example.prepare[0]).is_file()
     assert annotated(workflow)
-
-
-def shown(markdown: str, page: str, repository: str = "") -> str:
-    """The text of a page of the site."""
-    return site.on_page_markdown(
-        markdown, SimpleNamespace(file=SimpleNamespace(src_uri=page)), {"repo_url": repository}
-    )

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import HintErrors, Level, Located, Source
@@ -33,23 +32,6 @@ def test_start_depends_on_mode(mode: str | None, start: str | None, expected: st
     assert rule.start == expected
 
 
-def test_defaults_of_a_rule() -> None:
-    rule = StreamingRule(port="out")
-    assert (str(rule.committed), rule.mode, rule.permanent) == ("on_termination", "update", None)
-    assert (rule.files, rule.file_deps, rule.n_files, rule.home_node) == ((), (), None, None)
-
-
-def test_rules_are_immutable() -> None:
-    rule = StreamingRule(port="out")
-    with pytest.raises(ValidationError):
-        rule.port = "other"  # type: ignore[misc]
-
-
-def test_only_the_names_of_the_files_are_fields() -> None:
-    with pytest.raises(ValidationError):
-        StreamingRule.model_validate({"port": "out", "committed": "on_n_files", "n_files": 2})
-
-
 def test_a_rule_survives_its_json() -> None:
     rule = StreamingRule.model_validate(
         {"port": "out", "files": ["a*"], "committed": "on_file", "fileDeps": ["index"], "mode": "no_update"}
@@ -74,13 +56,6 @@ def test_what_is_limited_by_default(fields: dict[str, object], is_limited: bool)
     assert StorageBandwidth.model_validate(fields).is_limited is is_limited
 
 
-@pytest.mark.parametrize("readers", [None, 1, 64])
-def test_readers_of_a_storage(readers: object) -> None:
-    config = {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]}
-    (storage,) = parse_scheduler_config(config, Source("streamflow.yml")).storages
-    assert storage.readers == readers
-
-
 @pytest.mark.parametrize(("kind", "is_right"), [("local", False), ("ssh", True)])
 def test_other_nodes_may_have_more_memory_than_the_driver_s(tmp_path: Path, kind: str, is_right: bool) -> None:
     file = tmp_path / "streamflow.yml"
@@ -98,30 +73,6 @@ def test_bandwidth_of_a_storage() -> None:
     one = StorageConfig(name="s", path="/s", write=450)
     assert [both.bandwidth(way) for way in ("read", "write", "both")] == [470, 450, 450]
     assert [one.bandwidth(way) for way in ("read", "write", "both")] == [450, 450, 450]
-
-
-def test_scheduler_config() -> None:
-    config = parse_scheduler_config(
-        {
-            "annotations": "annotations.yml",
-            "storages": [
-                {"name": "scratch", "path": "/scratch", "scope": "shared", "write": 450, "read": 470},
-                {"name": "ssd", "deployment": "hpc", "path": "/local", "scope": "node", "write": 450},
-            ],
-            "ioExecutors": 16,
-            "oversubscribe": "never",
-            "learned": "learned.db",
-            "runtime": "off",
-            "retry_delay": 3,
-            "tls": True,
-        },
-        Source("streamflow.yml"),
-    )
-    assert [storage.scope for storage in config.storages] == ["shared", "node"]
-    assert config.io_executors == 16
-    assert config.tls
-    assert not SchedulerConfig().tls
-    assert parse_scheduler_config({}, Source("streamflow.yml")) == SchedulerConfig()
 
 
 @pytest.mark.parametrize(

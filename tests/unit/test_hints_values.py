@@ -93,6 +93,8 @@ def test_storage_bw(value: object, constraint: StorageBW) -> None:
         ("auto(1,2,1.0000001)", "delta 1.0000001 is below 1.001"),
         ("required(1e999)", "'required(1e999)' is no storage bandwidth"),
         ("required(2,)", "'required(2,)' is no storage bandwidth"),
+        ("required()", "'required()' is no storage bandwidth"),
+        ("required(fast)", "'required(fast)' is no storage bandwidth"),
         ("20\n\n30", "'20\\n\\n30' is no storage bandwidth"),
     ],
 )

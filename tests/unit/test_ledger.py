@@ -65,24 +65,3 @@ class LedgerMachine(RuleBasedStateMachine):
 
 LedgerMachine.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
 TestLedger = LedgerMachine.TestCase
-
-
-def test_what_does_not_fit_leaves_nothing_behind() -> None:
-    ledger = Ledger()
-    wide, narrow = Account("wide"), Account("narrow")
-    ledger.open(wide, 10)
-    ledger.open(narrow, 1)
-    with pytest.raises(ValueError, match="not enough is free for a"):
-        ledger.allocate("a", {wide: 5, narrow: 2})
-    assert (ledger.free(wide), ledger.free(narrow), ledger.holds("a")) == (10, 1, None)
-
-
-def test_a_double_release_returns_nothing_twice() -> None:
-    ledger = Ledger()
-    account = Account("scratch write")
-    ledger.open(account, 10)
-    ledger.allocate("a", {account: 4})
-    ledger.allocate("b", {account: 6})
-    assert ledger.release("a") == {account: 4}
-    assert ledger.release("a") == {}
-    assert ledger.free(account) == 4

@@ -29,7 +29,6 @@ from streamflow_io.runtime.allocation.managers import (
     host_names,
     lsf_allocation,
     lsf_job,
-    numbers,
     pbs_allocation,
 )
 
@@ -110,13 +109,6 @@ def test_another_text_is_an_error(manager: object, printed: str) -> None:
 )
 def test_lists_of_hosts(text: str, names: list[str]) -> None:
     assert host_names(text) == names
-
-
-def test_lists_of_numbers() -> None:
-    assert numbers("0-3,8") == [0, 1, 2, 3, 8]
-    for text in ("", "a", "1-", "-1"):
-        with pytest.raises(ManagerError):
-            numbers(text)
 
 
 def test_the_environment_tells_the_queue_manager() -> None:
@@ -357,13 +349,6 @@ async def test_an_allocation_is_asked_for_and_given_back(asking: tuple[Allocatio
     _, given_back = (state / "calls").read_text().splitlines()
     assert given_back == back
     assert not (state / "job").exists()
-
-
-async def test_a_queue_manager_refuses(asking: tuple[AllocationConnector, Path, str]) -> None:
-    connector, state, _ = asking
-    (state / "refusal").write_text("no such queue")
-    with pytest.raises(WorkflowExecutionException, match=r"gives no allocation to nodes: .*: no such queue"):
-        await connector.deploy(False)
 
 
 async def test_a_job_that_is_removed_from_the_queue(asking: tuple[AllocationConnector, Path, str]) -> None:

@@ -23,15 +23,13 @@ class CountingRuntime(FakeRuntime):
     :ivar kept: the jobs that something is still kept of
 
     :param seconds: that each command takes
-    :param opens: each job opens its output
     """
 
-    def __init__(self, seconds: float = 0.01, opens: bool = True) -> None:
+    def __init__(self, seconds: float = 0.01) -> None:
         super().__init__("here")
         self.created = 0
         self.kept: weakref.WeakSet[NodeJob] = weakref.WeakSet()
         self._seconds = seconds
-        self._opens = opens
 
     async def create_job(self, name: str, *options: object) -> NodeJob:
         job = await super().create_job(name, *options)
@@ -43,8 +41,7 @@ class CountingRuntime(FakeRuntime):
     async def act(self, _: int) -> int:
         for job in [*self._jobs.values()]:
             self.start(job)
-            if self._opens:
-                self.tell(job, "opened", port="out", path="/out/out.txt")
+            self.tell(job, "opened", port="out", path="/out/out.txt")
             self.exit(job, success=True, code=0, started=1.0, ended=1.0 + self._seconds)
         return 0
 

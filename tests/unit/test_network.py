@@ -91,21 +91,3 @@ def test_outputs_are_early_between_steps_unless_delivered_at_the_end(history: Hi
         if edge.input is not None and edge.delivery is not Delivery.TERMINATION
     }
     assert {(*pair, output) for pair, outputs in network.early.items() for output in outputs} == early
-
-
-def test_the_tag_of_an_element_fits_that_of_its_list_and_no_neighbour() -> None:
-    run = RunRecord(time=BEGIN, name="run", workflow="w.cwl", steps={"/b": ("/a",)})
-    some = [JobAttempt(f"/a/{tag}", "/a") for tag in ("0", "0.1", "0.1.5", "0.10", "0.2")]
-    network = Network(History("run", run), [*some, JobAttempt("/b/0.1", "/b")])
-    assert network.upstream(5) == {0, 1, 2}
-
-
-def test_a_job_that_ran_again_reads_the_last_attempt_and_never_itself() -> None:
-    run = RunRecord(time=BEGIN, name="run", workflow="w.cwl")
-    reading = ReadingRecord(
-        time=BEGIN, job="/b/0", step="/b", input="/b/in", output="/a/out", delivery="stream", sources=("/a/0", "/b/0")
-    )
-    some = [JobAttempt("/a/0", "/a"), JobAttempt("/a/0", "/a"), JobAttempt("/b/0", "/b")]
-    network = Network(History("run", run, readings=[reading]), some)
-    assert network.read_early(2) == {1}
-    assert network.attempts("/a/0") == [0, 1]

@@ -45,18 +45,6 @@ def test_completion_seconds(jobs: int, seconds: dict[float, float]) -> None:
     assert estimates(jobs, LEARNED) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(("jobs", "best"), [(0, 16), (1, 16), (2, 8), (3, 8), (4, 8), (5, 8), (1000, 8)])
-def test_best_constraint(jobs: int, best: float) -> None:
-    assert best_constraint(jobs, LEARNED) == best
-
-
-def test_ties_go_to_the_highest() -> None:
-    # Four jobs: one group of 2 s, or two of 1 s, or four of half a second.
-    tied = registry((2, 2.0, 4), (4, 1.0, 2), (8, 0.5, 1))
-    assert set(estimates(4, tied).values()) == {2.0}
-    assert best_constraint(4, tied) == 8
-
-
 def test_nothing_is_chosen_from_nothing() -> None:
     with pytest.raises(ValueError, match="no constraint is registered"):
         best_constraint(5, ConstraintRegistry())
@@ -94,11 +82,6 @@ def test_a_registry_is_ordered_and_has_each_constraint_once() -> None:
     assert known.constraints == (2.0, 8.0)
     assert known.get(8.0) == RegisteredConstraint(8.0, 3.0, 1, 1)
     assert known.get(4.0) is None
-
-
-@pytest.mark.parametrize(("concurrency", "seconds"), [(1, 1.5), (2, 2.0), (3, 6.0), (4, 6.0), (5, 16.0), (20, 16.0)])
-def test_seconds_of_so_many_at_once(concurrency: int, seconds: float) -> None:
-    assert LEARNED.seconds_at(concurrency) == seconds
 
 
 # Groups of observations

@@ -33,10 +33,10 @@ def sample(writers: int, bandwidth: float, seconds: float = 1.0) -> Sample:
 
 
 def measurement(
-    writes: list[float], reads: list[float], mount: MountPoint = LOCAL, path: str = "/scratch/me", seconds: float = 1.0
+    writes: list[float], reads: list[float], mount: MountPoint = LOCAL, path: str = "/scratch/me"
 ) -> Measurement:
     levels = tuple(
-        LoadLevel(sample(2**n, write, seconds), sample(2**n, read, seconds))
+        LoadLevel(sample(2**n, write), sample(2**n, read))
         for n, (write, read) in enumerate(zip(writes, reads, strict=True))
     )
     return Measurement(path, mount, "direct", 10**12, 5.0, levels)

@@ -71,12 +71,6 @@ def test_no_name_of_a_workflow_is_folded(name: str) -> None:
     assert len([line for line in text.splitlines() if line.startswith("│")]) == (1 if len(name) <= 16 else 2)
 
 
-def test_a_short_name_leaves_one_line_for_each_run() -> None:
-    rows = [line for line in shown("demo", "main.cwl").splitlines() if line.startswith("│")]
-    assert len(rows) == 1
-    assert "main.cwl" in rows[0]
-
-
 def test_workflows_in_files_of_one_name_are_told_apart() -> None:
     files = ["file:///home/me/a%20b/rnaseq/main.cwl", "/home/me/calling/main.cwl", "/x/calling/main.cwl", "/x/qc.cwl"]
     assert [told_apart(files)[file] for file in files] == [

@@ -154,13 +154,6 @@ def test_what_no_glob_finds_is_no_element() -> None:
     assert job.said == ["part a.fq 0"]
 
 
-def test_files_come_at_the_end() -> None:
-    job = Played("*")
-    job.begin()
-    job.end("a", "b")
-    assert job.said == ["part a 0", "part b 1", "commit None None", "order [0, 1]"]
-
-
 def test_another_attempt() -> None:
     job = Played()
     for _ in range(2):

@@ -288,12 +288,6 @@ def test_the_plan_shows_images() -> None:
     ]
 
 
-def test_the_plan_shows_what_containers_do_not_deliver() -> None:
-    apart = site(required("b:2", LocalTarget(workdir="/other")))
-    assert "│ commits" in shown(a=A, b=apart)
-    assert "│ nothing" in shown(a=site(required("a:1"), contained=False))
-
-
 @pytest.mark.parametrize(("kind", "image"), [("docker", "a:1"), ("singularity", "a:1"), ("kubernetes", "a:1")])
 def test_nobody_sees_a_random_name(kind: str, image: str) -> None:
     target = required("a:1", kind=kind)

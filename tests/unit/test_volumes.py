@@ -77,51 +77,25 @@ def test_there_and_back_is_the_same_place(a: tuple[Bind, ...], path: str, b: tup
 @pytest.mark.parametrize(
     ("a", "path", "b", "seen"),
     [
-        (WORKDIR, "/tmp/streamflow/job/x", WORKDIR, "/tmp/streamflow/job/x"),
-        (WORKDIR, "/tmp/streamflow", WORKDIR, "/tmp/streamflow"),
-        (WORKDIR, "/tmp/streamflow/job/x", HOST, "/scratch/me/job/x"),
-        (HOST, "/scratch/me/job/x", WORKDIR, "/tmp/streamflow/job/x"),
         (HOST, "/any/thing", HOST, "/any/thing"),
-        (HOST, "/", HOST, "/"),
-        (HOST, "/", WORKDIR, None),
-        # beside the bind, and with a name that only begins as it
-        (WORKDIR, "/tmp/x", HOST, None),
+        # a name that only begins as that of the bind
         (WORKDIR, "/tmp/streamflow2/x", HOST, None),
         (HOST, "/scratch/me2", WORKDIR, None),
+        ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v2"),), None),
         # slashes and dots; `..` may follow a symbolic link
         ((Bind("/w/", "/d//x/"),), "//w//./f/", HOST, "/d/x/f"),
         ((Bind("/w", "/d/y/../x"),), "/w/f", HOST, "/d/x/f"),
+        ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v/"),), "/x/f"),
         (WORKDIR, "/tmp/streamflow/../streamflow/x", HOST, None),
         (WORKDIR, "tmp/streamflow/x", HOST, None),
         (WORKDIR, "", HOST, None),
-        (WORKDIR, "/tmp/streamflow/\udcff", HOST, "/scratch/me/\udcff"),
-        # nested in A: the inner bind is another place
-        ((Bind("/w", "/d"), Bind("/w/sub", "/e")), "/w/sub/f", (Bind("/x", "/d"),), None),
-        ((Bind("/w", "/d"), Bind("/w/sub", "/e")), "/w/sub/f", (Bind("/x", "/e"),), "/x/f"),
-        # nested in B: what the outer one has there is covered, unless it is also elsewhere
-        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", "/e")), None),
-        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", "/d")), "/x/sub/sub/f"),
-        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", None)), None),
-        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", "/e"), Bind("/y", "/d/sub")), "/y/f"),
         # the longest source of B; of the same source twice, the one with the same name
         ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/y", "/d/sub")), "/y/f"),
         ((Bind("/w", "/d"),), "/w/f", (Bind("/x", "/d"), Bind("/w", "/d")), "/w/f"),
         ((Bind("/w", "/d"),), "/w/f", (Bind("/x", "/d"), Bind("/y", "/d")), "/x/f"),
-        # two at the same path: not known which
-        ((Bind("/w", "/d"), Bind("/w", "/e")), "/w/f", HOST, None),
-        (HOST, "/d/f", (Bind("/w", "/d"), Bind("/w", "/e")), None),
-        # reading needs no more than reading
-        (WORKDIR, "/tmp/streamflow/x", (Bind("/in", "/scratch/me"),), "/in/x"),
-        # volumes of the engine, and directories that no other container sees
-        ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v/"),), "/x/f"),
-        ((Bind("/w", "volume:v"),), "/w/a/f", (Bind("/x", "volume:v/a"),), "/x/f"),
-        ((Bind("/w", "volume:v"),), "/w/f", (Bind("/x", "volume:v2"),), None),
-        ((Bind("/w", "volume:v"),), "/w/f", HOST, None),
-        ((Bind("/w", None),), "/w/f", (Bind("/w", None),), None),
-        ((), "/w/f", (), None),
     ],
 )
-def test_seen_from(a: tuple[Bind, ...], path: str, b: tuple[Bind, ...], seen: str | None) -> None:
+def test_what_drawn_binds_do_not_show(a: tuple[Bind, ...], path: str, b: tuple[Bind, ...], seen: str | None) -> None:
     assert seen_from(a, path, b) == seen
 
 
