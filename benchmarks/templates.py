@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from lab.templates import WORKFLOWS, import_script
 
 from .model import Comparison
 from .processes import run
 from .workflows import streamflow, tree_digest
 from .workload import Variant, Workload
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-WORKFLOWS = README.parent / "workflows"
+README = WORKFLOWS.parent / "README.md"
 GENOMES = WORKFLOWS / "1000genome"
 VARIANT_CALLING_DELIVERIES = ("stream",) * 8
 
@@ -74,11 +74,7 @@ def variants_digest(directory: Path) -> str:
     """Return a digest of records and headers, without header lines that quote paths: the template's own `compare.py`
     compares the same.
     """
-    spec = importlib.util.spec_from_file_location("compare", WORKFLOWS / "variant-calling" / "compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    compare = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(compare)
+    compare = import_script(WORKFLOWS / "variant-calling" / "compare.py")
     digest = hashlib.sha256()
     for path in sorted(path for path in directory.iterdir() if path.name.endswith(compare.SUFFIXES)):
         digest.update(path.name.encode() + b"\0")

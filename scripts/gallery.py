@@ -23,8 +23,9 @@ from ruamel.yaml import YAML
 
 from benchmarks.model import Machine, commit_here
 from benchmarks.processes import CommandError, run
-from benchmarks.templates import WORKFLOWS, variants_digest
+from benchmarks.templates import variants_digest
 from benchmarks.workflows import RESULT, StreamFlowRun, job_times, tree_digest
+from lab.templates import WORKFLOWS
 from streamflow_io.records.runs import TELEMETRY_FILE
 
 from .timelines import Span, compared
