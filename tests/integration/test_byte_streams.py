@@ -250,12 +250,3 @@ def test_oversubscribe_never_starts_late_and_loses_nothing(bench: Bench) -> None
     second["requirements"].append(cores)
     _, ours = bench.run_both(chain(first, second), config={"oversubscribe": "never"})
     assert ours.time("read line 1") > ours.time("end")
-
-
-@pytest.mark.long
-def test_a_member_sees_the_cores_that_it_declares(bench: Bench) -> None:
-    second = reader()
-    second["requirements"][0]["envDef"].append({"envName": "cores", "envValue": "$(runtime.cores)"})
-    second["baseCommand"][2] += '; echo "cores $cores"'
-    _, ours = bench.run_both(chain(producer(), second))
-    assert ours.files["read.txt"].endswith(b"cores 1\n")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.runs import RETRY, Bench, Run
-from streamflow_io.cli import main
-from streamflow_io.commands.plan import plan_file
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.proofs import Proof, known_proofs
 
 CODE = "[SFIO-S022]"
@@ -212,15 +209,6 @@ def test_a_reader_that_asks_by_path_too_is_found(bench: Bench) -> None:
     assert len(warned(ours)) == 1
 
 
-@pytest.mark.long
-def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
-    """`wc` is such a reader: it pads its columns by the size, with this file as with a stream."""
-    aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
-    _, ours = bench.run_both(chain(reader(aligned)), config=WAITS)
-    assert len(warned(ours)) == 1
-    assert compared(bench) == {"/b/file": (None, "the output `out` (read.txt) differs with the complete file")}
-
-
 def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
     document = chain(reader("cat $file > read.txt"))
     job = {"trace": str(bench.directory / "trace")}
@@ -262,21 +250,6 @@ def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, vari
         assert reason == "the outputs differ from run to run: read.txt"
 
 
-@pytest.mark.long
-def test_of_several_streams_the_wrong_one_is_found(bench: Bench) -> None:
-    script = f"""cat $file > read.txt; {sys.executable} -ISc 'import os, sys; f = open(sys.argv[1], "rb")
-print(os.fstat(f.fileno()).st_size, len(f.read()))' $other >> read.txt"""
-    both = tool(script, {"file": streamable(), "other": streamable()}, {"out": found("read.txt")})
-    steps: dict[str, Document] = {name: {"run": producer(), "in": {}} for name in "ac"}
-    document = workflow({}, {**steps, "b": {"run": both, "in": {"file": "a/out", "other": "c/out"}}}, {"b": "b/out"})
-    ours = bench.run(document, config=WAITS)
-    assert ours.ok, ours.errors
-    found_of = compared(bench)
-    assert found_of["/b/file"] == ("pipe", None)
-    assert found_of["/b/other"][0] is None
-    assert len(warned(ours)) == 1
-
-
 def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench: Bench) -> None:
     document = chain(reader("cat $file > read.txt; note failed; echo too bad >&2; exit 3"))
     retrying = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
@@ -286,26 +259,6 @@ def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench:
     assert "streamable" not in run.errors
     assert len(run.times("failed")) == 3
     assert known(bench) == []
-
-
-@pytest.mark.long
-def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
-    """The reader fails twice, whatever it reads."""
-    script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
-    run = bench.run(chain(reader(script)), config=ALONE, **RETRY)
-    assert run.ok, run.errors
-    assert not warned(run)
-    assert known(bench) == []
-
-
-@pytest.mark.long
-def test_a_reader_that_ends_without_its_outputs_reads_the_file(bench: Bench) -> None:
-    """The reader takes input without a size for empty."""
-    script = "import os; os.fstat(f.fileno()).st_size and open('made.txt', 'w').write(f.read().decode())"
-    second = reader(script.replace("'", '"'))
-    second["outputs"] = {"out": found("made.txt")}
-    _, ours = bench.run_both(chain(second), config=ALONE)
-    assert len(warned(ours)) == 1
 
 
 def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
@@ -325,20 +278,3 @@ def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
     [warning] = warned(ours)
     assert "/b/file" in warning
     assert [proof.step for proof in known(bench)] == ["/b"]
-
-
-@pytest.mark.long
-def test_what_is_forgotten_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = chain(reader(OPENS_TWICE))
-    assert len(warned(bench.run(document, config=ALONE))) == 1
-    path = bench.write(document, {}, io=True, config=ALONE)
-    monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))
-    assert edges_of(path) == {"/b/file": ("termination", "refuted")}
-    assert main(["learned", "forget", "--all"]) == 0
-    assert edges_of(path) == {"/b/file": ("stream", "not compared yet")}
-    assert len(warned(bench.run(document, config=ALONE))) == 1
-
-
-def edges_of(path: Path) -> dict[str, tuple[str, str]]:
-    plan = plan_file(path).to_json()["workflows"]["main"]
-    return {edge["input"]: (edge["delivery"], edge["declared"]) for edge in plan["edges"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from lab.cwl import Document, found, streamable, tool, workflow
 from lab.fuse import may_mount, served
-from lab.runs import RETRY, Bench
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
 from tests.integration.test_node_read import forget
 from tests.integration.test_read_sessions import MIB, NEEDS_CHECKSUM, SELECT, SIZE, SPLIT, of, ranges
@@ -96,38 +95,6 @@ def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
     documents = {"said": splitting, "selected": selecting, "streamable": streaming}
     document, job = documents[form](tmp_path), (ranges(slow, 4) if form == "selected" else of(slow, 4))
     compare(bench, document, job, slow, flag)
-
-
-@pytest.mark.long
-def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
-    """StreamFlow links what is at a location, whatever it is called."""
-    (tmp_path / "a b").mkdir()
-    (tmp_path / "a b" / "#all [1].bin").write_bytes(b"x" * 1000)
-    (tmp_path / "link.txt").symlink_to("a b/#all [1].bin")
-    document = selecting(tmp_path)
-    for path in (tmp_path / "link.txt", tmp_path / "a b" / "../a b/#all [1].bin"):
-        job = ranges(path, 2)
-        (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
-        assert plan.parts.read_early
-        bench.run_both(document, job)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("form", [pytest.param("said", marks=pytest.mark.long), "selected"])
-def test_jobs_that_fail_once(bench: Bench, tmp_path: Path, form: str) -> None:
-    """StreamFlow takes their inputs from its database, where the checksum may not be yet."""
-    part = hashlib.sha1(b"x" * 250).hexdigest()
-    (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
-    document, job = (splitting(tmp_path), of(path, 4)) if form == "said" else (selecting(tmp_path), ranges(path, 4))
-    command = document["steps"]["sum"]["run"]["baseCommand"]
-    mark = 'mark="$(dirname "$TRACE")/$(echo "$chunk$range" | tr -dc 0-9 | tail -c 3)"'
-    command[2] = f'{mark}; [ -e "$mark" ] || {{ touch "$mark"; exit 1; }}; {command[2]}'
-    ours = bench.run(document, job, **RETRY)
-    assert len(list((bench.directory / "run1").glob("[0-9]*"))) == 4
-    assert ours.log.count("FAILED Job /sum/0.") >= 4
-    end = b"  -\n" if form == "said" else b"\n"
-    assert ours.ok, ours.errors
-    assert sorted(ours.files.values()) == [part.encode() + end] * 4
 
 
 def _with(document: Document, **fields: Any) -> Document:

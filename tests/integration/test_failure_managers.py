@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
 
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench, wait_for_note
 from tests.integration.test_faults import ATTEMPT, LINES, pipeline
-
-NONE: Document = {}
 
 
 def retrying(name: str, **config: int) -> Document:
@@ -102,15 +99,6 @@ def test_elements_are_delivered_once_whatever_is_retried(bench: Bench, name: str
     assert len(run.times("try")) == 2
     assert [len(run.times(f"read {i}")) for i in (1, 2, 3)] == [1, 1, 1]
     assert [output["basename"] for output in run.outputs["a"]] == ["part1", "part2", "part3"]
-    assert bench.leftovers() == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("manager", [pytest.param(NONE, marks=pytest.mark.long), retrying("default", max_retries=2)])
-def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dict[str, Any]) -> None:
-    run = bench.run(failing(0), checkpointManager={"type": "default", "config": {}}, **manager)
-    assert run.ok, run.errors
-    assert run.files["c.txt"].count(b"\n") == 5
     assert bench.leftovers() == []
 
 

@@ -129,24 +129,6 @@ def test_through_a_subworkflow_and_when(bench: Bench) -> None:
     assert_early(ours)
 
 
-@pytest.mark.long
-def test_a_consumer_that_starts_long_after_the_end(bench: Bench) -> None:
-    slow = tool("sleep 2; note slow; echo x", {}, {"out": "stdout"}, stdout="slow.txt")
-    both = tool(
-        "note read; cat $file $dir/*", {"file": "File", "dir": "Directory"}, {"out": "stdout"}, stdout="read.txt"
-    )
-    steps = {
-        "a": {"run": producer("echo data > out.txt", "on_close"), "in": {}},
-        "d": {"run": producer(FILES, "on_close", "Directory"), "in": {}},
-        "s": {"run": slow, "in": {}},
-        "b": {"run": both, "in": {"file": "a/out", "dir": "d/out", "late": "s/out"}},
-    }
-    both["inputs"]["late"] = "File"
-    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
-    assert ours.time("read") > ours.time("slow")
-    assert ours.files["read.txt"] == b"data\nfile 1\nfile 2\nfile 3\n"
-
-
 @pytest.mark.parametrize("kind", [pytest.param("File", marks=pytest.mark.long), "Directory"])
 def test_without_the_gate_a_consumer_waits_for_all_of_it(bench: Bench, kind: str) -> None:
     if kind == "File":

@@ -69,15 +69,6 @@ def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-@pytest.mark.long
-def test_a_file_that_is_gone_after_its_commit_is_named(bench: Bench) -> None:
-    script = f"meet read; {FILES}; meet got 3; mv out/2 out/4; sleep 1"
-    run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_NAME)))
-    assert not run.ok
-    assert "out/2 of the output `out` was committed by `on_close`, but is not there at the end" in run.log
-    assert bench.leftovers() == []
-
-
 @pytest.mark.parametrize(
     ("rule", "end", "reads"),
     [

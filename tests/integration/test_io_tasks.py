@@ -7,7 +7,6 @@ import signal
 import time
 from typing import Any
 
-import psutil
 import pytest
 
 from lab.cwl import Document, found, tool, workflow
@@ -200,34 +199,6 @@ def test_a_large_job_does_not_starve(bench: Bench) -> None:
     assert len(late) >= 6, ours.trace
 
 
-@pytest.mark.long
-def test_who_waits_for_memory_holds_no_bandwidth(bench: Bench) -> None:
-    """The storage and the executor are for later jobs, until there is memory for the waiting job, too."""
-    most = int(0.6 * psutil.virtual_memory().total / 2**20)
-
-    def step(name: str, script: str, memory: int, hints: list[Document], after: bool = True) -> Document:
-        needs = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": memory}]
-        inputs = {"after": "File"} if after else {}
-        return tool(
-            f"note {name}; {script} echo {name} > out.txt", inputs, {"out": found("out.txt")}, hints, requirements=needs
-        )
-
-    delay = {name: step(name, f"sleep {seconds};", 16, [], after=False) for name, seconds in (("d1", 1), ("d2", 2))}
-    steps = {
-        "compute": {"run": step("busy", "sleep 6; note free;", most, [], after=False), "in": {}},
-        **{name: {"run": run, "in": {}} for name, run in delay.items()},
-        "large": {"run": step("large", "", most, [IO_TASK, bandwidth(100)]), "in": {"after": "d1/out"}},
-        "small": {"run": step("small", "", 16, [IO_TASK, bandwidth(60)]), "in": {"after": "d2/out"}},
-    }
-    document = workflow({}, steps, {name: f"{name}/out" for name in ("compute", "large", "small")})
-    config = {"storages": [storage(100)], "ioExecutors": 1}
-    _, ours = bench.run_both(document, config=config)
-    assert ours.time("busy") < ours.time("large"), "it was to have the memory first"
-    assert ours.time("small") < ours.time("free") < ours.time("large")
-    admitted = {record["step"]: record["time"] for record in records(bench, "admitted")}
-    assert admitted["/small"] < admitted["/large"]
-
-
 def test_bandwidth_is_returned_by_failed_jobs(bench: Bench) -> None:
     """Each job fails once; with StreamFlow's failure manager it is tried again, and finds the bandwidth free."""
     script = 'test -e "$TRACE.$part" || { touch "$TRACE.$part"; note failed; exit 1; };'
@@ -271,26 +242,6 @@ def test_without_the_node_runtime_limits_hold(bench: Bench) -> None:
     _, ours = bench.run_both(run, {"parts": list(range(4))}, config=config)
     assert at_once(ours) == 2
     assert all("usage" not in record for record in records(bench, "ended"))
-
-
-@pytest.mark.long
-def test_a_streaming_step_can_have_a_bandwidth(bench: Bench) -> None:
-    producer = tool(
-        "note start; echo data; sleep 0.5; note end",
-        {"part": "int"},
-        {"out": {"type": "stdout", "streamable": True}},
-        [IO_TASK, bandwidth(60)],
-        stdout="out.txt",
-    )
-    reader = tool("cat $file", {"file": {"type": "File", "streamable": True}}, {"out": "stdout"}, stdout="read.txt")
-    steps = {
-        "a": {"run": producer, "scatter": "part", "in": {"part": "parts"}},
-        "b": {"run": reader, "scatter": "file", "in": {"file": "a/out"}},
-    }
-    config = {"storages": [storage(100)]}
-    _, ours = bench.run_both(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2, 3]}, config=config)
-    assert at_once(ours) == 1
-    assert sum("usage" in record for record in records(bench, "ended")) >= 3
 
 
 def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:

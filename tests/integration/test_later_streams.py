@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,29 +90,6 @@ def test_the_others_of_a_scatter_stream_in_the_same_run(bench: Bench, opens_befo
     assert proven() == {"/b": ("net", 3)}
     assert streamed(ours, 4) == 3
     assert ours.log.count("/b reads /a/out while it is written") == 1
-
-
-@pytest.mark.long
-def test_so_do_those_of_a_workflow_that_is_scattered(bench: Bench) -> None:
-    steps = {
-        "a": {"run": writer(bench, read=4), "in": {"number": "number"}},
-        "b": {"run": reader(), "in": {"file": "a/out"}},
-        "c": {"run": tool("wc -c < $file > count", {"file": "File"}, {"out": found("count")}), "in": {"file": "b/out"}},
-    }
-    inner = workflow({"number": "int"}, steps, {"out": "c/out"})
-    outer = {"s": {"run": inner, "in": {"number": "numbers"}, "scatter": "number"}}
-    ours = run_both(bench, workflow({"numbers": "int[]"}, outer, {"out": "s/out"}))
-    assert proven()["/s/b"] == ("net", 3)
-    assert streamed(ours, 4) == 3
-
-
-@pytest.mark.long
-def test_what_is_refused_does_not(bench: Bench) -> None:
-    asks = "import os, stat; print(stat.S_ISFIFO(os.fstat(0).st_mode))"
-    ours = run_both(bench, scatters(writer(bench), reader(f"{READ}; {sys.executable} -ISc '{asks}'")))
-    assert proven() == {"/b": (None, 0)}
-    assert streamed(ours, 4) == 0
-    assert "while it is written" not in ours.log
 
 
 def test_jobs_with_other_options_hold_nothing_before_their_files_are_complete(bench: Bench) -> None:

@@ -375,24 +375,6 @@ note end"""
     assert early < ours.time("end") < late
 
 
-@pytest.mark.long
-def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
-    script = f"{slow('tmp.txt', 35)}\nmv tmp.txt out.txt"
-    _, ours = proving.run_both(chain(producer(script, "*.txt"), reader()), file=written("tmp.txt"))
-    assert_streamed(ours)
-    assert ("/a", "out", "it was tmp.txt, and is out.txt at the end", 0) in proving.known()
-    assert " WARNING " not in ours.log
-
-
-@pytest.mark.long
-def test_an_output_that_is_not_there_in_the_end(proving: Proving) -> None:
-    script = f"{slow('out.txt', 35)}\nrm out.txt"
-    last = tool('note read; [ -z "$1" ] || cat "$1"', {}, {"out": "stdout"}, stdout="read.txt")
-    last["baseCommand"].append("sh")
-    last["inputs"]["file"] = {"type": "File?", "inputBinding": {"position": 1}}
-    proving.run_both(chain(producer(script, kind="File?"), last))
-
-
 def test_a_reader_that_reads_as_no_pipe_can(proving: Proving) -> None:
     """Under the net it reads the file when it is there."""
     read = "note read; note read line 1; tail -c 9 $file; head -c 3 $file"
@@ -425,26 +407,3 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
     assert plain.time("read 1") > max(plain.time(f"wrote {number}") for number in (1, 2, 3))
     assert ours.time("read 1") < ours.time("wrote 3")
     assert ours.files["all.txt"] == b"3\n1\n2\n"
-
-
-@pytest.mark.long
-def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> None:
-    """The second one streams, also more files than were rehearsed, which are no larger."""
-    first = tool("seq $number; sleep 0.5; seq 40000", {"number": "int"}, {"out": "stdout"}, stdout="numbers.txt")
-    last = tool('cat "$@"', {}, {"out": "stdout"}, stdout="all.txt")
-    last["baseCommand"].append("sh")
-    last["inputs"]["files"] = {"type": "File[]", "inputBinding": {"position": 1}}
-    steps = {
-        "a": {"run": first, "in": {"number": "numbers"}, "scatter": "number"},
-        "c": {"run": last, "in": {"files": "a/out"}},
-    }
-    document = workflow({"numbers": "int[]"}, steps, {"c": "c/out"})
-    config = {"streaming": "auto", "rehearse": "wait"}
-    job = {"trace": "/dev/null"}
-    learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
-    assert learning.ok, learning.errors
-    assert "The run waits for 1 rehearsal of inputs that may stream" in learning.log
-    assert proving.known() == [("/c", "files", None, 0)]
-    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 2, 1]}, config=config)
-    assert "/c reads /a/out while it is written" in ours.log
-    assert proving.known() == [("/c", "files", None, 1)]

@@ -11,11 +11,10 @@ from typing import Any, Final
 import pytest
 
 from lab import forked
-from lab.cwl import Document, streamable, tool, workflow
+from lab.cwl import Document, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, wait_for_note
 from streamflow_io.storage.intermediates.memory import memory_here
-from tests.integration.test_windows import awaited
 
 pytestmark = pytest.mark.skipif(memory_here().free < 2**30, reason="1 GB of /dev/shm has to be free")
 
@@ -83,24 +82,6 @@ def test_the_second_run_writes_into_memory(bench: Bench) -> None:
         assert results == plain.results
         assert found == expected
     assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_windows_in_memory(bench: Bench) -> None:
-    steps = {
-        "a": writer(f"{NOTE}; {awaited(60 * MB)}", streamable("stdout")),
-        "b": reader(f"{NOTE}; tr 0-4 5-9 < $i", "a/o", "b", streamable()),
-        "c": reader("sha1sum < $i", "b/o", "c", streamable()),
-    }
-    steps["b"]["run"]["outputs"] = {"o": streamable("stdout")}
-    document = workflow({}, steps, {"o": "c/o"})
-    (plain,) = bench.run_all([bench.write_plain(document, {})])
-    for expected in ([False, False], [True, True]):
-        log, results, found = run(bench, document, {"intermediates": "window", "memory": "4GB"})
-        assert results == plain.results
-        assert found == expected
-        assert "SFIO-" not in log
-    assert "/a/o" in {line["output"] for line in bench.telemetry() if line["event"] == "discarded"}
 
 
 IN_MEMORY: Final = f"case $PWD in {PLACE}/*)"

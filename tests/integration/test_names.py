@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
 from lab.gates import MEET
 from lab.runs import Bench, Run
 from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
-
-GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
 
 
 def producer(out: Any = None, hints: list[Document] | None = None, names: Sequence[str] = ()) -> Document:
@@ -74,43 +72,6 @@ def test_a_name_comes_with_the_file(bench: Bench) -> None:
     read = ["out.own", "length-7", "out.sourced", "label.out", "out.inner", "out.guarded"]
     names = [*(f"{name} line 1" for name in read), "only"]
     _, ours = bench.run_both(document(producer(names=names), steps), {"label": "label"})
-    assert_starts_early(ours, names)
-
-
-@pytest.mark.long
-def test_a_name_comes_with_the_file_at_the_gate(bench: Bench) -> None:
-    steps = {
-        "own": step({"valueFrom": "$(inputs.file.nameroot).own"}),
-        "sourced": step({"source": "a/out", "valueFrom": "$(self.nameroot).sourced"}),
-        "inner": step({"valueFrom": "$(inputs.file.nameroot)"}, inner()),
-    }
-    names = ["out.own", "out.sourced", "out.inner", "only"]
-    _, ours = bench.run_both(document(producer(found("out.txt"), [GATE], names), steps), {"label": "label"})
-    assert_starts_early(ours, names)
-
-
-@pytest.mark.long
-def test_names_of_elements(bench: Bench) -> None:
-    """Elements that a scatter streams into a scatter bring their names, and those of a list of streams, too."""
-    names = ["1.own 1 1", "2.own 2 1", "1.sourced 1 1", "2.sourced 2 1", "1-of-2"]
-    lines = "".join(f"meet {name}; " for name in names)
-    script = f"{MEET}{{ echo $number 1; {lines}echo $number 2; }} > $number.txt; sleep 0.5; note end"
-    merge = {"files": streamable("File[]", inputBinding={}), "name": "string"}
-    merged = tool('note $name; cat "$0" "$@" > $name', merge, {"out": found("$(inputs.name)")})
-    named = {"valueFrom": "$(inputs.files[0].nameroot)-of-$(inputs.files.length)"}
-    made = tool(script, {"number": "int"}, {"out": streamable(outputBinding={"glob": "$(inputs.number).txt"})})
-    steps = {
-        "a": {"run": made, "in": {"number": "numbers"}, "scatter": "number"},
-        "b": step({"valueFrom": "$(inputs.file.nameroot).own"}, scatter="file"),
-        "c": step(
-            {"source": "a/out", "valueFrom": "$(self.nameroot).sourced"},
-            scatter=["file", "name"],
-            scatterMethod="dotproduct",
-        ),
-        "d": {"run": merged, "in": {"files": "a/out", "name": named}},
-    }
-    body = workflow({"numbers": "int[]", "label": "string"}, steps, {"b": "b/out", "c": "c/out", "d": "d/out"})
-    _, ours = bench.run_both(body, {"numbers": [1, 2], "label": "label"})
     assert_starts_early(ours, names)
 
 

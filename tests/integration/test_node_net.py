@@ -17,7 +17,6 @@ import pytest
 
 from lab.node import Job, Node, wait_for
 from lab.node_net import Growing, native, run, start
-from lab.refused_calls import refusing
 
 
 @cache
@@ -326,22 +325,6 @@ def test_a_call_that_waits_is_not_interrupted(runtime: Node) -> None:
 
 
 @pytest.mark.long
-def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
-    """A call that no signal interrupts looks like one that waits for a disk."""
-    growing = Growing(runtime, data())
-    inputs = [growing.input(runtime.base / "in" / "f")]
-    script = f"import os; os.chdir({str(runtime.base / 'in')!r}); {_SEEKS}"
-    job = runtime.python("m", script, inputs=inputs, observation={"io": True})
-    job.wait_for("held")
-    time.sleep(1)
-    growing.finish()
-    assert job.wait() == 0
-    usage = job.exit()["usage"]
-    assert isinstance(usage, dict)
-    assert usage["io"] < 0.5
-
-
-@pytest.mark.long
 def test_calls_of_32_bits(runtime: Node) -> None:
     """The numbers of such calls are others, so that their meaning is unknown."""
     source, program = runtime.base / "foreign.c", runtime.base / "foreign"
@@ -384,16 +367,6 @@ def test_who_has_closed_the_stream_costs_nothing(runtime: Node) -> None:
 
     wait_for(rests, what="the feeder to rest")
     go.touch()
-    assert job.wait() == 0
-
-
-@pytest.mark.long
-def test_where_other_calls_are_refused(runtime: Node) -> None:
-    """Containers refuse them, too: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""
-    growing = Growing(runtime, data())
-    job = start(runtime, [sys.executable, "-ISc", _SEEKS], growing, wrapper=refusing())
-    job.wait_for("held")
-    growing.finish()
     assert job.wait() == 0
 
 
@@ -451,26 +424,3 @@ def test_whatever_it_does(seed: int, runtime: Node, tmp_path: Path) -> None:
         assert ran.held
     else:
         assert (ran.code, ran.out, ran.reason) == (*expected, "exited"), ran.said
-
-
-_READER_AND_LOOKERS = """
-import hashlib, os, sys, threading
-f, size, out = os.open("f", os.O_RDONLY), int(sys.argv[1]), [None] * 4
-def look(n): out[n] = [os.pread(f, 9, place * size // 50) for place in range(n, 50, 4)]
-threads = [threading.Thread(target=look, args=(n,)) for n in range(4)]
-digest = hashlib.sha256(os.read(f, 100_000))
-for thread in threads: thread.start()
-while found := os.read(f, 5_000): digest.update(found)
-for thread in threads: thread.join()
-print(digest.hexdigest(), out)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("attempt", range(5))
-def test_one_thread_reads_while_others_look(attempt: int, runtime: Node, tmp_path: Path) -> None:
-    """The bytes that were read, and the place where it goes on, are told apart to the byte; or the job starts again."""
-    command = [sys.executable, "-ISc", _READER_AND_LOOKERS, str(len(data()))]
-    ran = run(runtime, command, data())
-    if ran.reason != "unstreamable":
-        assert (ran.code, ran.out) == native(command, data(), tmp_path / "native"), ran.said

@@ -122,21 +122,6 @@ def test_a_file_that_changes_while_it_is_split(runtime: Node, of: Path) -> None:
     assert "has another size than when it was cut" in str(job.exit()["message"])
 
 
-@pytest.mark.long
-def test_ten_thousand_parts(runtime: Node, of: Path) -> None:
-    count = 10_000
-    script = (
-        f"for number in range({count}):\n"
-        " say(json.dumps({'path': f'part-{number:05}', 'extents': [[number * 420, 420]]}) + '\\n')\n"
-    )
-    job = split(runtime, of, script)
-    assert job.wait() == 0
-    parts = job.named("part")
-    assert [event["number"] for event in parts] == list(range(1, count + 1))
-    assert all(event["pieces"] == [[(int(str(event["number"])) - 1) * 420, 420]] for event in parts)
-    wait_for(lambda: len(job.served()) == count + 2, "serve")
-
-
 @TARGETS
 def test_all_bytes_of_all_pieces(runtime: Node, of: Path, kind: str) -> None:
     blob = os.urandom(65536)

@@ -6,11 +6,9 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from lab.cwl import Document, found, tool, workflow
-from lab.node import wait_for
 from lab.runs import RETRY, Bench
 from lab.splits import count, fifo, job, written
 from streamflow_io.commands.coordination import plan_to_json
@@ -110,28 +108,12 @@ def test_texts_and_several_extents(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
-@pytest.mark.long
-def test_a_program_that_does_not_know_it(bench: Bench, tmp_path: Path) -> None:
-    _, ours = bench.run_both(then_joined(tmp_path, split(tmp_path, "writes")), job(tmp_path))
-    assert len(written(bench)) == 3
-    assert ours.log.count("Step /split has written the files of `chunks`") == 1
-
-
 def test_a_reader_that_needs_more_than_a_part(bench: Bench, tmp_path: Path) -> None:
     reader = count()
     reader["arguments"] = [{"valueFrom": "$(inputs.chunk.checksum)"}]
     _, ours = bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
     assert "is used in the expression 'inputs.chunk.checksum'" in ours.errors
     assert len(set(written(bench))) == 3
-
-
-@pytest.mark.long
-def test_the_size_of_a_part_is_known(bench: Bench, tmp_path: Path) -> None:
-    reader = count()
-    reader["arguments"] = ["$(inputs.chunk.size)", "$(inputs.chunk.nameroot)"]
-    reader["baseCommand"][2] += '; echo "$0" "$@"'
-    bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
-    assert written(bench) == []
 
 
 def test_a_wrong_line(bench: Bench, tmp_path: Path) -> None:
@@ -142,18 +124,6 @@ def test_a_wrong_line(bench: Bench, tmp_path: Path) -> None:
     assert "FAILED Job /split/0" in ours.errors
     assert "outside the file" in ours.errors, ours.errors
     assert ours.files == {}
-    assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
-    """Parts that were said hold: their readers need no other job."""
-    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
-    document = then_joined(tmp_path, split(tmp_path, after=once))
-    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRY) for io in (False, True))
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-    assert len(ours.times("count l")) == 3, "each reader ran once"
     assert bench.leftovers() == []
 
 
@@ -233,46 +203,3 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     assert plan_to_json(plan)["virtual"] == ["/split/chunks"]
     assert {file["path"].split("/")[0].split("-")[0] for file in plan_to_json(plan)["files"]} == {"count", "kept"}
     assert len(list(plan.warnings)) == 1
-
-
-@pytest.mark.long
-def test_a_file_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
-    """An optional input without a value: its program says nothing of it, or other files."""
-    program = split(tmp_path)
-    script = program["baseCommand"][2].replace("$reads", "$0")
-    program = tool("", {"each": "int"}, program["outputs"], hints=program["hints"])
-    program["baseCommand"][2] += f'if [ -e "$0" ]; then {script} fi; echo more > chunk-99.txt'
-    program["inputs"]["reads"] = {"type": "File?", "inputBinding": {"position": 1}}
-    document = scattered(tmp_path, program)
-    document["inputs"]["reads"] = "File?"
-    bench.run_both(document, {"each": 10})
-    assert written(bench) == ["chunk-99.txt"]
-    bench.run_both(document, job(tmp_path))
-    assert written(bench) == ["chunk-99.txt"]
-
-
-@pytest.mark.long
-def test_a_file_with_others_beside_it(bench: Bench, tmp_path: Path) -> None:
-    """Parts are of the file; what is beside it is there for the program that splits."""
-    program = split(tmp_path, after='cp "$reads.idx" chunk-99.txt')
-    program["inputs"]["reads"] = {"type": "File", "secondaryFiles": [{"pattern": ".idx", "required": True}]}
-    document = scattered(tmp_path, program)
-    document["inputs"]["reads"] = program["inputs"]["reads"]
-    (tmp_path / "reads.txt.idx").write_text("index\n")
-    bench.run_both(document, job(tmp_path))
-    assert written(bench) == ["chunk-99.txt"]
-
-
-@pytest.mark.long
-def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
-    """A process that the split leaves behind says them. A line after its end is no part, as a file would be none."""
-    late = "(sleep 2; echo more > chunk-99.txt)"
-    if_asked = """(sleep 2; echo '{"path": "chunk-99.txt", "extents": [[0, 1]]}' >> "$SFIO_PARTS")"""
-    run = split(
-        tmp_path, after=f'if [ "$SFIO_PARTS" ]; then {if_asked}; else {late}; fi > /dev/null 2>&1 < /dev/null &'
-    )
-    document = scattered(tmp_path, run)
-    plain, ours = (bench.run(document, job(tmp_path), io=io) for io in (False, True))
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-    wait_for(lambda: bench.leftovers() == [], "the end of what the split left")

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.runs import Bench
-from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
-from tests.random_workflows.programs import BUFFERED, SIZED
 from tests.random_workflows.trial import LARGER, run_trial
 from tests.random_workflows.unhinted import believed, unhinted
 from tests.random_workflows.windows import windowed
@@ -45,32 +43,4 @@ def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, numb
     make = functools.partial(Bench, program=f"streamflow believing{later}")
     blueprint = believed(unhinted(generate(SEED, number, STEPS)))
     trial = run_trial(tmp_path / "trial", blueprint, make=make, larger=LARGER[:1])
-    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
-
-
-@pytest.mark.long
-def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path) -> None:
-    """A tool that does something else with a short file is not proven."""
-    made, file = Type("File"), Given(Type("File"), {"name": "large.txt", "lines": 2_000})
-    steps = [
-        Step(name, reader, made, (("i", Link((source,))),), (Output("o0", "file"),))
-        for name, reader, source in (("s0", "cat", "file"), ("s1", SIZED, "s0/o0"), ("s2", "cat", "s0/o0"))
-    ]
-    types = {step.source_of("o0"): made for step in steps}
-    blueprint = Blueprint({"file": file}, tuple(steps), (Link(("s1/o0",)), Link(("s2/o0",))), types)
-    trial = run_trial(tmp_path / "trial", unhinted(blueprint, rehearse="wait"))
-    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
-
-
-@pytest.mark.long
-def test_what_is_proven_with_a_small_sample_does_not_hold_for_a_large_one(tmp_path: Path) -> None:
-    """A tool that gives up beyond a buffer streams small files, and reads large ones."""
-    made, file = Type("File"), Given(Type("File"), {"name": "small.txt", "lines": 400})
-    steps = [
-        Step(name, reader, made, (("i", Link((source,))),), (Output("o0", "file"),))
-        for name, reader, source in (("s0", "cat", "file"), ("s1", BUFFERED, "s0/o0"), ("s2", "cat", "s0/o0"))
-    ]
-    types = {step.source_of("o0"): made for step in steps}
-    blueprint = Blueprint({"file": file}, tuple(steps), (Link(("s1/o0",)), Link(("s2/o0",))), types)
-    trial = run_trial(tmp_path / "trial", unhinted(blueprint, rehearse="wait"))
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"

@@ -192,41 +192,6 @@ def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind
     assert "WARNING" not in ours.log
 
 
-@pytest.mark.long
-def test_two_files_whose_parts_are_scattered_together(bench: Bench, tmp_path: Path, file: Path) -> None:
-    other = tmp_path / "other.bin"
-    other.write_bytes(file.read_bytes()[::-1])
-    reader = tool(
-        'cat "$chunk" "$second" | sha1sum',
-        {"chunk": "File", "second": "File"},
-        {"summed": "stdout"},
-        stdout="summed.txt",
-    )
-    document = split_run(tmp_path, reader)
-    document["inputs"] |= {"other": "File"}
-    steps = document["steps"]
-    split = {**steps["split"], "in": {**steps["split"]["in"], "of": "other", "done": "cold2/done"}}
-    cold2 = {**steps["cold"], "in": {**steps["cold"]["in"], "of": "other"}}
-    steps |= {"cold2": cold2, "split2": split}
-    steps["sum"] |= {"scatter": ["chunk", "second"], "scatterMethod": "dotproduct"}
-    steps["sum"]["in"] |= {"second": "split2/chunks"}
-    job = of(file, 8) | {"other": {"class": "File", "path": str(other)}}
-    # The window of each has room for three parts.
-    ours = compare(bench, document, job, sessionWindow=8)
-    assert [(end["reason"], end["parts"]) for end in told(bench, "sessionEnd")] == [("done", 8)] * 2
-    one, second = sorted({record["session"] for record in told(bench, "session")})
-    arrived = [(each["session"], each["part"]) for each in told(bench, "arrived")]
-    for session in (one, second):
-        assert [part for number, part in arrived if number == session] == list(range(8))
-    # Neither runs ahead of the other by more than its window.
-    ahead, most = {one: 0, second: 0}, 0
-    for session, part in arrived:
-        ahead[session] = part + 1
-        most = max(most, abs(ahead[one] - ahead[second]))
-    assert most <= 6
-    assert "WARNING" not in ours.log
-
-
 def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Path) -> None:
     ours = compare(bench, selecting(tmp_path), ranges(file, 4))
     end = read_once(bench)
@@ -240,25 +205,6 @@ def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, fi
     compare(bench, selecting(tmp_path), ranges(file, 4), sessionWindow=10, storages=storages)
     end = read_once(bench)
     assert end["peakWindow"] <= 10_000_000 + 8 * MIB
-
-
-@pytest.mark.long
-def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
-    document = selecting(tmp_path)
-    cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)
-    document["steps"]["cold"]["run"] = cached
-    compare(bench, document, ranges(file, 3))
-    assert [end["reason"] for end in told(bench, "sessionEnd")] == ["cached"]
-    assert not told(bench, "chunk")
-
-
-@pytest.mark.long
-def test_a_small_file_has_no_session(bench: Bench, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.write_bytes(b"x" * 8 * MIB)
-    compare(bench, split_run(tmp_path, summing()), of(small, 3))
-    compare(bench, selecting(tmp_path), ranges(small, 3))
-    assert not told(bench, "session")
 
 
 def _when_it_reads(bench: Bench, act: Callable[[int], object]) -> None:

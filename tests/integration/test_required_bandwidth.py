@@ -80,24 +80,6 @@ def at(bench: Bench, event: str, job: str) -> float:
     return float(time)
 
 
-@pytest.mark.long
-def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
-    bench.run_both(looped())
-    told = requests(bench)
-    assert [one["rule"] for one in told] == ["next", "next", "end"]
-    assert [one["phase"] for one in told] == [0, 1, 2]
-    assert {one["channel"] for one in told} == {"/iteration/save/0.*"}
-    assert all(BYTES <= one["bytes"] < BYTES + 100_000 for one in told)
-    assert told[0]["required"] == told[1]["ready"]
-    assert told[1]["required"] == told[2]["ready"]
-    assert told[2]["required"] == at(bench, "ended", "/last/0")
-    for number, one in enumerate(told):
-        assert one["job"] == f"/iteration/save/0.{number}"
-        assert one["ready"] <= one["started"] < one["ended"]
-        assert one["ready"] <= at(bench, "ended", f"/iteration/compute/0.{number}")
-    assert bench.telemetry()[-1]["event"] == "end"
-
-
 def test_what_is_said_of_a_run(bench: Bench) -> None:
     """The table of the saves of a loop; 6 MB in all."""
     run = bench.run(looped())
@@ -212,20 +194,6 @@ def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
     check_limit(bench, first, told[0]["required"] - told[0]["ready"], (0.25, 0.25))
 
 
-@pytest.mark.long
-def test_who_is_waited_for_has_no_limit_any_more(bench: Bench) -> None:
-    """Two long iterations, and then short ones: the second checkpoint is late when the third is ready."""
-    size = 100_000_000
-    required = {"class": "sfio:StorageBandwidth", "storageBW": "required"}
-    run = bench.run(looped(required, times=4, seconds="$((number < 2 ? 3 : 0))", size=size))
-    assert run.ok, run.errors
-    second = requests(bench)[1]
-    assert (second["job"], second["rule"]) == ("/iteration/save/0.1", "next")
-    rates = [one for one in bench.telemetry() if one["event"] == "rate" and one["job"] == second["job"]]
-    assert [(one.get("rate"), one["reason"]) for one in rates] == [(second["limit"], "strategy"), (None, "late")]
-    assert second["ended"] - second["started"] < 0.75 * size / 1e6 / second["limit"]
-
-
 def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:
     join = tool('cat "$one" "$other" > joined', {"one": "File", "other": "File"}, {"out": found("joined")})
     tiny = tool("echo done > tiny", {"state": "File"}, {"out": found("tiny")}, [IO_TASK])
@@ -272,13 +240,6 @@ def test_what_a_job_writes_is_measured_where_it_is_observed(bench: Bench) -> Non
     told = [one for one in bench.telemetry() if one["event"] == "request"]
     assert {(one["job"], one["kind"], one["rule"]) for one in told} == {("/make/0", "write", "exposed")}
     assert sum(one["bytes"] for one in told) >= 2 * BYTES
-
-
-@pytest.mark.long
-def test_nothing_is_measured_without_node_runtime(bench: Bench) -> None:
-    run = bench.run(looped(), config={"runtime": "off"})
-    assert run.ok, run.errors
-    assert requests(bench) == []
 
 
 def test_no_io_tasks_no_requests(bench: Bench) -> None:

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import pwd
-import re
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -183,30 +182,6 @@ def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signa
         assert run.ok, run.errors
     finally:
         kill_group(first)
-
-
-@pytest.mark.long
-def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) -> None:
-    """Ctrl-Z stops a run so: it is first in order, but for ten seconds only."""
-    first, second, third = (
-        write(bench, tasks([IO_TASK, bandwidth(15)], seconds=seconds), 1) for seconds in (4.0, 0.1, 0.1)
-    )
-    one = bench.start(first)
-    wait_for(first, "start")
-    two = bench.start(second)
-    deadline = time.monotonic() + 10
-    while len(entries(bench)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(two.pid, signal.SIGSTOP)
-    try:
-        three = bench.start(third)
-        run = bench.finish(three, third, 40)
-        assert run.ok, run.errors
-        assert re.search(r"/a waits for storage 'disk': run '[^']+' on .* waits for 15 MB/s \(write\)", run.log)
-        assert 8 < run.time("start") - bench.finish(one, first).time("end") < 14 or run.ok
-    finally:
-        os.kill(two.pid, signal.SIGCONT)
-    assert bench.finish(two, second).ok
 
 
 def wants(entry: Path) -> object:

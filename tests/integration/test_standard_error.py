@@ -14,7 +14,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
-from lab.runs import RETRY, Bench
+from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 TALK = "echo progress >&2; echo data"
@@ -166,19 +166,6 @@ def test_a_failed_tool_without_files_for_its_streams(bench: Bench) -> None:
         "\terr",
     ]
     assert "\x1b" not in run.log
-
-
-@pytest.mark.long
-def test_each_attempt_has_its_own(bench: Bench) -> None:
-    script = 'echo "attempt" >&2; test -e $TRACE && { echo done; exit 0; }; note tried; exit 5'
-    steps: dict[str, Document] = {"a": {"run": tool(script, {}, {"out": "stdout"}, stdout="out.txt"), "in": {}}}
-    run = bench.run(workflow({}, steps, {"out": "a/out"}), **RETRY)
-    assert run.ok, run.errors
-    (job,) = logs(bench, "/a")["jobs"]
-    assert [(one["attempt"], one["code"], one["text"]) for one in job["attempts"]] == [
-        (1, 5, "attempt\n"),
-        (2, 0, "attempt\n"),
-    ]
 
 
 def test_what_a_killed_job_has_said_is_kept(bench: Bench) -> None:

@@ -149,14 +149,6 @@ def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call:
     assert all(level.read.bytes == level.write.bytes > 0 for level in measured.levels)
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no tmpfs")
-def test_memory_is_measured_with_a_warning() -> None:
-    result = json.loads(probe("/dev/shm", *QUICK, "--json").stdout)
-    assert (result["fileSystem"], result["entry"]["name"], result["entry"]["scope"]) == ("tmpfs", "shm", "node")
-    assert any("is memory" in warning for warning in result["warnings"])
-
-
 def test_refusals(storage: Path) -> None:
     for path, words in [
         (storage / "none", "does not exist"),

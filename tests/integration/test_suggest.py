@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
-from ruamel.yaml import YAML
-
 from lab import forked
-from lab.cwl import Document, found, streamable, streamflow_file, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import MEET
-from lab.genomes import TEMPLATE
 from lab.runs import Bench
 
 OBSERVE = {"observe": True}
@@ -174,40 +167,3 @@ def without_hints(tool: Any) -> Any:
     if isinstance(tool, dict):
         return {key: without_hints(value) for key, value in tool.items() if key not in ("hints", "streamable")}
     return [without_hints(value) for value in tool] if isinstance(tool, list) else tool
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_the_1000_genomes_template(tmp_path: Path) -> None:
-    """Without its hints: what it has in them is found, as far as it can be seen."""
-    work = tmp_path / "template"
-    shutil.copytree(TEMPLATE, work, ignore=shutil.ignore_patterns("generated", "run", "__pycache__"))
-    subprocess.run([PYTHON, "generate.py", "small"], cwd=work, check=True, timeout=60)
-    for file in (work / "tools").glob("*.cwl"):
-        file.write_text(json.dumps(without_hints(YAML(typ="safe").load(file))))
-    bench = Bench(tmp_path / "bench")
-    environment = {"XDG_DATA_HOME": str(bench.data)}
-    results = {}
-    for name, config in (("plain", None), ("observed", OBSERVE)):
-        file = work / f"{name}.yml"
-        settings = "generated/small/job.yml"
-        file.write_text(
-            json.dumps(streamflow_file("main.cwl", settings, io=config, connection=tmp_path / f"{name}.db"))
-        )
-        command = ("streamflow", "run", "--outdir", tmp_path / name, file)
-        run = forked.run(*command, cwd=work, environment=environment, seconds=120)
-        assert run.returncode == 0, run.stderr
-        results[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-    assert results["plain"] == results["observed"]
-    found = suggest(bench, "--json")
-    # The jobs are too short for anything to be gained.
-    told = [(one["subject"], one["evidence"]) for one in found["proposals"]]
-    told += [(one["subject"], one["reason"]) for one in found["notProposed"]]
-    streams = {subject.replace("/chromosome/", "/") for subject, text in told if "read it once, front to back" in text}
-    assert streams == {
-        "/individuals/carriers -> /individuals_merge/parts",
-        "/individuals_merge/merged -> /mutation_overlap/merged",
-        "/individuals_merge/merged -> /frequency/merged",
-        "/sifting/sifted -> /mutation_overlap/sifted",
-        "/sifting/sifted -> /frequency/sifted",
-    }

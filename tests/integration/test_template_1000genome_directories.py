@@ -1,10 +1,9 @@
-"""The 1000genome template with directories: against a plain calculation, main.cwl, and in three ways to run it."""
+"""The 1000genome template with directories, against a plain calculation and main.cwl."""
 
 from __future__ import annotations
 
 import gzip
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +16,11 @@ from lab.genomes import (
     SCRIPTS,
     call,
     expected_carriers,
-    job_times,
     succeed,
     write_annotation,
     write_vcf,
 )
-from lab.templates import BIN, Template, check_files_differ_by_scheduler, contents, import_script
+from lab.templates import Template, check_files_differ_by_scheduler, contents, import_script
 
 PARTS = ("1of3", "2of3", "3of3")
 
@@ -147,40 +145,6 @@ def test_files_that_end_too_early_are_errors(inputs: Path, tmp_path: Path, cut: 
     ):
         assert result.returncode == 1
         assert "incomplete" in result.stderr or "truncated" in result.stderr
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
-def test_all_ways_to_run_it_agree_with_main(tmp_path: Path) -> None:
-    template = Template.copy("1000genome", tmp_path)
-    assert template.script("generate.py", "small", "--samples", 150).returncode == 0
-    job = "generated/small/job.yml"
-    directory = template.cwltool("main.cwl", job)
-    expected = contents(directory)
-    shutil.rmtree(directory)
-    results = contents(template.cwltool("directories.cwl", job))
-    assert len(results) == 2 * (1 + 2 * 5)
-    assert results == {name: expected[name] for name in results}
-    for file in ("streamflow-directories.yml", "streamflow-io-directories.yml"):
-        assert contents(template.streamflow(file, job)) == results
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
-def test_each_step_runs_along_with_the_one_before(tmp_path: Path) -> None:
-    """Identical results alone would not show it."""
-    template = Template.copy("1000genome", tmp_path)
-    assert template.script("generate.py", "demo", "--records", 4000, "--draws", 50).returncode == 0
-    template.streamflow("streamflow-io-directories.yml")
-    times = job_times(template.directory / "run" / "directories-streaming.db")
-    for producer, reader in (
-        ("individuals", "individuals_merge"),
-        ("individuals_merge", "mutation_overlap"),
-        ("individuals_merge", "frequency"),
-    ):
-        assert min(start for start, _ in times[reader]) < max(end for _, end in times[producer])
 
 
 def test_streamflow_files_differ_by_scheduler(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The hmmer template: its scripts, and the same results from three runners and from HMMER alone."""
+"""The hmmer template: its scripts, and the same results from three runners."""
 
 from __future__ import annotations
 
@@ -167,17 +167,6 @@ def test_hints_and_streamflow_files() -> None:
     check_template_with_checkpoints(SOURCE, "auto", "/fragment/checkpoint")
 
 
-@pytest.mark.long
-@needs_hmmer
-def test_the_hits_are_those_of_a_search_of_the_whole_database(template: Template, plain: Path, tmp_path: Path) -> None:
-    options = ["--F1", 1, "--F2", 0.05, "--F3", 0.001, "-o", "/dev/null", "--tblout", tmp_path / "table"]
-    generated = template.directory / "generated"
-    search = run("hmmsearch", *options, generated / "models.hmm", generated / "database.fa", cwd=tmp_path)
-    assert search.returncode == 0, search.stderr
-    run("python3", template.directory / "scripts/merge.py", "whole.tsv", "table", cwd=tmp_path)
-    assert (plain / "hits.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
-
-
 @needs_hmmer
 def test_the_planted_relatives_are_found(plain: Path) -> None:
     rows = [line.split("\t") for line in (plain / "hits.tsv").read_text().splitlines()[1:]]
@@ -218,10 +207,3 @@ def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, pl
     plan = plan_file(template.directory / "streamflow-io.yml").plans["hmmer"]
     assert [(each.name, each.is_virtual) for each in plan.parts.partitions] == [("/split/fragments", True)]
     assert template.jobs("io-aware.db") == template.jobs("plain.db")
-
-
-@pytest.mark.long
-@needs_hmmer
-def test_so_it_does_with_required_bandwidth(template: Template, plain: Path) -> None:
-    assert contents(template.streamflow("streamflow-io-required.yml")) == contents(plain)
-    assert template.jobs("required.db") == template.jobs("plain.db")

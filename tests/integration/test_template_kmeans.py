@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import tarfile
 from pathlib import Path
@@ -167,13 +166,6 @@ def test_the_result_is_that_of_lloyds_algorithm(template: Template, plain: Path,
 
 
 @pytest.mark.long
-def test_each_iteration_writes_a_checkpoint_of_each_fragment(template: Template, plain: Path) -> None:
-    jobs = template.jobs("plain.db")
-    assert plain.is_dir()
-    assert jobs["/iteration/fragment/checkpoint"] == jobs["/iteration/fragment/assign"] == ITERATIONS * FRAGMENTS
-
-
-@pytest.mark.long
 def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.cwltool("--enable-ext", "main.cwl", JOB)) == contents(plain)
 
@@ -182,18 +174,3 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.streamflow("streamflow-io.yml", JOB)) == contents(plain)
     assert template.jobs("io-aware.db") == template.jobs("plain.db")
-
-
-@pytest.mark.long
-def test_so_it_does_with_required_bandwidth(template: Template, plain: Path) -> None:
-    assert contents(template.streamflow("streamflow-io-required.yml", JOB)) == contents(plain)
-    assert template.jobs("required.db") == template.jobs("plain.db")
-
-
-@pytest.mark.long
-def test_the_loop_ends_when_the_centroids_move_little(tmp_path: Path) -> None:
-    copy = Template.copy("kmeans", tmp_path)
-    job = generate(copy, "small") / "job.yml"
-    job.write_text(re.sub("tolerance: .*", "tolerance: 1e9", job.read_text()))
-    results = copy.streamflow("streamflow.yml", JOB)
-    assert len((results / "history.tsv").read_text().splitlines()) == 2

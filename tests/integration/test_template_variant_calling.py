@@ -116,28 +116,6 @@ def plain(template: Path) -> PlainRun:
     return PlainRun(template, results, {row[0].strip("/"): Execution(*row) for row in rows})
 
 
-@pytest.mark.long
-@needs_tools
-def test_prepare_is_reproducible_and_keeps_what_fits(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    if message := prepare("--reads", 50, "--directory", first):
-        pytest.skip(message)
-    prepare("--reads", 50, "--directory", second)
-    contents = {path.name: path.read_bytes() for path in first.iterdir()}
-    assert contents == {path.name: path.read_bytes() for path in second.iterdir()}
-    assert gzip.decompress(contents["simulated_1.fq.gz"]).count(b"\n") == 4 * 50
-    assert gzip.decompress(contents["example_2.fq.gz"]).count(b"\n") == 4 * 10_000
-
-    stamp = (first / "simulated_1.fq.gz").stat().st_mtime_ns
-    prepare("--reads", 50, "--directory", first)
-    assert (first / "simulated_1.fq.gz").stat().st_mtime_ns == stamp
-    (first / "simulated_2.fq.gz").unlink()
-    prepare("--reads", 50, "--directory", first)
-    assert (first / "simulated_2.fq.gz").read_bytes() == contents["simulated_2.fq.gz"]
-    prepare("--reads", 60, "--directory", first)
-    assert gzip.decompress((first / "simulated_2.fq.gz").read_bytes()).count(b"\n") == 4 * 60
-
-
 def test_prepare_names_the_packages_that_are_missing(tmp_path: Path) -> None:
     message = prepare("--directory", tmp_path / "generated", environment={"PATH": str(tmp_path)})
     assert "bcftools bwa gzip samtools" in message

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 
 import psutil
 import pytest
 
 from lab.cwl import Document, found, tool, workflow
-from lab.node import wait_for
 from lab.runs import Bench
 from streamflow_io.cli import main
 
@@ -95,19 +93,3 @@ def test_a_gang_that_does_not_fit_into_memory(bench: Bench, capsys: pytest.Captu
     assert gang["apart"].startswith("not all at the same time: together they ask for")
     assert main(["plan", str(bench.write(document, {}, True, {}))]) == 0
     assert "run at the same time, except where noted" in capsys.readouterr().out
-
-
-@pytest.mark.long
-def test_a_disk_without_room(bench: Bench) -> None:
-    """StreamFlow lets the job wait for ever: that is said after a while, and the run goes on."""
-    path = bench.write(asking(outdirMin=10**9), {}, True, {})
-    process = bench.start(path)
-    log = path.parent / "stderr"
-    try:
-        wait_for(lambda: log.exists() and "waits for free space on" in log.read_text(), "the warning", 40)
-        assert process.poll() is None
-    finally:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(20)
-    (told,) = [line for line in log.read_text().splitlines() if "waits for free space" in line]
-    assert "Job /large/0 waits for free space on the driver's node: it asks for 1,000,001,024 MiB on /" in told
