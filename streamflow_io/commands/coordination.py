@@ -7,19 +7,15 @@ import json
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from msgspec import Struct, to_builtins
-from pydantic.alias_generators import to_camel
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.engine.plan import Plan
-from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.dot import write_dot
-from streamflow_io.graph.capio_cl.language import Version, resolved, unresolved, write_capio_cl
-from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.graph.capio_cl.language import Version, resolved, write_capio_cl
 
 from .output import write_output
 from .plan import plan_workflow
-from .sites import site_to_json
 
 _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot")
@@ -32,14 +28,14 @@ class Coordination(Struct, frozen=True):
     :ivar output: the file that was written. None: the document is printed
     """
 
-    plan: Plan
     text: str
     output: Path | None = None
 
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return plan_to_json(self.plan)
+        output = None if self.output is None else str(self.output)
+        return {"output": output, "document": json.loads(self.text) if self.text.startswith("{") else self.text}
 
     def show(self, console: Console) -> None:
         # The console would fold the text at the width of the terminal.
@@ -75,43 +71,7 @@ def run(arguments: argparse.Namespace) -> Coordination:
     text = _document(plan, arguments.format, directory)
     if arguments.output is not None:
         write_output(arguments.output, text)
-    return Coordination(plan, text, arguments.output)
-
-
-def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """Return the configuration of a workflow for programs, with its differences from the hints."""
-    return {
-        **configuration_to_json(plan.configuration),
-        "sites": {path: site_to_json(step.site) for path, step in plan.graph.steps.items()},
-        "gangs": [list(gang.steps) for gang in plan.graph.gangs],
-        "fallbacks": [_fallback(edge) for edge in plan.graph.edges if edge.fallback is not None],
-        "stricter": [{"output": output, "why": why} for output, why in plan.graph.stricter.items()],
-        "unresolved": [{"path": path, "fileDeps": deps} for path, deps in unresolved(plan.configuration).items()],
-        "virtual": sorted(plan.parts.virtual),
-    }
-
-
-def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
-    """Return a configuration for programs: every file with all its properties, by the names of the hints."""
-    return {
-        "name": configuration.name,
-        "applications": list(configuration.applications),
-        "files": [
-            {to_camel(field): value for field, value in to_builtins(file).items()} | {"committed": str(file.committed)}
-            for file in configuration.files
-        ],
-    }
-
-
-def _fallback(edge: StreamEdge) -> dict[str, Any]:
-    consumer = edge.route.consumer
-    return {
-        "output": edge.route.output.name,
-        "input": None if consumer is None else consumer.name,
-        "asked": {"committed": str(edge.rule.committed), "mode": edge.rule.mode, "start": edge.rule.start},
-        "delivered": edge.delivery.value,
-        "why": edge.fallback,
-    }
+    return Coordination(text, arguments.output)
 
 
 def _document(plan: Plan, format_: str, directory: str | None) -> str:

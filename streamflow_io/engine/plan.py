@@ -12,7 +12,7 @@ from streamflow.core.workflow import Workflow
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.capio_cl.configuration import Configuration
-from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_served
+from streamflow_io.graph.capio_cl.from_graph import configure
 from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
 from streamflow_io.graph.later import Wiring
@@ -72,11 +72,6 @@ class GraphPlan(Struct, frozen=True):
     def wiring(self) -> Wiring:
         """The wiring of the workflow."""
         return self.later or Wiring(self.routes, self.names, self.delivered)
-
-    @property
-    def stricter(self) -> dict[str, str]:
-        """Outputs that some consumers get earlier than the coordination configuration says, and why."""
-        return stricter_than_served(self.routes, self.edges)
 
     def part_readers(self, step: str, port: str) -> list[Input]:
         """The inputs that read the parts of an output."""

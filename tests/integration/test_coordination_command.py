@@ -58,27 +58,17 @@ def test_who_writes_and_who_reads(bench: Bench) -> None:
     assert rules(configuration)["a/a.txt"] == ("on_close:2", "no_update")
 
 
-def test_what_falls_back_is_written_as_it_is_served(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_falls_back_is_written_as_it_is_served(bench: Bench) -> None:
     reader = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
     document = two_steps(writer({"committed": "on_close", "mode": "no_update"}), reader)
-    path = bench.write(document, {}, True)
-    assert main(["coordination", str(path), "--json"]) == 0
-    written = json.loads(capsys.readouterr().out)
-    assert (written["files"][0]["committed"], written["files"][0]["mode"]) == ("on_close", "update")
-    (fallback,) = written["fallbacks"]
-    assert fallback["why"] == "the input /b/file is not `streamable` [SFIO-S001]"
-    assert fallback["asked"] == {"committed": "on_close", "mode": "no_update", "start": "producer"}
+    assert rules(planned(bench, document))["a/a.txt"] == ("on_close", "update")
 
 
-def test_a_file_has_one_rule_for_all_its_readers(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_has_one_rule_for_all_its_readers(bench: Bench) -> None:
     document = two_steps(writer({"mode": "no_update"}))
     other = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
     document["steps"]["c"] = {"run": other, "in": {"file": "a/out", "trace": "trace"}, "out": ["out"]}
-    path = bench.write(document, {}, True)
-    assert main(["coordination", str(path), "--json"]) == 0
-    written = json.loads(capsys.readouterr().out)
-    assert (written["files"][0]["path"], written["files"][0]["mode"]) == ("a/a.txt", "update")
-    assert [entry["output"] for entry in written["stricter"]] == ["/a/out"]
+    assert rules(planned(bench, document))["a/a.txt"][1] == "update"
 
 
 def test_instances_of_a_scatter_have_files_of_their_own(bench: Bench) -> None:
@@ -152,6 +142,8 @@ def test_the_document_is_printed_or_written(bench: Bench, capsys: pytest.Capture
     assert capsys.readouterr().out == ""
     assert target.read_text() == printed
     document = json.loads(printed)
+    assert main(["coordination", str(path), "--format", format_, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "output": None, "document": document}
     assert document.get("version") == (1.1 if format_ == FORMATS[0] else None)
     (plan,) = plan_file(path).plans.values()
     engine = parse(document, "1.1" if format_ == FORMATS[0] else "1.0", bench.directory)

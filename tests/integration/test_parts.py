@@ -11,7 +11,6 @@ from rich.console import Console
 from lab.cwl import Document, found, tool, workflow
 from lab.runs import RETRY, Bench
 from lab.splits import count, fifo, job, written
-from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
 
 # Says parts if it is asked, else writes them: `each` lines in each.
@@ -200,6 +199,6 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     written = "/kept/chunks is a workflow output: its files have to be written"
     assert ["/kept/chunks", "real", written] in rows
     plan = plans.plans["main"]
-    assert plan_to_json(plan)["virtual"] == ["/split/chunks"]
-    assert {file["path"].split("/")[0].split("-")[0] for file in plan_to_json(plan)["files"]} == {"count", "kept"}
+    assert {*plan.parts.virtual} == {"/split/chunks"}
+    assert {file.path.split("/")[0].split("-")[0] for file in plan.configuration.files} == {"count", "kept"}
     assert len(list(plan.warnings)) == 1

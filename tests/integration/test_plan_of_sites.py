@@ -176,16 +176,6 @@ def test_plan_shows_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[
     assert "Where steps run" not in capsys.readouterr().out
 
 
-def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main_program(["coordination", bound(bench, document(), a="one", b="here"), "--json"]) == 0
-    written = json.loads(capsys.readouterr().out)
-    assert written["sites"] == {
-        "/a": {"site": "hosts", "deployments": ["one"]},
-        "/b": {"site": "local", "deployments": ["here"]},
-    }
-    assert written["fallbacks"][0]["why"].startswith("/a runs on one (ssh), /b on the driver's node: ")
-
-
 @pytest.mark.parametrize(
     ("container", "delivery", "fallback"),
     [
@@ -211,7 +201,7 @@ def test_containers_are_those_of_the_streamflow_file(
     assert edge.delivery is delivery
     assert (edge.fallback or "").startswith(fallback or "") is True
     assert (edge.fallback is None) is (fallback is None)
-    for command in (["plan"], ["plan", "--json"], ["coordination", "--json"]):
+    for command in (["plan"], ["plan", "--json"]):
         assert main_program([*command, str(path)]) == 0
         out = capsys.readouterr().out
         assert not UUID.search(out)

@@ -8,7 +8,6 @@ rules for the files in it.
 from __future__ import annotations
 
 import posixpath
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -57,26 +56,6 @@ def configure(
         for path in sorted(found.files)
     )
     return Configuration(name, names, tuple(files))
-
-
-def stricter_than_served(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> dict[str, str]:
-    """Outputs that some consumers get earlier than the configuration says: a file has one rule for all readers.
-
-    :return: for each such output, by name, a reason for the user
-    """
-    deliveries = {edge.route: edge.delivery for edge in edges}
-    consumers: dict[str, list[tuple[Delivery, str]]] = defaultdict(list)
-    for route in routes:
-        if route.consumer is not None:
-            delivery = deliveries.get(route, Delivery.TERMINATION)
-            consumers[route.output.name].append((delivery, route.consumer.name))
-    found = {}
-    for output, readers in consumers.items():
-        order = list(Delivery)
-        latest, reader = max(readers, key=lambda one: order.index(one[0]))
-        if not latest.joins and any(delivery.joins for delivery, _ in readers):
-            found[output] = f"{reader} gets it at {latest.value}, and a file has one rule for all that read it"
-    return found
 
 
 class _Expansion:

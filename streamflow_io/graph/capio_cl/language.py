@@ -98,17 +98,10 @@ def _streaming(files: Iterable[CoordinatedFile]) -> Iterator[JsonValue]:
         yield item
 
 
-def unresolved(configuration: Configuration) -> dict[str, tuple[str, ...]]:
-    """The globs that files wait for, by the path of the file. CAPIO compares names only, and would wait for ever."""
-    globs = {file.path: tuple(filter(is_pattern, file.file_deps)) for file in configuration.files}
-    return {path: deps for path, deps in globs.items() if deps}
-
-
 def resolved(configuration: Configuration) -> Configuration:
-    """Commit each file that waits for a glob at termination."""
-    never = unresolved(configuration)
+    """Commit each file that waits for a glob at termination: CAPIO compares names only, and would wait for ever."""
     files = (
-        replace(file, committed=ON_TERMINATION, file_deps=()) if file.path in never else file
+        replace(file, committed=ON_TERMINATION, file_deps=()) if any(map(is_pattern, file.file_deps)) else file
         for file in configuration.files
     )
     return replace(configuration, files=tuple(files))
