@@ -1,4 +1,4 @@
-"""Whether a schedule can be kept, and whether what it says of itself is true.
+"""Whether a schedule can be kept.
 
 It shares no code with what makes schedules: it takes the schedule alone, and the definitions of the model.
 """
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .model import Application, Instance, Schedule
 
-# Volumes, rates and what is stated agree to this part of them.
+# Volumes and rates agree to this part of them.
 _PART = 1e-6
 # Times agree to this part of the period, and to this many seconds: floats know them no better.
 _PART_OF_PERIOD = 1e-11
@@ -36,7 +36,6 @@ def check(schedule: Schedule) -> list[Problem]:
     - Each instance transfers its whole volume, no faster than the application can.
     - Each instance ends before the next one begins, also across the end of the period.
     - All transfers together never need more than the bandwidth of the storage.
-    - The schedule states its true efficiency, dilation and bounds.
     """
     if not schedule.pattern.period > 0:
         return [Problem("period", "is not above 0")]
@@ -63,7 +62,6 @@ class _Checker:
                 )
             yield from self._order(field, instances)
         yield from self._bandwidth()
-        yield from self._stated()
 
     def _peak(self, one: Application) -> float:
         platform = self._schedule.set.platform
@@ -124,26 +122,3 @@ class _Checker:
                 message = f"at {time:.9g} s move {used:.9g} MB/s together, but the storage can {bandwidth:.9g} MB/s"
                 yield Problem("applications", message)
                 return
-
-    def _stated(self) -> Iterator[Problem]:
-        found, period = self._schedule.figures, self._period
-        worked, slowest = 0.0, 0.0
-        for index, own in enumerate(self._schedule.pattern.instances):
-            one = self._schedule.set.applications[index]
-            share = len(own) * one.work / period
-            alone = one.work + one.volume / self._peak(one)
-            dilation = period / (len(own) * alone) if own else float("inf")
-            worked += one.nodes * share
-            slowest = max(slowest, dilation)
-            yield from _differs(f"applications[{index}].efficiency", found.work_shares[index], share)
-            yield from _differs(f"applications[{index}].dilation", found.dilations[index], dilation)
-        yield from _differs("efficiency", found.efficiency, worked / self._schedule.set.platform.nodes)
-        yield from _differs("dilation", found.dilation, slowest)
-        bounds = self._schedule.set.bounds
-        yield from _differs("bounds.efficiency", found.bounds.efficiency, bounds.efficiency)
-        yield from _differs("bounds.dilation", found.bounds.dilation, bounds.dilation)
-
-
-def _differs(field: str, stated: float, found: float) -> Iterator[Problem]:
-    if not (stated == found or abs(stated - found) <= _PART * abs(found)):
-        yield Problem(field, f"is stated as {stated:.9g}, but is {found:.9g}")

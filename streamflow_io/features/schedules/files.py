@@ -23,16 +23,12 @@ from streamflow_io.hints.parsing import parse_model
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 from .model import (
-    Algorithm,
     Application,
     ApplicationSet,
-    Figures,
-    Goal,
     Instance,
     Pattern,
     Platform,
     Schedule,
-    ScheduleBounds,
     Transfer,
 )
 
@@ -193,9 +189,6 @@ def _paper() -> dict[str, Any]:
     return found
 
 
-AtLeast0 = Annotated[Number, Field(ge=0)]
-
-
 class InstanceFile(CamelModel):
     """Times are in seconds from the beginning of the pattern: from, to, and MB/s."""
 
@@ -204,106 +197,74 @@ class InstanceFile(CamelModel):
 
 
 class ScheduledFile(CamelModel):
+    model_config = ConfigDict(extra="ignore")
+
     name: Text
-    efficiency: AtLeast0
-    dilation: AtLeast0
     instances: list[InstanceFile]
 
 
-class BoundsFile(CamelModel):
-    efficiency: AtLeast0
-    dilation: AtLeast0
-
-
-class AlgorithmFile(CamelModel):
-    name: Text
-    parameters: dict[str, float | str]
-    seconds: AtLeast0
-
-
 class ScheduleFile(CamelModel):
-    """A schedule file as it is written.
+    """What counts of a schedule file.
 
     :ivar followed: whether the runs that it is for follow it, for the `reason`
     :ivar start: when it begins, in seconds since the epoch
     """
 
+    model_config = ConfigDict(extra="ignore")
+
     version: Literal[1]
     set: SetFile
-    goal: Goal
     period: Positive
-    efficiency: AtLeast0
-    dilation: AtLeast0
-    bounds: BoundsFile
-    algorithm: AlgorithmFile
     applications: list[ScheduledFile]
     followed: bool | None = None
     reason: str | None = None
     start: Number | None = None
 
     def to_schedule(self) -> Schedule:
-        applications = self.set.to_set()
-        rows = self.applications
-        found = Figures(
-            self.efficiency,
-            self.dilation,
-            tuple(row.efficiency for row in rows),
-            tuple(row.dilation for row in rows),
-            ScheduleBounds(self.bounds.efficiency, self.bounds.dilation),
-        )
         instances = tuple(
             tuple(Instance(one.work, tuple(Transfer(*each) for each in one.transfers)) for one in row.instances)
-            for row in rows
+            for row in self.applications
         )
-        algorithm = Algorithm(self.algorithm.name, self.algorithm.parameters, self.algorithm.seconds)
-        return Schedule(applications, self.goal, Pattern(self.period, instances), found, algorithm)
+        return Schedule(self.set.to_set(), Pattern(self.period, instances))
 
 
-def schedule_text(schedule: Schedule) -> str:
+def schedule_to_json(schedule: Schedule) -> dict[str, JsonValue]:
+    """A schedule, as it is in a file, with its figures."""
+    of, rates = schedule.set, schedule.pattern.rates
+    rows = zip(of.applications, rates, of.dilations(rates), schedule.pattern.instances, strict=True)
+    return {
+        "version": 1,
+        "set": set_to_json(of),
+        "period": schedule.pattern.period,
+        "efficiency": of.efficiency(rates),
+        "dilation": of.dilation(rates),
+        "bounds": {"efficiency": of.bounds.efficiency, "dilation": of.bounds.dilation},
+        "applications": [
+            {
+                "name": one.name,
+                "efficiency": one.work * rate,
+                "dilation": dilation,
+                "instances": [
+                    {
+                        "work": list(each.work),
+                        "transfers": [[moved.start, moved.end, moved.rate] for moved in each.transfers],
+                    }
+                    for each in instances
+                ],
+            }
+            for one, rate, dilation, instances in rows
+        ],
+    }
+
+
+def schedule_text(document: Mapping[str, JsonValue]) -> str:
     """A schedule as a file, an instance a line."""
-    head = schedule_to_json(schedule)
-    head["applications"] = []
-    rows = ",\n".join(map(_row_text, _rows(schedule)))
-    return json.dumps(head, indent=2).replace('"applications": []', f'"applications": [\n{rows}\n  ]') + "\n"
+    rows = ",\n".join(map(_row_text, cast(list[dict[str, JsonValue]], document["applications"])))
+    head = json.dumps({**document, "applications": []}, indent=2)
+    return head.replace('"applications": []', f'"applications": [\n{rows}\n  ]') + "\n"
 
 
 def _row_text(row: dict[str, JsonValue]) -> str:
     lines = ",\n".join(f"      {json.dumps(one)}" for one in cast(list[JsonValue], row["instances"]))
     head = json.dumps({**row, "instances": []})
     return f"    {head[:-2]}\n{lines}\n    ]}}"
-
-
-def schedule_to_json(schedule: Schedule) -> dict[str, JsonValue]:
-    """A schedule, as it is in a file."""
-    found = schedule.figures
-    return {
-        "version": 1,
-        "set": set_to_json(schedule.set),
-        "goal": schedule.goal,
-        "period": schedule.pattern.period,
-        "efficiency": found.efficiency,
-        "dilation": found.dilation,
-        "bounds": {"efficiency": found.bounds.efficiency, "dilation": found.bounds.dilation},
-        "algorithm": {
-            "name": schedule.algorithm.name,
-            "parameters": dict(schedule.algorithm.parameters),
-            "seconds": schedule.algorithm.seconds,
-        },
-        "applications": list(_rows(schedule)),
-    }
-
-
-def _rows(schedule: Schedule) -> Iterator[dict[str, JsonValue]]:
-    rows = zip(
-        schedule.set.applications,
-        schedule.figures.work_shares,
-        schedule.figures.dilations,
-        schedule.pattern.instances,
-        strict=True,
-    )
-    for application, share, dilation, instances in rows:
-        placed: list[JsonValue] = [
-            {"work": list(one.work), "transfers": [[each.start, each.end, each.rate] for each in one.transfers]}
-            for one in instances
-        ]
-        yield {"name": application.name, "efficiency": share, "dilation": dilation, "instances": placed}

@@ -5,7 +5,7 @@ Source: the paper, section 2; its numbers of equations are given. Units: seconds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -209,52 +209,8 @@ def _starts(period: float, instances: Sequence[Instance]) -> list[float]:
     return [first + start - work for first, work, start in ordered]
 
 
-class Figures(Struct, frozen=True):
-    """How good a pattern is, and how good it could be.
-
-    :ivar work_shares: of each application, the part of its time in which it computes
-    :ivar dilations: of each application
-    """
-
-    efficiency: float
-    dilation: float
-    work_shares: tuple[float, ...]
-    dilations: tuple[float, ...]
-    bounds: ScheduleBounds
-
-
-def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
-    """How good a pattern of these applications is."""
-    rates = pattern.rates
-    return Figures(
-        applications.efficiency(rates),
-        applications.dilation(rates),
-        tuple(one.work * rate for one, rate in zip(applications.applications, rates, strict=True)),
-        tuple(applications.dilations(rates)),
-        applications.bounds,
-    )
-
-
-class Algorithm(Struct, frozen=True):
-    """The algorithm that made a schedule.
-
-    :ivar seconds: of CPU time
-    """
-
-    name: str
-    parameters: Mapping[str, float | str]
-    seconds: float
-
-
 class Schedule(Struct, frozen=True):
-    """A pattern for a set of applications, and its figures.
-
-    :ivar goal: of the search, `efficiency` or `dilation`
-    :ivar figures: as they are stated; :func:`figures` computes the true ones
-    """
+    """A pattern for a set of applications."""
 
     set: ApplicationSet
-    goal: Goal
     pattern: Pattern
-    figures: Figures
-    algorithm: Algorithm

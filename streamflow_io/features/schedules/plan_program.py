@@ -23,7 +23,7 @@ from .check import check
 from .curve import StorageCurve
 from .files import schedule_to_json
 from .jobs import PeriodicRun, alone, play
-from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, Slots, figures, slots_of
+from .model import Application, ApplicationSet, Pattern, Platform, Schedule, Slots, slots_of
 from .persched import Sweep, persched
 
 #: The least gain in the dilation of the slowest run, as a part of that with due dates alone.
@@ -94,13 +94,11 @@ class PlanRequest(BaseModel):
 def main() -> int:
     os.nice(_NICE)
     request = PlanRequest.model_validate_json(sys.stdin.read())
-    begin = time.process_time()
     applications = application_set(request)
     pattern = find_pattern(applications, request.seconds)
     if pattern is None:
         return 1
-    made = Algorithm("persched", {"seconds": request.seconds}, time.process_time() - begin)
-    schedule = Schedule(applications, "dilation", pattern, figures(applications, pattern), made)
+    schedule = Schedule(applications, pattern)
     if check(schedule):
         return 1
     judged = judge(request, pattern)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from streamflow_io.features.schedules.files import (
     schedule_text,
     schedule_to_json,
 )
-from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Schedule, figures
+from streamflow_io.features.schedules.model import ApplicationSet, Goal, Schedule
 from streamflow_io.features.schedules.persched import LARGEST_FACTOR, STEP, Sweep, persched
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.wording import counted
@@ -32,43 +32,52 @@ _HEADER = ("name", "nodes", "work (s)", "volume (MB)", "instances", "computes", 
 
 
 class ComputeResult(Struct, frozen=True):
-    """:ivar file: where it was written"""
+    """
+    :ivar document: the schedule, as it is in a file
+    :ivar file: where it was written
+    """
 
     schedule: Schedule
+    goal: Goal
+    seconds: float
+    document: Mapping[str, Any]
     file: Path | None
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": None if self.file is None else str(self.file), "schedule": schedule_to_json(self.schedule)}
+        return {"file": None if self.file is None else str(self.file), "schedule": self.document}
 
     def show(self, console: Console) -> None:
-        _show_figures(console, self.schedule)
-        algorithm = self.schedule.algorithm
-        say(console, f"Made by {algorithm.name} in {algorithm.seconds:.1f} s of CPU time")
+        _show_figures(console, self.schedule, self.goal)
+        say(console, f"Made by PerSched in {self.seconds:.1f} s of CPU time")
         say(console, f"Written: {self.file}" if self.file else "Not written: say -o FILE")
 
 
-def _show_figures(console: Console, schedule: Schedule) -> None:
+def _show_figures(console: Console, schedule: Schedule, goal: Goal) -> None:
     """How good a schedule is, and how good it could be."""
     console.print(table(None, _HEADER, _rows(schedule), numbers=_HEADER[1:], unfolded=_HEADER[1:]))
-    found, bounds = schedule.figures, schedule.figures.bounds
+    rates, bounds = schedule.pattern.rates, schedule.set.bounds
     instances = counted(sum(schedule.pattern.counts), "instance")
-    say(console, f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}")
-    say(console, f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})")
-    say(console, f"Dilation: {found.dilation:.4f} (no schedule has less than {bounds.dilation:.4f})")
+    say(console, f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {goal}")
+    say(
+        console, f"Efficiency: {schedule.set.efficiency(rates):.5f} (no schedule has more than {bounds.efficiency:.5f})"
+    )
+    say(console, f"Dilation: {schedule.set.dilation(rates):.4f} (no schedule has less than {bounds.dilation:.4f})")
 
 
 def _rows(schedule: Schedule) -> Iterator[list[str]]:
-    counts = schedule.pattern.counts
-    for index, one in enumerate(schedule.set.applications):
+    pattern, dilations = schedule.pattern, schedule.set.dilations(schedule.pattern.rates)
+    for one, count, rate, dilation in zip(
+        schedule.set.applications, pattern.counts, pattern.rates, dilations, strict=True
+    ):
         yield [
             one.name,
             f"{one.nodes:,}",
             f"{one.work:,.6g}",
             f"{one.volume:,.6g}",
-            f"{counts[index]:,}",
-            f"{schedule.figures.work_shares[index]:.1%}",
-            f"{schedule.figures.dilations[index]:.4f}",
+            f"{count:,}",
+            f"{one.work * rate:.1%}",
+            f"{dilation:.4f}",
         ]
 
 
@@ -123,13 +132,14 @@ def run(arguments: argparse.Namespace) -> ComputeResult:
         message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
         raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
     parameters = {"leastPeriod": least, "largestFactor": LARGEST_FACTOR, "step": STEP}
-    made = Algorithm("persched", parameters, ended - begin)
-    schedule = Schedule(applications, arguments.goal, found, figures(applications, found), made)
+    schedule = Schedule(applications, found)
     if problems := check(schedule):
         raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
+    algorithm = {"name": "persched", "parameters": parameters, "seconds": ended - begin}
+    document = {**schedule_to_json(schedule), "goal": arguments.goal, "algorithm": algorithm}
     if arguments.output is not None:
-        write_output(arguments.output, schedule_text(schedule))
-    return ComputeResult(schedule, arguments.output)
+        write_output(arguments.output, schedule_text(document))
+    return ComputeResult(schedule, arguments.goal, ended - begin, document, arguments.output)
 
 
 def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -> float:

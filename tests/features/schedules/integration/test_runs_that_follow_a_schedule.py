@@ -24,7 +24,7 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile, profile
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.files import schedule_to_json
 from streamflow_io.features.schedules.followed import are_steady, digest
-from streamflow_io.features.schedules.model import Algorithm, Instance, Pattern, Schedule, Transfer, figures
+from streamflow_io.features.schedules.model import Instance, Pattern, Schedule, Transfer
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
@@ -114,8 +114,7 @@ def give_schedule(directory: SharedDirectory, profiles: Mapping[str, BurstProfil
         begin = number * period / len(profiles)
         middle, end = begin + one.work, begin + one.work + one.volume / one.rate
         own.append((Instance((begin, middle), (Transfer(middle, end, one.rate),)),))
-    pattern = Pattern(period, tuple(own))
-    schedule = Schedule(applications, "dilation", pattern, figures(applications, pattern), Algorithm("test", {}, 0.0))
+    schedule = Schedule(applications, Pattern(period, tuple(own)))
     assert check(schedule) == []
     plans = directory.path / "plans"
     made = {**schedule_to_json(schedule), "followed": True, "reason": "a test", "start": time.time() + 0.2}
