@@ -28,7 +28,7 @@ def laboratory() -> Iterator[Laboratory]:
 
 def line_by_line() -> Document:
     """A stream of a file that grows by a line at a time."""
-    lines = "awk 'BEGIN { for (i = 0; i < 20000; i++) { print i; fflush() } }' > out.txt"
+    lines = "awk 'BEGIN { for (i = 0; i < 3000; i++) { print i; fflush() } }' > out.txt"
     first = tool(lines, {}, {"out": found("out.txt")}, [streaming({"port": "out", "mode": "no_update"})])
     last = tool("cat < $file > out.txt", {"file": streamable()}, {"out": found("out.txt")})
     steps = {"a": {"run": first, "in": {}}, "b": {"run": last, "in": {"file": "a/out"}}}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.cwl import Document, streamable, tool, workflow
+from lab.cwl import Document, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.node import wait_for
 from lab.node_remote import find_marked
@@ -21,13 +21,11 @@ from lab.sites import Site, apart
 from streamflow_io.runtime.embedded import find_sfio_node
 from tests.e2e.test_allocation import kill_serve
 from tests.e2e.test_laboratory import login
-from tests.e2e.test_streaming import LONG, check_gone
-from tests.integration.test_windows import awaited
+from tests.e2e.test_streaming import check_gone
 
 SMALL: Final = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 MEMORY: Final[Document] = {"intermediates": "remove", "memory": "500MB"}
 PLACE: Final = "/dev/shm/"
-MB: Final = 1 << 20
 NOTE: Final = "note $PWD"
 
 
@@ -37,7 +35,7 @@ def step(script: str, name: str, source: str | None = None, kind: Any = "File", 
     return {"run": run, "in": {} if source is None else {"i": source}}
 
 
-def chain(first: str = "seq 1 9999999 | head -c 20000000", second: str = "tr 0-4 5-9 < $i") -> Document:
+def chain(first: str = "seq 1 99999", second: str = "tr 0-4 5-9 < $i") -> Document:
     """Each job notes its directory; the last one's file is the result."""
     steps = {
         "a": step(f"{NOTE}; {first}", "a"),
@@ -81,11 +79,12 @@ def clear(site: Site) -> None:
         )
 
 
-@pytest.fixture(params=["apart", pytest.param("hosts", marks=LONG), "allocation"])
+@pytest.fixture(params=["apart", "allocation"])
 def place(request: pytest.FixtureRequest) -> Iterator[Site]:
     """On the first, /b runs on another host than the others."""
     site: Site = request.getfixturevalue("hosts" if request.param == "apart" else request.param)
-    yield apart(site) if request.param == "apart" else site
+    site = apart(site) if request.param == "apart" else site
+    yield site
     wait_for(lambda: not left_in_memory(site), "nothing in memory", 60)
     check_gone(site)
 
@@ -122,34 +121,17 @@ def test_a_job_reads_from_the_memory_of_another_node(allocation: Site) -> None:
     check_gone(allocation)
 
 
-@pytest.mark.parametrize("place", ["allocation"], indirect=True)
-def test_windows_in_memory(place: Site) -> None:
-    steps = {
-        "a": step(f"{NOTE}; {awaited(60 * MB)}", "a", output=streamable("stdout")),
-        "b": step(f"{NOTE}; tr 0-4 5-9 < $i", "b", "a/o", streamable(), streamable("stdout")),
-        "c": step("sha1sum < $i", "c", "b/o", streamable()),
-    }
-    document = workflow({}, steps, {"o": "c/o"})
-    (plain,) = place.run_all([place.write_plain(document, {})], 120)
-    for expected in ([False, False], [True, True]):
-        ours = place.run(document, config={"intermediates": "window", "memory": "3GB"}, seconds=120)
-        assert ours.ok, ours.errors
-        assert ours.results == plain.results
-        assert in_memory(ours) == expected
-        assert "SFIO-" not in ours.log
-
-
 def small_memory(site: Site, size: str) -> None:
     for address in ADDRESSES:
         login(site.laboratory, address, f"mount -o remount,size={size} /dev/shm")
 
 
 def test_hosts_without_enough_memory(hosts: Site) -> None:
-    site = apart(hosts)
-    first = site.run(chain(), config=MEMORY, seconds=120)
+    site, document = apart(hosts), chain("seq 1 9999999 | head -c 20000000")
+    first = site.run(document, config=MEMORY, seconds=120)
     small_memory(site, "20m")
     try:
-        second = site.run(chain(), config=MEMORY, seconds=120)
+        second = site.run(document, config=MEMORY, seconds=120)
     finally:
         small_memory(site, "50%")
     assert in_memory(first) == in_memory(second) == [False, False, False]
@@ -179,7 +161,11 @@ def kill_runtimes(site: Site) -> None:
         login(site.laboratory, address, kill)
 
 
-@pytest.mark.parametrize("killed", ["driver", "runtime", "both"])
+@pytest.mark.parametrize(
+    ("place", "killed"),
+    [("apart", "runtime"), ("apart", "both"), ("allocation", "driver"), ("allocation", "both")],
+    indirect=["place"],
+)
 def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
     flag = place.shared / f"{place.directory.name}.flag"
     waits = f"test ! -e {flag} || {{ case $PWD in {PLACE}*) note there; sleep 600;; esac; }}"

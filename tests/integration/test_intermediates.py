@@ -53,17 +53,6 @@ def chain() -> Document:
     return workflow({}, steps, {"c": "c/o"})
 
 
-def scattered() -> Document:
-    """Both scatters are in one workflow, so the first job of `b` ends while others wait."""
-    inner = workflow({"n": "int"}, {"a": numbered("a"), "b": copy("b", "a/o")}, {"o": "b/o"})
-    steps = {
-        "s": {"run": inner, "in": {"n": "numbers"}, "scatter": "n"},
-        "m": joined("m", "s/o", "gone a.txt; "),
-        "n": copy("n", "m/o", f"{GONE}gone b.txt; "),
-    }
-    return workflow({"numbers": "int[]"}, steps, {"n": "n/o"})
-
-
 def numbered(name: str) -> Document:
     run = tool("echo $n", {"n": "int"}, {"o": "stdout"}, stdout=f"{name}.txt")
     return {"run": run, "in": {"n": "n"}}
@@ -79,19 +68,6 @@ def one_by_one() -> Document:
     return workflow({"numbers": "int[]"}, {"a": first, "b": second, "m": joined("m", "b/o")}, {"m": "m/o"})
 
 
-def two_scatters() -> Document:
-    first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
-    steps = {"a": first, "b": copy("b", "a/o", scatter="i"), "m": joined("m", "b/o", "gone a.txt; ")}
-    return workflow({"numbers": "int[]"}, steps, {"m": "m/o"})
-
-
-def shared_by_all() -> Document:
-    """Each job of a scatter reads the file, also the last one."""
-    run = tool("cat $i; echo $n", {"i": "File", "n": "int"}, {"o": "stdout"}, stdout="b.txt")
-    step = {"run": run, "in": {"i": "a/o", "n": "numbers"}, "scatter": "n"}
-    return workflow({"numbers": "int[]"}, {"a": make("a"), "b": step, "m": joined("m", "b/o")}, {"m": "m/o"})
-
-
 def crossed() -> Document:
     run = tool("cat $i $j", {"i": "File", "j": "File"}, {"o": "stdout"}, stdout="b.txt")
     first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
@@ -99,12 +75,6 @@ def crossed() -> Document:
     step = {"run": run, "in": {"i": "a/o", "j": "c/o"}, "scatter": ["i", "j"], "scatterMethod": "flat_crossproduct"}
     steps = {"a": first, "c": second, "b": step, "m": joined("m", "b/o", "gone a.txt; ")}
     return workflow({"numbers": "int[]"}, steps, {"m": "m/o"})
-
-
-def nested() -> Document:
-    inner = workflow({"i": "File"}, {"b": copy("b", "i"), "c": copy("c", "b/o")}, {"o": "c/o"})
-    steps = {"a": make("a"), "w": {"run": inner, "in": {"i": "a/o"}}, "d": copy("d", "w/o", f"{GONE}gone b.txt; ")}
-    return workflow({}, steps, {"d": "d/o"})
 
 
 def passed_through() -> Document:
@@ -151,24 +121,6 @@ def directory() -> Document:
     return workflow({}, {"a": {"run": run, "in": {}}, "e": as_step(pick, d="a/d")}, {"e": "e/o"})
 
 
-def picked() -> Document:
-    skipped = {**make("a"), "when": "$(inputs.trace == '')"}
-    taken = {**make("b"), "when": "$(inputs.trace != '')"}
-    step = copy("c", "")
-    step["in"]["i"] = {"source": ["a/o", "b/o"], "pickValue": "first_non_null"}
-    return workflow(
-        {}, {"a": skipped, "b": taken, "c": step, "d": copy("d", "c/o", f"{GONE}gone b.txt; ")}, {"d": "d/o"}
-    )
-
-
-def merged() -> Document:
-    step = joined("m", "")
-    step["in"]["i"] = {"source": ["a/o", "b/o", "a/o"], "linkMerge": "merge_flattened"}
-    return workflow(
-        {}, {"a": make("a"), "b": make("b"), "m": step, "c": copy("c", "m/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"}
-    )
-
-
 def contents() -> Document:
     run = expression("$({o: inputs.i.contents})", {"i": {"type": "File", "loadContents": True}}, {"o": "string"})
     say = {"run": tool('echo "$s"', {"s": "string"}, {"o": "stdout"}, stdout="s.txt"), "in": {"s": "e/o"}}
@@ -185,18 +137,6 @@ def secondary() -> Document:
         "c": copy("c", "b/o", f"{GONE}gone a.bam; "),
     }
     return workflow({}, steps, {"c": "c/o"})
-
-
-def staged() -> Document:
-    """The file is put into the work directory of its reader, as a link, which is an output."""
-    listing = [{"entryname": "w.txt", "entry": "$(inputs.i)"}]
-    run = tool(
-        "cat w.txt > b.txt",
-        {"i": "File"},
-        {"o": found("b.txt"), "w": found("w.txt")},
-        requirements=[{"class": "InitialWorkDirRequirement", "listing": listing}],
-    )
-    return workflow({}, {"a": make("a"), "b": {"run": run, "in": {"i": "a/o"}}}, {"o": "b/o", "w": "b/w"})
 
 
 def looped() -> Document:
@@ -216,12 +156,6 @@ def by_path() -> Document:
     step = {"run": tool("cat $p", {"p": "string"}, {"o": "stdout"}, stdout="b.txt"), "in": {}}
     step["in"]["p"] = {"source": "a/o", "valueFrom": "$(self.path)"}
     return workflow({}, {"a": make("a"), "b": step, "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"})
-
-
-def permanent() -> Document:
-    first = make("a")
-    first["run"]["hints"] = [streaming({"port": "o", "permanent": True})]
-    return workflow({}, {"a": first, "b": copy("b", "a/o"), "c": copy("c", "b/o")}, {"c": "c/o"})
 
 
 def streamed() -> Document:
@@ -390,26 +324,17 @@ def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (chain, ["c.txt"]),
-        (scattered, ["n.txt"]),
         (one_by_one, ["m.txt"]),
-        pytest.param(two_scatters, ["m.txt"], marks=pytest.mark.long),
-        pytest.param(shared_by_all, ["m.txt"], marks=pytest.mark.long),
         (crossed, ["m.txt"]),
-        pytest.param(nested, ["d.txt"], marks=pytest.mark.long),
         (passed_through, ["a.txt", "b.txt"]),
         (twice, ["m.txt"]),
         (linked, ["a.txt", "b.txt", "c.txt", "*/a.txt"]),
         (linked_late, ["e.txt"]),
         (directory, ["d/y"]),
-        pytest.param(picked, ["d.txt"], marks=pytest.mark.long),
-        pytest.param(merged, ["c.txt"], marks=pytest.mark.long),
         (contents, ["s.txt"]),
         (secondary, ["c.txt"]),
-        pytest.param(staged, ["a.txt", "b.txt", "w.txt"], marks=pytest.mark.long),
         (looped, ["c.txt"]),
         (by_path, ["c.txt"]),
-        pytest.param(permanent, ["a.txt", "c.txt"], marks=pytest.mark.long),
         (streamed, ["c.txt"]),
         (committed, ["m.txt"]),
     ],

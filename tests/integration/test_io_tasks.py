@@ -122,14 +122,6 @@ def test_it_overlaps_with_compute_on_all_cores(bench: Bench) -> None:
     assert max(ours.times("busy") + ours.times("start")) < min(ours.times("free") + ours.times("end"))
 
 
-def test_it_sees_the_cores_that_it_declares(bench: Bench) -> None:
-    document = tool("echo $(runtime.cores) > out.txt", {}, {"out": found("out.txt")}, [IO_TASK])
-    document["requirements"].append({"class": "ResourceRequirement", "coresMin": 1})
-    document["baseCommand"] = ["sh", "-c"]
-    document["arguments"] = ["echo $(runtime.cores) > out.txt"]
-    bench.run_both(document)
-
-
 def test_io_executors_limit_io_tasks(bench: Bench) -> None:
     run = scattered(writer([IO_TASK], together=2))
     _, ours = bench.run_both(run, {"parts": list(range(6))}, config={"ioExecutors": 2})
@@ -284,13 +276,6 @@ def test_mistakes_are_found_by_the_plan(
     document = scattered(writer([IO_TASK, hint]))
     assert main(["plan", str(bench.write(document, {"parts": [1]}, True, {"storages": storages}))]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_a_mistake_ends_the_run_before_it_starts(bench: Bench) -> None:
-    ours = bench.run(scattered(writer([IO_TASK, bandwidth(0)])), {"parts": [1]}, config={"storages": [storage()]})
-    assert not ours.ok
-    assert "0 MB/s is not above 0" in ours.log
-    assert ours.trace == []
 
 
 def test_a_bandwidth_without_a_storage_is_a_warning(bench: Bench) -> None:

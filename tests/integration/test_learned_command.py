@@ -86,12 +86,6 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("learned")
-def test_json_before_the_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["learned", "--json", "list"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["learned"]) == 3
-
-
-@pytest.mark.usefixtures("learned")
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     shown = answer(capsys, "show", SORT.digest[:4])
     assert shown == {
@@ -153,21 +147,6 @@ def test_forget_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert keys_left(capsys) == set()
 
 
-@pytest.mark.usefixtures("learned")
-@pytest.mark.parametrize("arguments", [[], ["--all", "--step", "/align"], ["--all", ALIGN.digest]])
-def test_forget_wants_one_of_keys_all_or_step(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["learned", "forget", *arguments])
-    assert exit_.value.code == 2
-    assert len(keys_left(capsys)) == 3
-
-
-def test_another_file(learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    elsewhere = learned.rename(tmp_path / "elsewhere.db")
-    assert keys_left(capsys) == set()
-    assert len(answer(capsys, "list", "--file", str(elsewhere))["learned"]) == 3
-
-
 @pytest.mark.parametrize("command", [["list"], ["show", "abcdef0"], ["forget", "--all"]])
 def test_a_damaged_file(learned: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     learned.write_bytes(os.urandom(8192))
@@ -202,19 +181,6 @@ def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["learned", "forget", windows[1].key.digest]) == 0
     assert "/save, window of 5.25 s, 32 MiB to 64 MiB" in capsys.readouterr().out
     assert answer(capsys, "list")["windows"] == []
-
-
-def test_a_long_reason_is_whole_only_for_one_entry(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A reason may quote a tool, and a column has room for a few words."""
-    reason = "the tool fails with a stream: " + "Traceback " * 30 + "the end"
-    refused = Proof(ProofKey("a1", "declared", "text", "5d"), "/count", 1_790_000_000.0, reason=reason)
-    save(file, refused)
-    assert main(["learned", "list"]) == 0
-    table = capsys.readouterr().out
-    assert "…" in table
-    assert "the end" not in table
-    assert main(["learned", "show", refused.key.digest]) == 0
-    assert "the end" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,15 +227,6 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
             known_entries(path, LearnedLimit)
 
 
-async def test_an_empty_file_is_a_new_one(path: Path) -> None:
-    path.parent.mkdir()
-    path.touch()
-    assert known_entries(path, LearnedLimit) == ()
-    async with opened(path) as database:
-        await database.save([LIMIT])
-    assert known_entries(path, LearnedLimit) == (LIMIT,)
-
-
 @pytest.mark.parametrize(
     "change",
     [{"learned": math.nan}, {"learned": math.inf}, {"step": "/\udcff"}],
@@ -328,15 +319,6 @@ def test_two_processes_write_at_once(path: Path) -> None:
     assert by_tool["both"].used == 2 * times
     for name in ("one", "other"):
         assert {entry.seconds for entry in by_tool[name].registry.entries} == {times}
-
-
-async def test_several_create_it_at_once(path: Path) -> None:
-    opening = await asyncio.gather(*(LearnedDatabase.open(path, 60) for _ in range(8)))
-    saved = [replace(LIMIT, key=SizeKey("a1", "scratch", size)) for size in range(8)]
-    for limit, database in zip(saved, opening, strict=True):
-        await database.save([limit])
-        await database.close()
-    assert known_entries(path, LearnedLimit) == tuple(saved)
 
 
 KILLED_WRITER = """

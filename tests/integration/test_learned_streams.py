@@ -164,13 +164,6 @@ def test_a_reader_of_the_first_bytes_goes_on_when_the_file_is_final(proving: Pro
     assert "reads the complete file" not in ours.log
 
 
-def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:
-    _, ours = proving.run_both(chain(producer(), reader()), trace="elsewhere")
-    assert ours.time("read") > ours.time("end")
-    assert "while it is written" not in ours.log
-    assert proving.known() == [("/b", "file", None, 0)]
-
-
 @pytest.mark.parametrize("changes", [False, True])
 def test_a_proof_holds_for_the_same_scripts_in_a_directory(proving: Proving, tmp_path: Path, changes: bool) -> None:
     (tmp_path / "scripts").mkdir()

@@ -11,10 +11,11 @@ from typing import Any, Final
 import pytest
 
 from lab import forked
-from lab.cwl import Document, tool, workflow
+from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, wait_for_note
 from streamflow_io.storage.intermediates.memory import memory_here
+from tests.integration.test_windows import awaited
 
 pytestmark = pytest.mark.skipif(memory_here().free < 2**30, reason="1 GB of /dev/shm has to be free")
 
@@ -81,7 +82,27 @@ def test_the_second_run_writes_into_memory(bench: Bench) -> None:
         _, results, found = run(bench, document, MEMORY)
         assert results == plain.results
         assert found == expected
+    # The first file stays until the second job has ended, and the second job would need as much.
+    _, _, found = run(bench, document, {**MEMORY, "memory": "60MB"})
+    assert found == [True, False, False]
     assert bench.leftovers() == []
+
+
+def test_windows_in_memory(bench: Bench) -> None:
+    steps = {
+        "a": writer(f"{NOTE}; {awaited(40 * MB)}", streamable("stdout")),
+        "b": reader(f"{NOTE}; tr 0-4 5-9 < $i", "a/o", "b", streamable()),
+        "c": reader("sha1sum < $i", "b/o", "c", streamable()),
+    }
+    steps["b"]["run"]["outputs"] = {"o": streamable("stdout")}
+    document = workflow({}, steps, {"o": "c/o"})
+    (plain,) = bench.run_all([bench.write_plain(document, {})])
+    for expected in ([False, False], [True, True]):
+        log, results, found = run(bench, document, {"intermediates": "window", "memory": "4GB"})
+        assert results == plain.results
+        assert found == expected
+        assert "SFIO-" not in log
+    assert "/a/o" in {line["output"] for line in bench.telemetry() if line["event"] == "discarded"}
 
 
 IN_MEMORY: Final = f"case $PWD in {PLACE}/*)"
@@ -129,14 +150,6 @@ def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench, number: signal.
     driver.wait(60)
     wait_for(lambda: not left(bench), "nothing in memory")
     wait_for(lambda: not bench.leftovers(), "no process")
-
-
-def test_more_than_the_memory_goes_to_the_disk(bench: Bench) -> None:
-    document = chain(NUMBERS)
-    run(bench, document, MEMORY)
-    # The first file stays until the second job has ended, and the second job would need as much.
-    _, _, found = run(bench, document, {**MEMORY, "memory": "60MB"})
-    assert found == [True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -64,16 +64,21 @@ def readers(run: Run) -> list[str]:
     return [line.split("(job ")[1].split(")")[0] for line in run.log.splitlines() if "EXECUTING step /read" in line]
 
 
-@pytest.mark.parametrize("lists", [LISTS, {**LISTS, "numbers": []}, {**LISTS, "words": []}])
-def test_all_outputs_are_gathered_as_the_last_one(bench: Bench, lists: Document) -> None:
+#: Where the scatter is, and what its reader gets.
+WAYS: Final[list[dict[str, Any]]] = [{"inside": False}, {"inside": True}, {"inside": True, "suffix": True}]
+
+
+@pytest.mark.parametrize(
+    ("lists", "ways"), [(LISTS, WAYS), ({**LISTS, "numbers": []}, WAYS[:1]), ({**LISTS, "words": []}, WAYS[2:])]
+)
+def test_all_outputs_are_gathered_as_the_last_one(bench: Bench, lists: Document, ways: list[dict[str, Any]]) -> None:
     """The last one is what StreamFlow gathers correctly."""
-    ways: list[dict[str, Any]] = [{"inside": False}, {"inside": True}, {"inside": True, "suffix": True}]
     paths = [bench.write_plain(pairs("second", inside=True), lists)]
     paths += [bench.write(pairs(output, **way), lists, True) for way in ways for output in ("first", "second")]
     plain, *ours = bench.run_all(paths)
     assert plain.ok, plain.errors
-    assert [run.results[1] for run in ours] == [plain.results[1]] * 6, [run.errors for run in ours]
-    assert [readers(run) for run in ours] == [["/read/0"]] * 6
+    assert [run.results[1] for run in ours] == [plain.results[1]] * len(ours), [run.errors for run in ours]
+    assert [readers(run) for run in ours] == [["/read/0"]] * len(ours)
     assert bench.leftovers() == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import node_links
-from lab.node import built, wait_for
+from lab.node import wait_for
 from lab.node_links import (
     CERTIFICATE,
     DATA,
@@ -39,22 +38,6 @@ def nodes(tmp_path: Path) -> Iterator[Pair]:
 def reach(address: str, certificate: Path) -> tuple[int, str]:
     result = node_links.reach(address, certificate)
     return result.returncode, result.stderr
-
-
-def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
-    nodes.read_while_written()
-
-
-def test_a_connection_that_is_cut_is_taken_up_where_it_was(nodes: Pair) -> None:
-    # In the handshake, in the greeting, in records.
-    cuts = [100, 1_000, 3_000, 70_000, 70_001, 1_000_000, 5_000_000]
-    proxy = Proxy(nodes.one.address, cuts)
-    nodes.write(30, 1_000_000, 0.0)
-    consumer = nodes.read(address=proxy.address)
-    assert consumer.wait() == 0
-    assert nodes.has_read_all()
-    assert len(proxy.said) == len(cuts) + 1
-    proxy.close()
 
 
 def test_nothing_can_be_read_on_the_way(nodes: Pair) -> None:
@@ -140,15 +123,6 @@ def test_a_certificate_with_another_key_is_of_no_use(nodes: Pair) -> None:
     assert reach(nodes.one.address, nodes.two.certificate) == (0, "")
 
 
-@pytest.mark.parametrize("missing", ["certificate.pem", "certificate.key"])
-def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
-    (nodes.two.run / missing).write_text("nothing of that kind")
-    code, message = reach(nodes.one.address, nodes.two.certificate)
-    assert (code, missing in message, "nothing of" in message) == (1, True, False)
-    (nodes.two.run / missing).unlink()
-    assert_failed(nodes.read(), "producer", missing)
-
-
 @pytest.mark.parametrize(
     "certificate", [None, Certificate.make(), CERTIFICATE], ids=["none", "another", "that of the run"]
 )
@@ -198,9 +172,3 @@ def test_a_reader_with_tls_takes_nothing_of_a_plain_sender(tmp_path: Path) -> No
         assert consumer.wait() != 0
         assert not nodes.has_seen_an_end()
         proxy.close()
-
-
-def test_the_option_needs_a_place_to_listen(tmp_path: Path) -> None:
-    command = [built(), "serve", "--directory", tmp_path / "run", "--tls"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert (result.returncode, "--listen" in result.stderr) == (2, True)

@@ -109,25 +109,6 @@ def test_without_its_directory_nothing_runs(tmp_path: Path) -> None:
 # How it is ended
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
-def test_signals_cancel_the_whole_tree(shared: RemoteNode, name: str) -> None:
-    ready = shared.base / "ready"
-    job = shell(shared, "j", TREE.format(ready))
-    wait_for(ready.exists, "the tree")
-    job.process.send_signal(signal.Signals["SIG" + name])
-    assert job.wait() != 0
-    assert job.exit()["reason"] == "cancelled"
-    has_left_nothing(job)
-
-
-def test_other_signals_are_passed_on(shared: RemoteNode) -> None:
-    ready = shared.base / "ready"
-    job = shell(shared, "j", f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.02; done")
-    wait_for(ready.exists, "the trap")
-    job.process.send_signal(signal.SIGUSR1)
-    assert job.wait() == 7
-
-
 def test_a_signal_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     directory, ran = make_run(tmp_path), tmp_path / "ran"
     for number in range(12):

@@ -144,14 +144,6 @@ def test_what_falls_back(bench: Bench) -> None:
         assert edge.fallback.startswith(re.sub("(/[ab]) ", rf"\g<1>{number} ", why))
 
 
-def test_the_gate(bench: Bench) -> None:
-    held = document("update")
-    assert planned(bench, held, a="hpc", b="hpc").delivery is Delivery.GATE
-    edge = planned(bench, held, a="one", b="one")
-    assert edge.delivery is Delivery.COMMIT
-    assert "the gate needs" in (edge.fallback or "")
-
-
 def test_a_container_of_a_tool_is_no_host(bench: Bench) -> None:
     """StreamFlow runs it in a deployment of its own, around that of the binding."""
     contained = document()
@@ -255,14 +247,6 @@ def test_wherever_a_docker_requirement_stands(
     }
     assert main_program(["plan", str(path)]) == 0
     assert re.search("containers of (busybox, )?debian", " ".join(capsys.readouterr().out.split()))
-
-
-def test_containers_can_be_left_to_streamflow(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(in_containers("tools"), {}, True, {"containers": "off"})
-    assert main_program(["plan", str(path), "--json"]) == 0
-    (edge,) = json.loads(capsys.readouterr().out)["workflows"]["main"]["edges"]
-    assert edge["delivery"] == "termination"
-    assert uncoded(edge["fallback"]) == "/a runs in a container of debian (docker): `containers: off`"
 
 
 @pytest.mark.parametrize(
@@ -429,10 +413,3 @@ def test_whether_steps_meet_on_one_location(bench: Bench, cores: object, meets: 
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert said in shown
     assert ASKED in shown
-
-
-def test_streams_between_deployments_go_by_tcp(bench: Bench) -> None:
-    for targets, is_said in (({"a": "one", "b": "other"}, True), ({"a": "one", "b": ["one", "other"]}, False)):
-        plans = plan_file(Path(bound(bench, document(), **targets)))
-        plans.show(console := Console(file=io.StringIO(), width=160))
-        assert ("streams, by TCP" in console.file.getvalue()) is is_said  # type: ignore[attr-defined]

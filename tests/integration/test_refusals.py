@@ -276,13 +276,12 @@ def test_a_missing_node_js_is_told_where_it_is_needed(
     assert "Node.js" in finding.detail
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_what_a_terminal_cannot_show(tmp_path: Path, encoding: str) -> None:
+def test_what_a_terminal_cannot_show(tmp_path: Path) -> None:
     """Half of a character, which JSON can name, and characters that another encoding lacks."""
     (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL, "baseCommand": ["\ud800→"]}))
     (tmp_path / "bad.json").write_text('{"\\ud800→": 1}', encoding="utf-8")
     command = [sys.executable, "-m", "streamflow_io.cli", "validate", "main.cwl", "--annotations", "bad.json"]
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     shown = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=tmp_path, env=environment)
     assert (shown.returncode, shown.stderr) == (1, b"")
     assert rb"\ud800" in shown.stdout

@@ -32,7 +32,6 @@ from lab import cluster, forked
 from lab.cwl import found, tool, workflow
 from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.cli import main
 from streamflow_io.commands import doctor
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.sharers import sharers, status_to_json
@@ -263,50 +262,6 @@ def test_a_run_is_told_when_others_begin_to_use_the_storage(runs: Runs, monkeypa
     one.request(kept=20)
     two.request(lacks=30)
     one.wait_for(lambda run: run.leases[-1].others == writes(30))
-
-
-def test_a_run_knows_when_others_begin_and_end_to_use_the_storage(runs: Runs) -> None:
-    one, two = runs("one"), runs("two")
-    one.request(lacks=20)
-    one.wait_for(lambda run: run.given)
-    one.request(kept=20)
-    two.request(lacks=30)
-    one.wait_for(lambda run: run.leases[-1].others == writes(30))
-    two.wait_for(lambda run: run.given)
-    two.request()
-    one.wait_for(lambda run: not run.leases[-1].others)
-
-
-def test_who_is_due_first_is_first(runs: Runs) -> None:
-    holder, long, short = runs("holder"), runs("long"), runs("short")
-    holder.request(lacks=100)
-    holder.wait_for(lambda run: run.given)
-    holder.request(kept=100)
-    long.request(lacks=60, seconds=100)
-    long.wait_for(lambda run: run.leases)
-    short.request(lacks=60, seconds=0.1)
-    short.wait_for(lambda run: run.leases)
-    holder.request()
-    short.wait_for(lambda run: run.given == 60)
-    time.sleep(0.1)
-    assert not long.given
-    short.request()
-    long.wait_for(lambda run: run.given)
-
-
-def test_a_job_that_wants_more_than_there_is_has_the_storage_for_itself(runs: Runs) -> None:
-    one, two = runs("one"), runs("two")
-    two.request(lacks=20)
-    two.wait_for(lambda run: run.given)
-    two.request(kept=20)
-    one.request(lacks=300)
-    one.wait_for(lambda run: run.leases)
-    assert not one.given
-    two.request()
-    one.wait_for(lambda run: run.given == 300)
-    two.request(lacks=1)
-    two.wait_for(lambda run: run.leases[-1].others == writes(100))
-    assert two.given == 20
 
 
 def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
@@ -1021,25 +976,3 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
     assert re.fullmatch(r"all your runs; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
-
-
-def test_a_ledger_that_asks_for_turns_without_their_feature(
-    shared: SharedDirectory,
-    runs: Callable[..., Run],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
-    group = shared.path.with_name("group")
-    group.parent.mkdir(parents=True)
-    assert main(["storage", "share", str(group), "--write", "9", "--holds", "auto"]) == 1
-    missing = "the feature 'schedules' is not in this installation: streamflow_io/features/schedules is missing"
-    assert f"--holds {missing} allowed: no --holds" in " ".join(capsys.readouterr().err.split())
-    assert not group.exists()
-    make_shared(group, LedgerFile(path="/scratch", write=100, holds="auto"), os.getegid())
-    run = runs(shared=replace(shared, path=group, mine=False))
-    run.request(lacks=60)
-    run.wait_for(lambda run: run.given == 60)
-    needs = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
-    assert run.warnings == [f"the bursts of this run take no turns in {group}: {needs}"]
-    assert sharers(status.status_of(replace(shared, path=group, mine=False))).endswith(f"; bursts: no turns: {needs}")

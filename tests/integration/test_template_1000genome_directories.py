@@ -109,28 +109,6 @@ def test_the_files_of_a_directory_come_one_by_one(monkeypatch: pytest.MonkeyPatc
     assert seen == [samples, {**samples, "a.tsv": b"a\n"}, {**samples, "a.tsv": b"a\n", "b.tsv": b"b\n"}]
 
 
-def test_bad_input_is_one_message(inputs: Path, tmp_path: Path) -> None:
-    lines = (inputs / "vcf").read_text().splitlines()
-    (tmp_path / "unsorted").write_text("\n".join([*lines[:3], *reversed(lines[3:])]) + "\n")
-    (tmp_path / "slash").write_text("\n".join([*lines[:2], lines[2].replace("S3", "S/3"), *lines[3:]]) + "\n")
-    (tmp_path / "fewer").mkdir()
-    (tmp_path / "fewer" / "samples.txt").write_text("S1\n")
-    cases = [
-        ("individuals_directory", [tmp_path / "unsorted", "1of1", tmp_path / "o1"], "must be sorted"),
-        ("individuals_directory", [tmp_path / "slash", "1of1", tmp_path / "o2"], "'S/3'"),
-        ("individuals_directory", [inputs / "vcf", "4of3", tmp_path / "o3"], "expected KofN"),
-        ("individuals_directory", [inputs / "vcf", "1of1", inputs / "merged"], "File exists"),
-        ("individuals_merge_directory", [tmp_path / "o4", inputs / "2of3", inputs / "1of3"], "in order"),
-        ("individuals_merge_directory", [tmp_path / "o5", inputs / "2of3", tmp_path / "fewer"], "samples differ"),
-        ("individuals_merge_directory", [tmp_path / "o6", inputs / "merged"], "No such file"),
-    ]
-    for script, arguments, message in cases:
-        result = call(script, *arguments)
-        assert result.returncode == 1
-        assert message in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize("cut", [1, 20])
 def test_files_that_end_too_early_are_errors(inputs: Path, tmp_path: Path, cut: int) -> None:
     plain, compressed = tmp_path / "part", tmp_path / "merged"

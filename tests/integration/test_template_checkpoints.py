@@ -122,22 +122,6 @@ def compare(template: Template, first: Path, second: Path) -> tuple[int, str]:
     return result.returncode, result.stdout + result.stderr
 
 
-@needs_tools
-def test_samples_are_reproducible_and_different(tmp_path: Path) -> None:
-    made = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        made.append(prepare_samples(Template.copy("variant-calling", tmp_path / name), "--reads", 30))
-    for sample in SAMPLES:
-        assert contents(made[0] / sample) == contents(made[1] / sample)
-    assert contents(made[0]) == contents(made[1])
-    assert contents(made[0] / "S01") != contents(made[0] / "S02")
-    job = load(made[0] / "job.yml")
-    inputs = load(SOURCE / "checkpoints.cwl")["inputs"]
-    assert set(job) <= set(inputs)
-    assert all((made[0] / file["path"]).is_file() for mate in (1, 2) for file in job[f"reads_{mate}"])
-
-
 def test_hints_and_streamflow_files() -> None:
     files = SOURCE / "streamflow-checkpoints.yml", SOURCE / "streamflow-io-checkpoints.yml"
     check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", files[1], "auto", "DockerRequirement")
@@ -152,13 +136,6 @@ def test_the_stages_are_those_of_the_workflow_without_checkpoints() -> None:
         wanted = {port: renamed.get(source, source) for port, source in step["in"].items()}
         assert steps[name]["run"] == step["run"]
         assert steps[name]["in"] == wanted
-
-
-@pytest.mark.long
-@needs_tools
-def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
-    results = template.cwltool("checkpoints.cwl", "generated/samples/job.yml")
-    assert compare(template, plain, results) == (0, "identical: 11 files\n")
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -49,41 +48,6 @@ def plain(template: Template) -> Path:
     return template.streamflow("streamflow.yml")
 
 
-@needs_hmmer
-def test_prepare_is_reproducible_and_keeps_what_fits(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    size = ("--fragments", 3, "--fragment-size", 0.05)
-    if message := prepare(*size, "--directory", first):
-        pytest.skip(message)
-    prepare(*size, "--directory", second)
-    made = contents(first)
-    assert made == contents(second)
-    assert 150_000 <= len(made["database.fa"]) < 152_000
-    assert made["models.hmm"].count(b"\nNAME ") == 3
-
-    stamp = (first / "database.fa").stat().st_mtime_ns
-    prepare(*size, "--directory", first)
-    assert (first / "database.fa").stat().st_mtime_ns == stamp
-    prepare(*size, "--seed", 7, "--directory", first)
-    assert (first / "database.fa").read_bytes() != made["database.fa"]
-
-
-def test_prepare_names_what_is_missing(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    arguments = [sys.executable, str(SOURCE / "prepare.py"), "--no-install", "--directory", str(tmp_path / "generated")]
-    result = subprocess.run(arguments, env={"PATH": str(empty)}, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert result.stderr == "prepare.py: missing packages: hmmer\n"
-    assert not (tmp_path / "generated").exists()
-
-
-@needs_hmmer
-def test_prepare_refuses_a_directory_without_the_tutorial(tmp_path: Path) -> None:
-    message = prepare("--directory", tmp_path / "generated", "--tutorial", tmp_path)
-    assert f"{tmp_path}: no globins4.hmm" in message
-
-
 def fasta(path: Path, lengths: list[int]) -> Path:
     """Write sequences of the given lengths, with > inside a description."""
     path.write_text("".join(f">s{number} a > b\n{'MK' * (length // 2)}\n" for number, length in enumerate(lengths)))
@@ -121,23 +85,6 @@ def test_split_cuts_between_sequences(tmp_path: Path, count: int, newline: str) 
     assert [content[start : start + size] for part in parts for start, size in part["extents"]] == pieces
 
 
-@pytest.mark.parametrize(
-    ("content", "count", "message"),
-    [
-        (">a\nMK\n>b\nMK\n", 3, "too few sequences for 3 fragments"),
-        ("HMMER3/f\n", 1, "not a FASTA file"),
-        ("", 1, "not a FASTA file"),
-        (">a\nMK\n", 0, "usage"),
-    ],
-)
-def test_split_refuses_what_it_cannot_split(tmp_path: Path, content: str, count: int, message: str) -> None:
-    (tmp_path / "database.fa").write_text(content)
-    result = run("python3", SOURCE / "scripts/split.py", "database.fa", count, cwd=tmp_path)
-    assert result.returncode == 1
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 def row(target: str, model: str, e_value: str, score: str, description: str = "-") -> str:
     """A row of `hmmsearch --tblout` with three domains."""
     return f"{target} - {model} - {e_value} {score} 0.1 1 2 0 1.5 9 9 9 9 3 2 1 {description}\n"
@@ -153,14 +100,6 @@ def test_merge_sorts_by_model_and_rank(tmp_path: Path) -> None:
     lines = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
     assert lines[1] == ["m1", "e", "0", "950", "0.1", "3", "two words"]
     assert [line[1] for line in lines[1:]] == ["e", "b", "d", "a", "c"]
-
-
-def test_merge_refuses_other_tables(tmp_path: Path) -> None:
-    (tmp_path / "other").write_text("a table of something else\n")
-    result = run("python3", SOURCE / "scripts/merge.py", "out", "other", cwd=tmp_path)
-    assert result.returncode == 1
-    assert result.stderr.startswith("merge.py: other: not a row")
-    assert not (tmp_path / "out").exists()
 
 
 def test_hints_and_streamflow_files() -> None:

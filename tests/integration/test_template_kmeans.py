@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
 
@@ -47,33 +46,6 @@ def plain(template: Template) -> Path:
     return template.streamflow("streamflow.yml", JOB)
 
 
-def test_generator_is_deterministic(tmp_path: Path) -> None:
-    copy = Template.copy("kmeans", tmp_path)
-    one, two, other = generate(copy, "one"), generate(copy, "two"), generate(copy, "other", "--seed", 2)
-    assert contents(one) == contents(two)
-    assert np.load(one / "fragment-002.npy").shape == (POINTS, DIMENSIONS)
-    assert (one / "fragment-001.npy").read_bytes() != (one / "fragment-002.npy").read_bytes()
-    assert (one / "fragment-001.npy").read_bytes() != (other / "fragment-001.npy").read_bytes()
-    stamp = (one / "job.yml").stat().st_mtime_ns
-    generate(copy, "one")
-    assert (one / "job.yml").stat().st_mtime_ns == stamp
-
-
-def test_generator_says_what_to_install(tmp_path: Path) -> None:
-    copy = Template.copy("kmeans", tmp_path)
-    result = run(sys.executable, "-S", "-E", "generate.py", cwd=copy.directory)  # -S: nothing that was installed
-    assert result.returncode == 2
-    assert "pip install numpy" in result.stderr
-    assert not (copy.directory / "generated").exists()
-
-
-@pytest.mark.parametrize("arguments", [["--points", "0"], ["a/b"], ["--fragments", "x"]])
-def test_generator_refuses_bad_arguments(arguments: list[str]) -> None:
-    result = run("python3", SOURCE / "generate.py", *arguments, cwd=SOURCE)
-    assert result.returncode == 2
-    assert "error" in result.stderr
-
-
 def test_assign_finds_the_nearest_centroids() -> None:
     assign = import_script(SOURCE / "scripts/assign.py")
     random = np.random.default_rng(3)
@@ -109,25 +81,6 @@ def test_start_chooses_different_points(tmp_path: Path) -> None:
         assert result.returncode == code, result.stderr
     assert result.stderr == "start.py: fewer than 5 different points in the sample\n"
     assert sorted(np.load(tmp_path / "out.npy").tolist()) == np.arange(12.0).reshape(4, 3).tolist()
-
-
-@pytest.mark.parametrize(
-    ("script", "arguments", "message"),
-    [
-        ("assign", ["flat.npy", "table.npy", "s", "l"], "shape"),
-        ("assign", ["text", "table.npy", "s", "l"], "text"),
-        ("start", ["o", "h", "flat.npy", "--clusters", "1", "--seed", "1"], "not a table of points"),
-        ("update", ["absent", "text", "table.npy", "--iterations", "1", "--tolerance", "0"], "absent"),
-    ],
-)
-def test_bad_input_is_one_message(tmp_path: Path, script: str, arguments: list[str], message: str) -> None:
-    np.save(tmp_path / "flat.npy", np.zeros(3))
-    np.save(tmp_path / "table.npy", np.zeros((3, 2)))
-    (tmp_path / "text").write_text("text")
-    result = run("python3", SOURCE / f"scripts/{script}.py", *arguments, cwd=tmp_path)
-    assert result.returncode == 1
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
 
 
 def test_hints_and_streamflow_files() -> None:

@@ -20,7 +20,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from lab import forked
-from lab.templates import images
 from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
 
@@ -116,19 +115,6 @@ def plain(template: Path) -> PlainRun:
     return PlainRun(template, results, {row[0].strip("/"): Execution(*row) for row in rows})
 
 
-def test_prepare_names_the_packages_that_are_missing(tmp_path: Path) -> None:
-    message = prepare("--directory", tmp_path / "generated", environment={"PATH": str(tmp_path)})
-    assert "bcftools bwa gzip samtools" in message
-    assert not (tmp_path / "generated").exists()
-
-
-@needs_tools
-def test_prepare_refuses_a_directory_without_the_examples(tmp_path: Path) -> None:
-    message = prepare("--directory", tmp_path / "generated", "--examples", tmp_path)
-    assert str(tmp_path) in message
-    assert "reference/lambda_virus.fa" in message
-
-
 def bam(path: Path, header: str, *records: bytes) -> Path:
     """Write a BAM file with one reference sequence."""
     text = header.encode()
@@ -164,18 +150,6 @@ def test_compare_vcf(tmp_path: Path) -> None:
     assert compare(first, second)[0] == 1
     second.write_bytes(gzip.compress((header.format("/b").replace("ID=c", "ID=d") + "c\t1\n").encode()))
     assert compare(first, second)[0] == 1
-
-
-def test_compare_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
-    whole = bam(tmp_path / "whole.bam", "", b"one")
-    cut, bare = tmp_path / "cut.bam", tmp_path / "bare"
-    cut.write_bytes(gzip.compress(gzip.decompress(whole.read_bytes())[:-1]))
-    bare.mkdir()
-    for second in (cut, bare, tmp_path / "nowhere.bam", Path(__file__)):
-        code, message = compare(whole, second)
-        assert code == 2, message
-        assert second.name in message
-    assert compare(bare, tmp_path)[0] == 2
 
 
 def test_every_file_between_the_stages_is_streamable_at_both_ends() -> None:
@@ -264,46 +238,12 @@ def test_chunks_have_the_stages_and_inputs_of_the_whole() -> None:
         assert of_chunks == of_whole
 
 
-@pytest.mark.parametrize(("suffix", "engine"), [("", "none"), ("-containers", "docker")])
-def test_the_streamflow_files_differ_by_scheduler_and_engine_alone(suffix: str, engine: str) -> None:
-    plain_file, io_aware = load(TEMPLATE / f"streamflow{suffix}.yml"), load(TEMPLATE / f"streamflow-io{suffix}.yml")
-    assert io_aware.pop("scheduling")["scheduler"]["type"] == "sfio.io-aware"
-    assert plain_file == io_aware
-    (mapped,) = plain_file["workflows"]["variant-calling"]["config"]["docker"]
-    assert mapped == {"step": "/", "deployment": {"type": engine, "config": {}}}
-    mapped["deployment"]["type"] = "none"
-    assert plain_file == load(TEMPLATE / "streamflow.yml")
-
-
-def test_every_tool_names_an_image_with_its_program() -> None:
-    programs = {path.stem: load(path)["baseCommand"][0] for path in (TEMPLATE / "tools").glob("*.cwl")}
-    others = {"gzip": "debian", "python3": "python"}
-    for tool, image in images("variant-calling").items():
-        repository, _, tag = image.partition(":")
-        program = programs.pop(tool)
-        assert repository == others.get(program, f"quay.io/biocontainers/{program}")
-        assert tag not in ("", "latest")
-    assert programs == {}
-
-
 @needs_tools
 @pytest.mark.parametrize("file", ["streamflow-io.yml", "streamflow-io-containers.yml"])
 def test_all_stages_stream_also_in_containers(template: Path, file: str) -> None:
     (plan,) = plan_file(template / file).plans.values()
     edges = [(edge.delivery.value, edge.fallback) for edge in plan.graph.edges]
     assert edges == [("stream", None)] * (len(STAGES) - 1)
-
-
-@needs_tools
-@pytest.mark.parametrize("job", ["job-tiny.yml", "job-demo.yml"])
-def test_the_job_files_fit_the_workflow_and_the_prepared_input(template: Path, job: str) -> None:
-    values = load(template / job)
-    inputs = load(template / "variant-calling.cwl")["inputs"]
-    required = {name for name, kind in inputs.items() if "default" not in kind and "?" not in kind["type"]}
-    assert required <= set(values) <= set(inputs)
-    files = [value["path"] for value in values.values() if isinstance(value, dict)]
-    assert len(files) == 3
-    assert all((template / path).is_file() for path in files)
 
 
 @pytest.mark.long

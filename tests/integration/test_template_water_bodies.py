@@ -90,30 +90,6 @@ def test_lakes_are_counted_once(tmp_path: Path) -> None:
     assert call("lakes", mask, 2).stdout.decode().splitlines() == lines[:2]
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments", "message"),
-    [
-        ("crop", ["band", 0, 0, WIDTH + 1, 1], "the area must be within 13 x 9 pixels"),
-        ("crop", ["text", 0, 0, 1, 1], "not a binary PGM file (P5)"),
-        ("norm_diff", ["band"], "two bands are needed"),
-        ("norm_diff", ["band", "other"], "must have the same size"),
-        ("smooth", ["cut"], "incomplete, 8 of 9 rows"),
-        ("otsu", ["absent"], "No such file"),
-    ],
-)
-def test_bad_input_is_one_message(
-    tmp_path: Path, rows: Rows, script: str, arguments: Sequence[object], message: str
-) -> None:
-    band = pgm(tmp_path / "band", rows)
-    pgm(tmp_path / "other", rows[1:])
-    (tmp_path / "text").write_text("no picture\n")
-    (tmp_path / "cut").write_bytes(band.read_bytes()[:-1])
-    done = call(script, *(tmp_path / item if isinstance(item, str) else item for item in arguments))
-    assert done.returncode == 1
-    assert message in done.stderr.decode()
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_results_are_the_same_from_three_runners(tmp_path: Path) -> None:
     check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
     template = Template.copy("water-bodies", tmp_path)

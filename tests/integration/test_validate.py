@@ -284,14 +284,6 @@ def test_extensions_of_cwltool_are_checked_beside_our_hints(
     assert [error.message for error in result.errors] == mistakes
 
 
-def test_our_schema_goes_with_the_extensions_of_cwltool(tmp_path: Path) -> None:
-    file = tmp_path / "workflow.cwl"
-    file.write_text(LOOP.format(fields=LOOP_WHEN, hint="{class: sfio:IOTask, cores: 1}"))
-    cwl_valid, messages = run_cwltool(str(file), None)
-    assert not cwl_valid
-    assert "invalid field 'cores', expected one of: 'class'" in " ".join(" ".join(messages).split())
-
-
 @pytest.mark.parametrize(
     "name", ["tools/partition.cwl", *sorted(f"{path.parent.name}/main.cwl" for path in WORKFLOWS.glob("*/main.cwl"))]
 )
@@ -437,22 +429,6 @@ def test_what_is_too_much_is_refused_at_once_with_one_message(tmp_path: Path, na
         assert str(file) in shown
 
 
-def test_a_step_that_does_not_say_which_process_of_a_file_it_runs(tmp_path: Path) -> None:
-    workflow = _write(tmp_path)
-    (tmp_path / "tool.cwl").write_text(GRAPH)
-    result = validate(workflow)
-    assert not result.cwl_valid
-    assert result.messages
-
-
-def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
-    workflow = _write(tmp_path)
-    (tmp_path / "tool.cwl").unlink()
-    result = validate(workflow)
-    assert not result.ok
-    assert "tool.cwl" in "\n".join(result.messages)
-
-
 def _misspelt() -> Document:
     made = tool("echo ran > ran", {}, {"out": found("ran")}, [streaming({"port": "uot"}), streaming({"prot": "out"})])
     return workflow({}, {"make": {"run": made, "in": {}}}, {"out": "make/out"})
@@ -468,12 +444,6 @@ def test_mistakes_in_hints_stop_a_run_and_are_told_once(bench: Bench) -> None:
         # By StreamFlow's logger, and again at the end of its stack trace. Nothing of ours comes on top.
         assert run.log.count(message) == 2
     assert run.log.count("Traceback (most recent call last)") == 1
-
-
-def test_mistakes_in_hints_stop_a_plan(bench: Bench) -> None:
-    with pytest.raises(HintErrors) as mistakes:
-        plan_file(bench.write(_misspelt(), {}, io=True))
-    assert {error.message for error in mistakes.value.errors} == {"unknown port 'uot'", "unknown field", "missing"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import RETRY, Bench, Run
 from streamflow_io.records.history import read_history
@@ -112,120 +112,122 @@ def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
     assert usage["pauses"] > 0
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("; printf x | dd of=a.txt conv=notrunc 2>/dev/null", "it was written again where it was read"),
-        ("; ln a.txt b.txt", "it has another name, too"),
-        ("; mv a.txt b.txt; : > a.txt", "it was moved or removed"),
-        ("; head -c 9 a.txt > b.txt", "another program has read it"),
-        ("; : > a.txt", "it was cut"),
-    ],
-)
-def test_a_tool_that_does_more_than_write(bench: Bench, script: str, why: str) -> None:
+def exec_writer(script: str) -> Document:
+    """A step whose shell writes the file, which has this name in each part of a workflow."""
+    run = tool(f"exec > a.txt; {script}", {}, {"o": found("a.txt", streamable=True)})
+    return {"run": run, "in": {}}
+
+
+def read_by(write: Document, read: str, **more: Document) -> Document:
+    steps = {"a": write, "b": sink(read, "a/o"), **more}
+    return workflow({}, steps, {name: f"{name}/o" for name in steps if name != "a"})
+
+
+def sink(script: str, source: str) -> Document:
+    run = tool(script, {"i": streamable()}, {"o": "stdout"}, stdout="read.txt")
+    return {"run": run, "in": {"i": source}}
+
+
+MORE_THAN_WRITE: Final = {
+    "again": ("; printf x | dd of=a.txt conv=notrunc 2>/dev/null", "it was written again where it was read"),
+    "link": ("; ln a.txt b.txt", "it has another name, too"),
+    "move": ("; mv a.txt b.txt; : > a.txt", "it was moved or removed"),
+    "read": ("; head -c 9 a.txt > b.txt", "another program has read it"),
+    "cut": ("; : > a.txt", "it was cut"),
+}
+SEEN_EARLY: Final = {
+    "open": ("exec 5<>a.txt", "the job has it open for reading"),
+    "linked": ("ln a.txt b.txt", "it has another name, too"),
+}
+
+
+def test_a_tool_that_does_more_than_write(bench: Bench) -> None:
     """The jobs run again with whole files."""
-    steps = {
-        "a": {
-            "run": tool(f"exec > a.txt; {awaited(40 * MB)}{script}", {}, {"o": found("a.txt", streamable=True)}),
-            "in": {},
-        },
-        "b": reader("sha1sum < $i", "a/o", "b"),
+    parts = {
+        name: read_by(exec_writer(f"{awaited(40 * MB)}{script}"), "sha1sum < $i")
+        for name, (script, _) in MORE_THAN_WRITE.items()
     }
-    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
-    # A reader may see first that its file was cut or moved.
-    is_seen_by_readers = why in ("it was cut", "it was moved or removed")
-    assert f"a.txt cannot have a window, and is lost: {why} [SFIO-N005]" in ours.log or is_seen_by_readers
-    assert "starts again, and keeps its files whole: " in ours.log
+    ours, _ = both(bench, side_by_side(**parts))
+    for name, (_, why) in MORE_THAN_WRITE.items():
+        # A reader may see first that its file was cut or moved.
+        is_seen_by_readers = name in ("cut", "move")
+        assert f"a.txt cannot have a window, and is lost: {why} [SFIO-N005]" in ours.log or is_seen_by_readers
+        assert f"Job /{name}/a/0 starts again, and keeps its files whole: " in ours.log
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("exec 5<>a.txt", "the job has it open for reading"),
-        ("ln a.txt b.txt", "it has another name, too"),
-    ],
+def test_what_is_seen_early_keeps_the_file(bench: Bench) -> None:
+    parts = {}
+    for name, (script, _) in SEEN_EARLY.items():
+        # The job goes on until its reader has read more than the first block.
+        write = exec_writer(f"{script}; {numbers(4 * MB)}; {BEGUN}; {numbers(60 * MB)}")
+        parts[name] = read_by(write, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
+    ours, _ = both(bench, side_by_side(**parts))
+    for _, why in SEEN_EARLY.values():
+        assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
+
+
+#: A script that waits until bytes of its writer's file are discarded, in the part of the workflow.
+WAIT_UNTIL_GONE: Final = (
+    'for t in $(seq 300); do { test -z "$SFIO_JOB" || grep -q " gone a.txt$" "$TRACE"; } && break; sleep 0.1; done'
 )
-def test_what_is_seen_early_keeps_the_file(bench: Bench, script: str, why: str) -> None:
-    steps = {
-        "a": {
-            # The job goes on until its reader has read more than the first block.
-            "run": tool(
-                f": > a.txt; {script}; {numbers(4 * MB)} > a.txt; {BEGUN}; {numbers(60 * MB)} >> a.txt",
-                {},
-                {"o": found("a.txt", streamable=True)},
-            ),
-            "in": {},
-        },
-        "b": reader(f"{{ {BEGIN}; cat; }} < $i | sha1sum", "a/o", "b"),
-    }
-    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
-    assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
 
 
-def test_a_reader_that_has_enough(bench: Bench) -> None:
-    steps = {"a": writer(numbers(60 * MB)), "b": reader("head -c 20000001 $i | sha1sum", "a/o", "b")}
-    both(bench, workflow({}, steps, {"o": "b/o"}))
-
-
-def test_two_readers(bench: Bench) -> None:
-    """The slower one counts."""
+def test_what_readers_do(bench: Bench) -> None:
+    """Each part of the workflow has another reader."""
     slow = "{ for i in 1 2 3; do head -c 9485760; sleep 0.1; done; cat; } < $i | md5sum"
-    readers = {"b": reader("sha1sum < $i", "a/o", "b"), "c": reader(slow, "a/o", "c")}
-    both(bench, workflow({}, {"a": writer(numbers(40 * MB)), **readers}, {"b": "b/o", "c": "c/o"}))
-
-
-@pytest.mark.parametrize("size", [0, 1, MB - 1, MB, MB + 1, 5 * MB])
-def test_sizes(bench: Bench, size: int) -> None:
-    both(bench, chain(numbers(size)))
-
-
-def test_a_scatter(bench: Bench) -> None:
-    first = tool(numbers(3 * MB) + "; echo $n", {"n": "int"}, {"o": streamable("stdout")}, stdout="a.txt")
-    steps = {
-        "a": {"run": first, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {**reader("sha1sum < $i", "a/o", "b"), "scatter": "i"},
+    linking = tool("head -c 30000000 $i > half; sleep 0.5; ln -s $i b.txt", {"i": streamable()}, {"o": found("b.txt")})
+    last = tool("sha1sum < $i", {"i": "File"}, {"o": "stdout"}, stdout="last.txt")
+    link = {
+        "a": exec_writer(awaited(40 * MB)),
+        "b": {"run": linking, "in": {"i": "a/o"}},
+        "c": {"run": last, "in": {"i": "b/o"}},
     }
-    document = workflow({"numbers": "int[]"}, steps, {"o": "b/o"})
-    paths = [
-        bench.write_plain(document, {"numbers": [1, 2, 3]}),
-        bench.write(document, {"numbers": [1, 2, 3]}, io=True, **WINDOW),
-    ]
-    plain, ours = bench.run_all(paths)
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-
-
-def test_a_reader_that_needs_the_file(bench: Bench) -> None:
-    """The program asks for more than bytes by the path of its input, before it reads."""
-    write = f"{numbers(4 * MB)}; {BEGUN}; {numbers(36 * MB)}"
-    read = 'touch "$TRACE.began"; test -s $i && sha1sum < $i'
-    steps = {"a": writer(write), "b": reader(read, "a/o", "b")}
-    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
+    parts = {
+        "enough": read_by(exec_writer(numbers(60 * MB)), "head -c 20000001 $i | sha1sum"),
+        # The slower one counts.
+        "two": read_by(exec_writer(numbers(40 * MB)), "sha1sum < $i", c=sink(slow, "a/o")),
+        # The program asks for more than bytes by the path of its input, before it reads.
+        "asks": read_by(
+            exec_writer(f"{numbers(4 * MB)}; {BEGUN}; {numbers(36 * MB)}"),
+            'touch "$TRACE.began"; test -s $i && sha1sum < $i',
+        ),
+        # The program has read what is gone, and then asks for more than bytes.
+        "gone": read_by(
+            exec_writer(awaited(40 * MB)), f"head -c 30000000 $i > half; {WAIT_UNTIL_GONE}; test -s $i && sha1sum < $i"
+        ),
+        # The declaration of the input is wrong.
+        "twice": read_by(exec_writer(awaited(40 * MB)), "sha1sum < $i; md5sum < $i"),
+        "link": workflow({}, link, {"o": "c/o"}),
+    }
+    parts["two"]["steps"]["c"]["run"]["stdout"] = "other.txt"
+    ours, _ = both(bench, side_by_side(**parts))
     assert "SFIO-S024" in ours.log
+    assert "SFIO-S022" in ours.log
+    for name in ("gone", "twice"):
+        whole = f"/{name}/a/0 starts again, and keeps its files whole: a reader needs the whole file [SFIO-S030]"
+        assert whole in ours.log, name
 
 
-def test_a_reader_that_needs_the_file_when_bytes_are_gone(bench: Bench) -> None:
-    """The program has read what is gone, and then asks for more than bytes."""
-    gone = 'test -z "$SFIO_JOB" || grep -q " gone a.txt$" "$TRACE"'
-    wait = f"for t in $(seq 300); do {gone} && break; sleep 0.1; done"
-    read = f"head -c 30000000 $i > half; {wait}; test -s $i && sha1sum < $i"
-    steps = {"a": writer(awaited(40 * MB)), "b": reader(read, "a/o", "b")}
-    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
-    assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
+def test_sizes_of_a_scatter(bench: Bench) -> None:
+    first = tool('seq 1 99999999 | head -c "$n"', {"n": "int"}, {"o": streamable("stdout")}, stdout="a.txt")
+    steps: dict[str, Document] = {
+        "a": {"run": first, "in": {"n": {"default": [0, 1, MB - 1, MB, MB + 1, 5 * MB]}}, "scatter": "n"},
+        "b": {**reader("tr 0-4 5-9 < $i", "a/o", "b"), "scatter": "i"},
+        "c": {**reader("sha1sum < $i", "b/o", "c"), "scatter": "i"},
+    }
+    both(bench, workflow({}, steps, {"o": "c/o"}))
 
 
 #: A script that waits until bytes of its input are discarded, or this cannot be any more.
 ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 30000000 $i > half; sleep 1; exit 3; }; '
 
 
-@pytest.mark.parametrize("length", [2, 3])
-def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
+def test_a_reader_that_is_tried_again(bench: Bench) -> None:
     """The jobs whose windows it has read run again, too."""
     copy = f"cat $i; {until_gone(40 * MB, 'b.txt')}"
     steps = {"a": writer(f"note a; {awaited(40 * MB)}"), "b": reader(copy, "a/o", "b")}
-    last = chr(ord("a") + length - 1)
-    steps[last] = reader(ONCE + "sha1sum < $i", f"{chr(ord(last) - 1)}/o", last)
-    document = workflow({}, steps, {"o": f"{last}/o"})
+    steps["c"] = reader(ONCE + "sha1sum < $i", "b/o", "c")
+    document = workflow({}, steps, {"o": "c/o"})
     plain = bench.write_plain(document, {})
     (plain.parent / "trace.once").touch()
     path = bench.write(document, {}, io=True, **WINDOW, **RETRY)
@@ -233,29 +235,8 @@ def test_a_reader_that_is_tried_again(bench: Bench, length: int) -> None:
     assert ours.ok, ours.errors
     assert ours.results == expected.results
     assert len(ours.times("a")) == 2
-    assert f"Job /{chr(ord(last) - 1)}/0 starts again, and keeps its files whole" in ours.log
+    assert "Job /b/0 starts again, and keeps its files whole" in ours.log
     assert bench.leftovers() == []
-
-
-def test_a_reader_that_reads_twice(bench: Bench) -> None:
-    """The declaration of the input is wrong."""
-    steps = {"a": writer(awaited(40 * MB)), "b": reader("sha1sum < $i; md5sum < $i", "a/o", "b")}
-    ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}))
-    assert "keeps its files whole: a reader needs the whole file [SFIO-S030]" in ours.log
-    assert "SFIO-S022" in ours.log
-
-
-def test_an_output_that_is_a_link_to_a_window(bench: Bench) -> None:
-    steps = {
-        "a": writer(awaited(40 * MB)),
-        "b": {
-            "run": tool(
-                "head -c 30000000 $i > half; sleep 0.5; ln -s $i b.txt", {"i": streamable()}, {"o": found("b.txt")}
-            ),
-            "in": {"i": "a/o"},
-        },
-    }
-    both(bench, workflow({}, steps, {"o": "b/o"}))
 
 
 def test_two_streams_of_one_job(bench: Bench) -> None:
