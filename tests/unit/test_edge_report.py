@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 from msgspec import convert
 from msgspec.structs import replace
-from rich.console import Console
 
 from lab.telemetry import BEGIN
+from lab.wording import shown
 from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
@@ -119,13 +118,10 @@ def test_what_fell_back_and_why() -> None:
 
 def test_it_is_in_the_terminal_and_on_the_page() -> None:
     run = result(edge(fallback="because of [b]it[/b] <i>"))
-    console = Console(file=io.StringIO(), width=80)
-    Report([run]).show(console)
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    assert "Stream edges" in shown
-    assert "  /a/out -> /b/in: as a byte stream, not as asked: because of [b]it[/b] <i>\n" in shown
-    assert "[b]it[/b]" in shown.replace("\n", "")
+    text = shown(Report([run]))
+    assert "Stream edges" in text
+    assert "  /a/out -> /b/in: as a byte stream, not as asked: because of [b]it[/b] <i>\n" in text
+    assert "[b]it[/b]" in text.replace("\n", "")
     page = render([run], [])
     assert "<h2>Stream edges of run</h2>" in page
     assert "because of [b]it[/b] &lt;i&gt;" in page

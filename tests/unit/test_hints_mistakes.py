@@ -192,190 +192,99 @@ own part
 """
 
 
-def _rows(table: str, hint: str, place: str) -> Iterator[tuple[str, str, str, str]]:
+STORAGE_BW = "- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
+BW_FIELD = "- class: sfio:StorageBandwidth\n  storageBW: 1\n  {}  # <-"
+IO_TASK_BW = "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
+STREAM_BW = "- class: sfio:Streaming\n  rules:\n    - port: bam\n      mode: {}  # <-"
+STORAGE_BW_VALUES = """
+0 | storageBW | 0 MB/s is not above 0 | BANDWIDTH
+[1] | storageBW | [1] is no storage bandwidth | BANDWIDTH
+required(0.9) | storageBW | 'required(0.9)' is no storage bandwidth | BANDWIDTH
+required(up-only,1.1) | storageBW | 'required(up-only,1.1)' is no storage bandwidth | BANDWIDTH
+required(2) | storageBW | is no I/O task: to pause it would delay its compute | `storageBW: required` with \
+sfio:IOTask only
+"""
+BW_FIELDS = """
+direction: up | direction | 'up' is not allowed | 'read', 'write' or 'both'
+storage: '' | storage | an empty text | a text that is not empty
+limited: true | limited | is no I/O task: to pause it would delay its compute | `limited` with sfio:IOTask only
+"""
+# A semicolon ends a line.
+IO_TASK_BW_FIELDS = """
+required; within: 0 | within | within is 0 | WITHIN
+required; within: .inf | within | within is inf | WITHIN
+required; within: .nan | within | within is nan | WITHIN
+required; within: soon | within | within is 'soon' | WITHIN
+required; within: 1e10 | within | within is 10000000000.0 | WITHIN
+20; within: 60 | within | within with `storageBW: 20` | WITHIN
+auto; within: 60 | within | within with `storageBW: auto` | WITHIN
+auto; limited: true | limited | the limit would change the learned value | `limited: true` with a number, or \
+`required`, in storageBW
+1; limited: 7 | limited | 7 is not allowed | LIMITED
+"""
+STREAM_BW_VALUES = """
+no_update;     streamBW: -3 | streamBW | -3 MB/s is not above 0 | _STREAM_BW
+no_update;     streamBW: 20MB | streamBW | '20MB' is no stream bandwidth | _STREAM_BW
+no_update;     streamBW: true | streamBW | True is no stream bandwidth | _STREAM_BW
+update;     streamBW: 5 | streamBW | streamBW without a byte stream | _STREAM_ONLY
+no_update;     start: commit;     streamBW: 5 | streamBW | streamBW without a byte stream | _STREAM_ONLY
+"""
+#: Whole hints; the field is written out.
+HINTS = """
+- class: sfio:IOTsk  # <- | class | unknown class 'sfio:IOTsk' | CLASSES
+- class: urn:streamflow-io:cwl#X  # <- | class | unknown class 'urn:streamflow-io:cwl#X' | CLASSES
+- class: io:IOTask  # <- | class | 'io:IOTask': the prefix 'io' is not declared in $namespaces | DECLARATION
+- class: IOTask  # <- | class | 'IOTask' has no prefix | sfio:IOTask
+- sfio:IOTask  # <- | hints | 'sfio:IOTask' is not written as a hint | ENTRIES
+- sfio:IOTask: {}  # <- | hints | 'sfio:IOTask' is not written as a hint | ENTRIES
+- class: sfio:IOTask;- class: sfio:IOTask  # <- | sfio:IOTask.class | a second sfio:IOTask at the same place | one \
+sfio:IOTask
+- class: sfio:IOTask; cores: 1  # <- | sfio:IOTask.cores | unknown field | class
+- class: sfio:StorageBandwidth  # <- | sfio:StorageBandwidth.storageBW | missing | BANDWIDTH_MISSING
+- class: sfio:Streaming  # <- | sfio:Streaming.rules | missing | A_RULE
+- class: sfio:Streaming; rules: []  # <- | sfio:Streaming.rules | [] is not allowed | A_RULE
+- class: sfio:Streaming; rules:; - {port: bam}; - {port: bam, mode: no_update}  # <- | sfio:Streaming.rules[1].port | \
+a second rule for all files of 'bam' | ONE_RULE
+- class: sfio:Streaming; rules: [{port: bam}];- class: sfio:Streaming; rules: [{port: bam}]  # <- | \
+sfio:Streaming.rules[0].port | a second rule for all files of 'bam' | ONE_RULE
+- class: sfio:Streaming; rules:; - {port: tree, files: ['a*']}; - {port: tree, files: [c, '*b']}  # <- | \
+sfio:Streaming.rules[1].files | '*b' and 'a*' of another rule for 'tree' match the same files | ONE_RULE
+- class: sfio:Streaming; rules:; - {port: bam, committed: on_file, fileDeps: [index]}  # <-; - {port: index, \
+committed: on_file, fileDeps: ['part*']}; - {port: parts, committed: on_file, fileDeps: [bam]} | \
+sfio:Streaming.rules[0].fileDeps | rules wait for each other: bam | NO_CYCLE
+- class: sfio:Streaming; rules:; - {port: parts, files: [p1.txt], committed: on_file, fileDeps: [p2.txt]}  # <-; - \
+{port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]} | sfio:Streaming.rules[0].fileDeps | \
+rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt | NO_CYCLE
+- class: sfio:ReadSession  # <- | sfio:ReadSession.rules | missing | a list of rules, each with at least an `of`
+- class: sfio:ReadSession; rules:; - {port: parts, of: source}; - {port: parts, of: source}  # <- | \
+sfio:ReadSession.rules[1].port | a second rule for 'parts' | one rule for each output, or input
+- class: sfio:ReadSession; rules:; - {port: parts, of: source}  # <-;- class: sfio:Streaming; rules: [{port: parts}] | \
+sfio:ReadSession.rules[0].port | 'parts' has a Streaming rule, too | one of both: a part is complete when its place in \
+the file is known
+"""
+A_RULE = "a list of rules, each with at least a port"
+BANDWIDTH_MISSING = f"{BANDWIDTH}; 1 MB is 10^6 bytes"
+LIMITED = (
+    "true: an I/O task is paused when it moves data faster than its storageBW (default: true with `required`, else "
+    "false)"
+)
+
+
+def _rows(table: str, hint: str = "{}", place: str = "") -> Iterator[tuple[str, str, str, str]]:
     for row in table.strip().splitlines():
         rule, field, message, allowed = (globals().get(text, text) for text in row.split(" | "))
-        hints = hint.format(rule.replace("DECLARED", DECLARED))
-        yield hints, place if field == "-" else f"{place}.{field}", message, allowed
+        hints = hint.format(rule.replace("DECLARED", DECLARED).replace("; ", "\n  ").replace(";-", "\n-"))
+        yield hints, place if field == "-" else f"{place}.{field}".lstrip("."), message, allowed
 
 
 MISTAKES_IN_A_TOOL = [
-    # class
-    ("- class: sfio:IOTsk  # <-", "class", "unknown class 'sfio:IOTsk'", CLASSES),
-    ("- class: urn:streamflow-io:cwl#X  # <-", "class", "unknown class 'urn:streamflow-io:cwl#X'", CLASSES),
-    (
-        "- class: io:IOTask  # <-",
-        "class",
-        "'io:IOTask': the prefix 'io' is not declared in $namespaces",
-        DECLARATION,
-    ),
-    ("- class: IOTask  # <-", "class", "'IOTask' has no prefix", "sfio:IOTask"),
-    ("- sfio:IOTask  # <-", "hints", "'sfio:IOTask' is not written as a hint", ENTRIES),
-    (
-        "- sfio:IOTask: {}  # <-",
-        "hints",
-        "'sfio:IOTask' is not written as a hint",
-        ENTRIES,
-    ),
-    (
-        "- class: sfio:IOTask\n- class: sfio:IOTask  # <-",
-        "sfio:IOTask.class",
-        "a second sfio:IOTask at the same place",
-        "one sfio:IOTask",
-    ),
-    ("- class: sfio:IOTask\n  cores: 1  # <-", "sfio:IOTask.cores", "unknown field", "class"),
-    # StorageBandwidth
-    (
-        "- class: sfio:StorageBandwidth  # <-",
-        "sfio:StorageBandwidth.storageBW",
-        "missing",
-        f"{BANDWIDTH}; 1 MB is 10^6 bytes",
-    ),
-    *(
-        (
-            f"- class: sfio:StorageBandwidth\n  storageBW: {value}  # <-",
-            "sfio:StorageBandwidth.storageBW",
-            text,
-            BANDWIDTH,
-        )
-        for value, text in [
-            ("0", "0 MB/s is not above 0"),
-            ("[1]", "[1] is no storage bandwidth"),
-            ("required(0.9)", "'required(0.9)' is no storage bandwidth"),
-            ("required(up-only,1.1)", "'required(up-only,1.1)' is no storage bandwidth"),
-        ]
-    ),
-    (
-        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  direction: up  # <-",
-        "sfio:StorageBandwidth.direction",
-        "'up' is not allowed",
-        "'read', 'write' or 'both'",
-    ),
-    (
-        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  storage: ''  # <-",
-        "sfio:StorageBandwidth.storage",
-        "an empty text",
-        "a text that is not empty",
-    ),
-    *(
-        (
-            f"- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: {storage_bw}\n  within: {value}  # <-",
-            "sfio:StorageBandwidth.within",
-            text,
-            WITHIN,
-        )
-        for storage_bw, value, text in [
-            ("required", "0", "within is 0"),
-            ("required", ".inf", "within is inf"),
-            ("required", ".nan", "within is nan"),
-            ("required", "soon", "within is 'soon'"),
-            ("required", "1e10", "within is 10000000000.0"),
-            ("20", "60", "within with `storageBW: 20`"),
-            ("auto", "60", "within with `storageBW: auto`"),
-        ]
-    ),
-    (
-        "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: auto\n  limited: true  # <-",
-        "sfio:StorageBandwidth.limited",
-        "the limit would change the learned value",
-        "`limited: true` with a number, or `required`, in storageBW",
-    ),
-    (
-        "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: 7  # <-",
-        "sfio:StorageBandwidth.limited",
-        "7 is not allowed",
-        "true: an I/O task is paused when it moves data faster than its storageBW (default: true with `required`, "
-        "else false)",
-    ),
-    (
-        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: true  # <-",
-        "sfio:StorageBandwidth.limited",
-        "is no I/O task: to pause it would delay its compute",
-        "`limited` with sfio:IOTask only",
-    ),
-    (
-        "- class: sfio:StorageBandwidth\n  storageBW: required(2)  # <-",
-        "sfio:StorageBandwidth.storageBW",
-        "is no I/O task: to pause it would delay its compute",
-        "`storageBW: required` with sfio:IOTask only",
-    ),
-    # Streaming
-    ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", "a list of rules, each with at least a port"),
-    *(
-        (
-            f"- class: sfio:Streaming\n  rules:\n    - port: bam\n      {fields}\n      streamBW: {value}  # <-",
-            "sfio:Streaming.rules[0].streamBW",
-            text,
-            allowed,
-        )
-        for fields, value, text, allowed in [
-            ("mode: no_update", "-3", "-3 MB/s is not above 0", _STREAM_BW),
-            ("mode: no_update", "20MB", "'20MB' is no stream bandwidth", _STREAM_BW),
-            ("mode: no_update", "true", "True is no stream bandwidth", _STREAM_BW),
-            ("mode: update", "5", "streamBW without a byte stream", _STREAM_ONLY),
-            ("mode: no_update\n      start: commit", "5", "streamBW without a byte stream", _STREAM_ONLY),
-        ]
-    ),
-    (
-        "- class: sfio:Streaming\n  rules: []  # <-",
-        "sfio:Streaming.rules",
-        "[] is not allowed",
-        "a list of rules, each with at least a port",
-    ),
+    *_rows(HINTS),
+    *_rows(STORAGE_BW_VALUES, STORAGE_BW, "sfio:StorageBandwidth"),
+    *_rows(BW_FIELDS, BW_FIELD, "sfio:StorageBandwidth"),
+    *_rows(IO_TASK_BW_FIELDS, IO_TASK_BW, "sfio:StorageBandwidth"),
+    *_rows(STREAM_BW_VALUES, STREAM_BW, "sfio:Streaming.rules[0]"),
     *_rows(STREAMING_RULES, RULE, "sfio:Streaming.rules[0]"),
-    (
-        "- class: sfio:Streaming\n  rules:\n  - {port: bam}\n  - {port: bam, mode: no_update}  # <-",
-        "sfio:Streaming.rules[1].port",
-        "a second rule for all files of 'bam'",
-        ONE_RULE,
-    ),
-    (
-        "- class: sfio:Streaming\n  rules: [{port: bam}]\n- class: sfio:Streaming\n  rules: [{port: bam}]  # <-",
-        "sfio:Streaming.rules[0].port",
-        "a second rule for all files of 'bam'",
-        ONE_RULE,
-    ),
-    (
-        "- class: sfio:Streaming\n  rules:\n  - {port: tree, files: ['a*']}\n  - {port: tree, files: [c, '*b']}  # <-",
-        "sfio:Streaming.rules[1].files",
-        "'*b' and 'a*' of another rule for 'tree' match the same files",
-        ONE_RULE,
-    ),
-    (
-        "- class: sfio:Streaming\n  rules:\n  - {port: bam, committed: on_file, fileDeps: [index]}  # <-\n  - {port: "
-        "index, committed: on_file, fileDeps: ['part*']}\n  - {port: parts, committed: on_file, fileDeps: [bam]}",
-        "sfio:Streaming.rules[0].fileDeps",
-        "rules wait for each other: ",
-        NO_CYCLE,
-    ),
-    (
-        "- class: sfio:Streaming\n  rules:\n  - {port: parts, files: [p1.txt], committed: on_file, fileDeps: "
-        "[p2.txt]}  # <-\n  - {port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]}",
-        "sfio:Streaming.rules[0].fileDeps",
-        "rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt",
-        NO_CYCLE,
-    ),
-    # ReadSession
-    (
-        "- class: sfio:ReadSession  # <-",
-        "sfio:ReadSession.rules",
-        "missing",
-        "a list of rules, each with at least an `of`",
-    ),
     *_rows(READ_SESSION_RULES, SESSION, "sfio:ReadSession.rules[0]"),
-    (
-        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}\n  - {port: parts, of: source}  # <-",
-        "sfio:ReadSession.rules[1].port",
-        "a second rule for 'parts'",
-        "one rule for each output, or input",
-    ),
-    (
-        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}  # <-\n- class: sfio:Streaming\n  rules: "
-        "[{port: parts}]",
-        "sfio:ReadSession.rules[0].port",
-        "'parts' has a Streaming rule, too",
-        "one of both: a part is complete when its place in the file is known",
-    ),
 ]
 
 

@@ -1,15 +1,13 @@
 """Keys and size classes of learned limits, and how the command shows them."""
 
-import io
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from rich.console import Console
 
-from streamflow_io.commands.console import PlainResult
+from lab.wording import shown
 from streamflow_io.commands.learned import listed
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
@@ -22,13 +20,6 @@ REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.32, 16, 14), Regi
 def limit(size_class: int, registry: ConstraintRegistry = REGISTRY) -> LearnedLimit:
     key = SizeKey("a1", "scratch write 450 MB/s", size_class)
     return LearnedLimit(key, "/sort", 1_700_000_000, "scratch", 16, registry, 3)
-
-
-def shown(result: PlainResult) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    result.show(console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def test_a_digest_never_changes() -> None:
@@ -52,7 +43,7 @@ def test_ranges_are_next_to_each_other_and_span_a_factor_of_two(size_class: int)
 def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
     # The digests of these two have their first 8 digits in common.
     alike = [replace(limit(0), key=SizeKey(tool, "scratch", 0)) for tool in ("19970", "5258", "1")]
-    table = shown(listed(Path("learned.db"), alike))
+    table = shown(listed(Path("learned.db"), alike), 200)
     for entry in alike:
         assert f" {entry.key.digest[:9]} " in table
 

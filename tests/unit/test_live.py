@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from rich.console import Console
 
+from lab import wording as terminal
 from lab.telemetry import BEGIN, STORAGE, learning_run
 from streamflow_io.records.files import FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
@@ -62,10 +61,7 @@ def view(*records: Record | ProgressRecord | Iterable[Record], at: float = 9, al
 
 
 def shown(found: RunView, height: int = 24, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
-    console.print(screen(found, height))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return "\n".join(line.rstrip() for line in terminal.shown(screen(found, height), width).splitlines())
 
 
 def test_jobs_wait_run_and_end() -> None:

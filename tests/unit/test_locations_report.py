@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 from msgspec.structs import replace
-from rich.console import Console
 
 from lab.telemetry import BEGIN, job
+from lab.wording import shown
 from streamflow_io.commands.report import Report
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import read_history
@@ -45,12 +43,6 @@ def live(*records: Record) -> RunView:
     for record in (RUN, *sorted(records, key=lambda record: record.time)):
         run.told(record)
     return run.view(BEGIN + 10)
-
-
-def shown(part: object, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
-    part.show(console) if isinstance(part, Report) else console.print(part)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_streams_count_between_locations_only() -> None:

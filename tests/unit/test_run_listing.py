@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from lab import wording as terminal
 from lab.telemetry import BEGIN, write
 from streamflow_io.cli import main
 from streamflow_io.commands.runs import answer, told_apart
@@ -85,8 +84,6 @@ def test_workflows_in_files_of_one_name_are_told_apart() -> None:
 
 def shown(name: str, workflow: str, *, more: bool = False) -> str:
     """The table in a terminal of 80 columns."""
-    console = Console(file=io.StringIO(), width=80)
-    answer([RunSummary(name, workflow, BEGIN, 12.345, "cancelled")], more=more).show(console)
-    assert isinstance(console.file, io.StringIO)
-    assert all(len(line) <= 80 for line in console.file.getvalue().splitlines())
-    return console.file.getvalue()
+    text = terminal.shown(answer([RunSummary(name, workflow, BEGIN, 12.345, "cancelled")], more=more))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    return text

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
-from lab.wording import uncoded
+from lab.wording import shown, uncoded
 from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
@@ -268,15 +266,9 @@ def test_the_container_of_docker_and_singularity_is_the_same_as_long_as_the_run_
         assert not are_fixed(["docker", kind])
 
 
-def shown(**steps: Site) -> str:
-    console = Console(width=200, file=StringIO())
-    console.print(sites_table({f"/{name}": Step(f"/{name}", site=site) for name, site in steps.items()}, {}))
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
-
-
 def test_the_plan_shows_images() -> None:
-    text = shown(a=A, b=B, c=site(required("a:1")), d=REMOTE, e=ALONE, f=site(HERE))
+    sites = {"a": A, "b": B, "c": site(required("a:1")), "d": REMOTE, "e": ALONE, "f": site(HERE)}
+    text = shown(sites_table({f"/{name}": Step(f"/{name}", site=site) for name, site in sites.items()}, {}), 200)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     assert rows == [
         ["containers of a:1, b:2 (docker, on the driver's node)", "/a", "streams, gate, commits"],

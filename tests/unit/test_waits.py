@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from lab.telemetry import BEGIN
+from lab.wording import shown
 from streamflow_io.commands.report import Report
 from streamflow_io.jobs.recorder import Waits
 from streamflow_io.records.history import read_history
@@ -56,8 +54,5 @@ def test_the_report_says_what_jobs_have_waited_for() -> None:
         records.append(SubmittedRecord(time=BEGIN, job=job, step="/a"))
         records.append(StartedRecord(time=BEGIN + 13, job=job, step="/a", location="here", waited=causes))
     results = run_results([read_history("run", records)])
-    console = Console(file=io.StringIO(), width=80)
-    Report(results).show(console)
-    assert isinstance(console.file, io.StringIO)
-    assert "A job of /a waited for, in the mean (s): memory 3, cores 2\n" in console.file.getvalue()
+    assert "A job of /a waited for, in the mean (s): memory 3, cores 2\n" in shown(Report(results))
     assert "<td>memory 3, cores 2</td>" in render(results, [])
