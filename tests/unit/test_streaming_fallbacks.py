@@ -346,49 +346,30 @@ async def test_a_host_that_does_not_answer_once_costs_an_attempt(monkeypatch: py
         runtime.exit(job, success=True, code=0)
         return 0
 
+    def silent_at_first(of: str, call: Any, error: Exception) -> Any:
+        called = list[int]()
+
+        async def answer(*arguments: Any) -> Any:
+            called.append(1)
+            if what == of and len(called) == 1:
+                raise error
+            return await call(*arguments)
+
+        return answer
+
     step = FakeStep(FakeRun(here=runtime), act, Delivery.STREAM)
     step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
-    collect, collected = step.collect, list[int]()
-
-    async def collect_late(*arguments: Any) -> Any:
-        collected.append(1)
-        if what == "outputs" and len(collected) == 1:
-            raise asyncio.TimeoutError
-        return await collect(*arguments)
-
-    async def create_late(*arguments: Any) -> Any:
-        created.append(1)
-        if what == "preparation" and len(created) == 1:
-            raise asyncio.TimeoutError
-        return await create(*arguments)
-
-    async def place_late(*arguments: Any) -> Any:
-        placed.append(1)
-        if what == "inputs" and len(placed) == 1:
-            raise WorkflowExecutionException("no connection")
-        return await place(*arguments)
-
-    async def check_late(*arguments: Any) -> Any:
-        checked.append(1)
-        if what == "work directory" and len(checked) == 1:
-            raise WorkflowExecutionException("no connection")
-        return await check(*arguments)
-
-    async def fail_late() -> None:
-        failed.append(1)
-        if what == "checksums" and len(failed) == 1:
-            raise WorkflowExecutionException("no connection")
-
-    create, created = runtime.create_job, list[int]()
-    failed = list[int]()
-    place, placed = execution.place_inputs, list[int]()
-    check, checked = step.run.reach.runtime, list[int]()
-    monkeypatch.setattr(runtime, "create_job", create_late)
-    monkeypatch.setattr(execution, "place_inputs", place_late)
-    monkeypatch.setattr(step.run.reach, "runtime", check_late)
-    monkeypatch.setattr(step, "collect", collect_late)
+    silence, refusal = asyncio.TimeoutError(), WorkflowExecutionException("no connection")
+    for of, owner, name, error in (
+        ("preparation", runtime, "create_job", silence),
+        ("inputs", execution, "place_inputs", refusal),
+        ("work directory", step.run.reach, "runtime", refusal),
+        ("outputs", step, "collect", silence),
+    ):
+        monkeypatch.setattr(owner, name, silent_at_first(of, getattr(owner, name), error))
     job = step.job("/a/0")
-    monkeypatch.setattr(job._deliverer, "failed", fail_late)
+    failed = silent_at_first("checksums", job._deliverer.failed, refusal)
+    monkeypatch.setattr(job._deliverer, "failed", failed)
     first = job._job.output_directory
     await job.run()
     assert request.version == (3 if what in ("checksums", "directories") else 2)
