@@ -11,8 +11,10 @@ import contextlib
 import fcntl
 import logging
 import os
+import signal
 import sys
 import termios
+import threading
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
@@ -25,6 +27,36 @@ _Ts = TypeVarTuple("_Ts")
 _LIMIT = 2**16
 _PIPES_SECONDS = 1.0
 _END_SECONDS = 5.0
+
+
+def interrupt_on_sigterm() -> Callable[[], None]:
+    """Let this process end as after Ctrl-C when it gets SIGTERM, as at the end of a batch job; the next one kills it.
+
+    Does nothing where another handler is set, or Ctrl-C is ignored.
+
+    :return: restores the default
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+
+    def restore() -> None:
+        if signal.getsignal(signal.SIGTERM) is interrupt:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if (
+        is_main
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        and signal.getsignal(signal.SIGINT)
+        not in (
+            signal.SIG_IGN,
+            signal.SIG_DFL,
+        )
+    ):
+        signal.signal(signal.SIGTERM, interrupt)
+    return restore
 
 
 async def start_process(

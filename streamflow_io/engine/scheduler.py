@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -39,6 +39,7 @@ from streamflow_io._streamflow import (
 )
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
+from streamflow_io.processes import interrupt_on_sigterm
 
 from .database_messages import explain_database_errors
 from .room_check import DiskWaits, HostUse, check_room
@@ -90,6 +91,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._forget_sigterm: Callable[[], None] = lambda: None
         self._looking: set[asyncio.Task[None]] = set()
         # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
@@ -130,6 +132,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """Serve a workflow that is about to run; see :class:`~.context.Run`."""
         from .context import Run
 
+        self._forget_sigterm()
+        self._forget_sigterm = interrupt_on_sigterm()
         # What is known of the steps and jobs of an earlier workflow, which may have the same names.
         self._roomy.clear()
         self._told_of_memory.clear()
@@ -157,6 +161,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self.run is not None:
             await self.run.close()
         await super().close()
+        self._forget_sigterm()
 
     def get_connector(self, job_name: str) -> Connector:
         connector = super().get_connector(job_name)

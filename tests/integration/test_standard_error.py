@@ -14,7 +14,7 @@ import pytest
 from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
-from lab.runs import Bench
+from lab.runs import Bench, wait_for_note
 
 IO_TASK = {"class": "sfio:IOTask"}
 TALK = "echo progress >&2; echo data"
@@ -89,6 +89,18 @@ def test_both_streams_are_apart_whatever_a_tool_names(bench: Bench, hints: list[
     assert set(said.values()) == {len("progress\n")}
     assert len(said) == 7
     # Nothing of ours is left beside the directories of the jobs.
+    assert [str(path) for path in bench.directory.rglob("*streamflow-io-stderr")] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_end_leaves_no_file_of_ours(bench: Bench, number: int) -> None:
+    """Queue managers send SIGTERM at the end of a batch job."""
+    talker = tool(f"{TALK}; note talked; sleep 600", {}, {"out": "stdout"}, [IO_TASK], stdout="a.txt")
+    path = bench.write(workflow({}, {"a": {"run": talker, "in": {}}}, {"out": "a/out"}), {}, io=True)
+    driver = bench.start(path)
+    wait_for_note(path, " talked")
+    os.kill(driver.pid, number)
+    driver.wait(60)
     assert [str(path) for path in bench.directory.rglob("*streamflow-io-stderr")] == []
 
 
