@@ -278,7 +278,8 @@ def begin_removal(
     if plan.intermediates.removal is None:
         return None
     # Other runs need none of these modules.
-    from streamflow_io.storage.intermediates.intermediates import Intermediates, RepeatedJobs
+    from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs
 
     repeated = rehearsals or RepeatedJobs()
     removal = plan.intermediates.removal

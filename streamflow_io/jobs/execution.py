@@ -41,7 +41,7 @@ from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeErr
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.values import readable
-from streamflow_io.storage.intermediates.memory import JobInMemory
+from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 
 from .delivering import Deliverer
 from .ending import (

@@ -24,7 +24,7 @@ from streamflow_io.runtime.locations import stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.wire import cpu_of
-from streamflow_io.storage.intermediates.intermediates import RepeatedJobs
+from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs
 from streamflow_io.wording import counted
 
 from .findings import Findings

@@ -224,3 +224,16 @@ def test_a_wrong_limit_ends_the_run_before_it_starts(bench: Bench, config: Docum
     assert not run.ok
     assert message in run.log
     assert "scheduling.scheduler.config.diskLimit" in run.log
+
+
+@pytest.mark.parametrize("limit", [{}, {"diskLimit": "1GB"}])
+def test_runs_without_a_limit_do_not_load_its_modules(bench: Bench, limit: Document) -> None:
+    path = bench.write(scatter(), names(1), io=True, config={"intermediates": "remove", **limit, **REHEARSE})
+    run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
+    assert run.ok, run.errors
+    assert {record["way"] for record in rehearsed(bench)} == {"net"}
+    loaded = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
+    place = "streamflow_io.storage.intermediates"
+    assert f"{place}.intermediates" in loaded
+    modules = ("disk_ledger", "disk_limit", "learned_sizes", "memory")
+    assert [f"{place}.{name}" in loaded for name in modules] == [bool(limit)] * len(modules)

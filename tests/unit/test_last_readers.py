@@ -37,9 +37,9 @@ from streamflow_io.storage.intermediates.directories import (
     look,
     remove,
 )
-from streamflow_io.storage.intermediates.intermediates import Intermediates, RepeatedJobs, kept_at_each_host
+from streamflow_io.storage.intermediates.intermediates import Intermediates
 from streamflow_io.storage.intermediates.ledger import Decision, FileLedger, JobOutput, Ref
-from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
+from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 
 
 def job(step: str, port: str = "i") -> Passage:

@@ -24,6 +24,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 
 from .disk_ledger import StepSizes
+from .job_in_memory import JobInMemory, is_full
 from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
 
@@ -37,44 +38,6 @@ _PERIOD, _SHARE = 0.5, 0.1
 _ANSWER_SECONDS = 10.0
 # The part of the free memory that no file gets: programs that are no jobs need memory, too.
 _RESERVE = 0.1
-# Bytes. With less free space, a tool may have failed to write, and may not have said so.
-_LITTLE = 16_000_000
-
-
-def is_full(memory: Memory) -> bool:
-    """Whether nearly no space is left in memory, or files can lie there no more."""
-    return memory.directory is None or memory.space < _LITTLE
-
-
-class JobInMemory(Struct):
-    """The output directory in memory of a job.
-
-    :ivar directory: its path
-    :ivar on_disk: the output directory of any further attempt
-    :ivar size: the bytes that the directory may hold
-    :ivar location: the name of the location whose memory is charged
-    :ivar runtime: the node runtime that removes the directory at its end
-    :ivar has_outgrown: whether the job was ended because it wrote more
-    """
-
-    directory: str
-    on_disk: str
-    size: int
-    location: str
-    runtime: NodeRuntime
-    has_outgrown: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the directory."""
-        return posixpath.basename(self.directory)
-
-    async def has_no_space(self) -> bool:
-        """Whether nearly no space is left in memory, or its node does not answer."""
-        try:
-            return is_full(await self.runtime.memory_of_run())
-        except NodeRuntimeError:
-            return True
 
 
 class FreeMemory(Struct, frozen=True):
