@@ -81,11 +81,6 @@ class ApplicationSet(Struct, frozen=True, dict=True):
         """Seconds of an instance of each when it is alone: d = work + I/O time."""
         return tuple(one.work + io_time for one, io_time in zip(self.applications, self.io_times, strict=True))
 
-    @cached_property
-    def work_shares(self) -> tuple[float, ...]:
-        """The part of its time in which each computes when it is alone: rho = work/d."""
-        return tuple(one.work / own for one, own in zip(self.applications, self.durations, strict=True))
-
     def efficiency(self, rates: Sequence[float]) -> float:
         """The part of all nodes' time in which they compute: equation 1.
 
