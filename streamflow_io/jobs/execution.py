@@ -247,8 +247,8 @@ class Execution:
     def _is_lost(self) -> bool:
         """Whether the node of the job is lost."""
         context = self._step.workflow.context
-        location = context.scheduler.get_locations(self._job.name)[0]
-        return is_lost(context.deployment_manager.get_connector(location.deployment), location)
+        connector = context.deployment_manager.get_connector
+        return any(is_lost(connector(at.deployment), at) for at in context.scheduler.get_locations(self._job.name))
 
     async def _move(self) -> None:
         """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.

@@ -84,7 +84,7 @@ class Reach(Listener):
     async def can_read(self, job: JobState, token: StreamToken, attempt: Attempt) -> bool:
         """Whether a scheduled job can read the stream of another.
 
-        :param attempt: any attempt of the other job: all of them run at the same location
+        :param attempt: the last attempt of the other job: the next one runs at the same location, unless that is lost
         """
         if attempt.node_job is None or (reader := await self.runtime(job)) is None:
             return False
