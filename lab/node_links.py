@@ -21,7 +21,6 @@ from streamflow_io.runtime.conversing import Certificate
 
 CERTIFICATE = Certificate.make()
 REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 6)
-CREDIT = 8
 #: Records of TLS: an alert, fatal, that there is no server of this name; and the type of those of the handshake.
 UNRECOGNIZED_NAME = b"\x15\x03\x03\0\x02\x02\x70"
 HANDSHAKE = 22
@@ -145,7 +144,7 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
 def name_of_run(certificate: Certificate) -> str:
     """Returns what a reader calls the ``serve`` of the run of this certificate."""
     der = ssl.PEM_cert_to_DER_cert(certificate.certificate.decode())
-    return "sfio-" + hashlib.sha256(b"sfio link 7" + der).digest()[:24].hex()
+    return "sfio-" + hashlib.sha256(b"sfio link 8" + der).digest()[:24].hex()
 
 
 def context(shown: Certificate | None = None) -> ssl.SSLContext:
@@ -184,10 +183,9 @@ def hello(certificate: Certificate = CERTIFICATE) -> bytes:
 
 
 def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> bytes:
-    """Returns what asks for a stream, and all of it."""
+    """Returns what asks for a stream."""
     wanted = {"stream": stream, "job": job, "port": port, "path": str(path)}
-    asked = json.dumps({"wanted": wanted, "offset": offset}).encode()
-    return frame(REQUEST, asked) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0))
+    return frame(REQUEST, json.dumps({"wanted": wanted, "offset": offset}).encode())
 
 
 class Peer:
@@ -282,7 +280,7 @@ class Peer:
         return data
 
     def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
-        """Asks for a stream, and all of it."""
+        """Asks for a stream."""
         self.send(request(path, job, port, offset, stream))
 
     def collect(self) -> tuple[bytes, int, bytes]:

@@ -6,7 +6,6 @@
 mod archive;
 mod channel;
 mod client_hello;
-mod credit;
 mod error;
 mod fetcher;
 mod frame;

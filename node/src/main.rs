@@ -30,7 +30,7 @@ use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
 /// number, here and in `streamflow_io/runtime/binary.py`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 13");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 14");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]

@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 from msgspec.structs import asdict
 from streamflow.core.workflow import Token
 
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput, StreamLimit
+from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput
 
 from .attempts import Attempt
 from .tokens import PartToken, StreamToken, parts_of, stream_tokens, with_files
@@ -47,7 +46,6 @@ def input_stream(
     token: StreamToken,
     attempt: Attempt,
     reader: NodeRuntime,
-    config: SchedulerConfig | None = None,
     stream: str | None = None,
     net: int | None = None,
     closes: int | None = None,
@@ -57,7 +55,6 @@ def input_stream(
     """The spec of an input whose bytes are fed to the job while one attempt of its producer writes them.
 
     :param reader: the node runtime of the job that reads; it reaches the producer's runtime
-    :param config: whether the rate is limited
     :param stream: the name of the stream in the reading job
     :param net: the bytes after which the stream is under the net, and a pipe before. No hint says then that the job
         reads it front to back. None: the stream is always a pipe
@@ -65,10 +62,6 @@ def input_stream(
     :param most: the most bytes that the job may get as a stream; None: all
     :param window: whether the producer may discard what the job has read
     """
-    config = config or SchedulerConfig()
-    limit = None
-    if config.limits and token.source.bandwidth is not None:
-        limit = StreamLimit(rate=max(1, round(token.source.bandwidth * _MB)))
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
     path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
@@ -79,7 +72,6 @@ def input_stream(
         port=token.source.port,
         link=link,
         target={"fifo": token.value["path"]},
-        limit=limit,
         id=stream,
         progress=True,
         net=net is not None,

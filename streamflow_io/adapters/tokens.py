@@ -28,7 +28,6 @@ class StreamSource(Struct, frozen=True):
     :ivar port: the output of its step
     :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
     :ivar gate: the kind of the output, if its reader is held at the gate until the commit; None: its bytes are streamed
-    :ivar bandwidth: the `streamBW` of its rule, in MB/s; None: its bytes are streamed without a limit
     :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
     """
 
@@ -37,7 +36,6 @@ class StreamSource(Struct, frozen=True):
     path: str
     gate: Literal["file", "directory"] | None = None
     listing: FiringRule = "update"
-    bandwidth: float | None = None
 
 
 def file_value(path: str) -> dict[str, Any]:

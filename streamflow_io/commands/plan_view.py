@@ -148,7 +148,6 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
         "input": edge.route.consumer.name if edge.route.consumer else None,
         "committed": str(edge.rule.committed),
         "mode": edge.rule.mode,
-        "streamBW": None if edge.rule.stream_bw is None else str(edge.rule.stream_bw),
         "delivery": edge.delivery.value,
         "byElement": edge.by_element,
         "condition": edge.condition,
@@ -216,15 +215,12 @@ def _delivered(plan: Plan, edge: StreamEdge) -> Text:
     if edge.delivery is Delivery.PART and edge.route.output.name not in plan.parts.virtual:
         return Text("at termination; as parts when its cuts are verified")
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
-    bandwidth = ""
-    if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
-        bandwidth = f", streamBW: {edge.rule.stream_bw}"
     by_element = ", by element" if edge.by_element else ""
     begins = f" once {edge.begins}" if edge.begins else ""
     known = declared(plan, edge) if edge.delivery is Delivery.STREAM else None
     declaration = "" if known is None else f"; declared, {known}"
     network = ", by TCP" if edge.delivery is Delivery.STREAM and _is_between_hosts(edge) else ""
-    return Text.assemble(_DELIVERY[edge.delivery], network, by_element, begins, bandwidth, condition, declaration)
+    return Text.assemble(_DELIVERY[edge.delivery], network, by_element, begins, condition, declaration)
 
 
 def _is_between_hosts(edge: StreamEdge) -> bool:

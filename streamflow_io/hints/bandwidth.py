@@ -1,4 +1,4 @@
-"""The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream.
+"""The values of `storageBW`: the bandwidth constraint of a step.
 
 Sources: static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al.,
 I/O-aware PyCOMPSs. `required` is from A. Tarraf et al., I/O Behind the Scenes: Bandwidth Requirements of HPC
@@ -21,7 +21,6 @@ ALLOWED = (
     f"a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; {_REQUIRED_ALLOWED}"
 )
 WITHIN_ALLOWED = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
-STREAM_ALLOWED = "a number of MB/s above 0"
 # In MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
@@ -102,23 +101,8 @@ def parse_storage_bw(value: object) -> StorageBW:
     return AutoConstraint(_bounds(minimum, maximum, delta))
 
 
-def parse_stream_bw(value: object) -> StaticConstraint:
-    """Read a `streamBW`, a number of MB/s.
-
-    :raises ValueError: with one sentence that says what is wrong
-    """
-    if isinstance(value, StaticConstraint):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no stream bandwidth")
-    try:
-        return _static(float(value))
-    except OverflowError:
-        raise ValueError("a number of MB/s must be finite") from None
-
-
 def as_written(constraint: StorageBW) -> float | str:
-    """Return a value that :func:`parse_storage_bw`, or :func:`parse_stream_bw`, reads as this constraint."""
+    """Return a value that :func:`parse_storage_bw` reads as this constraint."""
     return constraint.value if isinstance(constraint, StaticConstraint) else str(constraint)
 
 

@@ -187,8 +187,7 @@ class SchedulerConfig(Model):
     )
     limits: StrictBool = Field(
         True,
-        description="true (default): `limited`, `required` and `streamBW` limit how fast data moves; false: they "
-        "only measure",
+        description="true (default): `limited` and `required` limit how fast data moves; false: they only measure",
     )
     runtime: Runtime = Field("embedded", description="embedded (default), capio or off")
     containers: Literal["on", "off"] = Field(

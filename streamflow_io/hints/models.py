@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from . import bandwidth, commit, size
-from .bandwidth import StaticConstraint, StorageBW, parse_storage_bw
+from .bandwidth import StorageBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
 from .fields import Digest, Model, PortName, StepPath, Text, mistake, parsed_by
 from .sessions import SessionRule
@@ -59,12 +59,6 @@ _StorageBW = Annotated[
 _Within = Annotated[
     float,
     parsed_by(bandwidth.parse_within, bandwidth.WITHIN_ALLOWED),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
-]
-_StreamBW = Annotated[
-    StaticConstraint,
-    parsed_by(bandwidth.parse_stream_bw, bandwidth.STREAM_ALLOWED),
-    PlainSerializer(bandwidth.as_written),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
 _Window = Annotated[
@@ -174,12 +168,6 @@ class StreamingRule(Model):
         default_factory=lambda data: "producer" if data.get("mode") == "no_update" else "commit",
         description="when consumers start: commit (default with update) or producer (default with no_update)",
     )
-    stream_bw: _StreamBW | None = Field(
-        None,
-        alias="streamBW",
-        description="with mode no_update: at most this many MB/s (10^6 bytes per second) to each reader "
-        "(default: no limit)",
-    )
     permanent: StrictBool | None = Field(
         None,
         description="true or false: the files are kept after the run (default: true for workflow outputs, else false). "
@@ -205,15 +193,6 @@ class StreamingRule(Model):
             if rule.kind != "on_file" and deps:
                 raise mistake(f"fileDeps with committed: {rule}", "fileDeps with committed: on_file only")
         return deps
-
-    @field_validator("stream_bw", mode="after")
-    @classmethod
-    def _bandwidth_of_a_stream(
-        cls, stream_bw: StaticConstraint | None, info: ValidationInfo
-    ) -> StaticConstraint | None:
-        if stream_bw is not None and (info.data.get("mode"), info.data.get("start")) != ("no_update", "producer"):
-            raise mistake("streamBW without a byte stream", "streamBW with mode: no_update and start: producer only")
-        return stream_bw
 
     @field_validator("window", mode="after")
     @classmethod

@@ -17,8 +17,8 @@ EndRule = Literal["need", "next", "within", "end", "exposed"]
 #: rate holds.
 RateReason = Literal["strategy", "need", "executors", "share", "late"]
 
-#: What a byte stream waits for: its producer, the command that reads it, the opening by that command, or its rate.
-StreamWait = Literal["producer", "reader", "opening", "rate"]
+#: What a byte stream waits for: its producer, the command that reads it, or the opening by that command.
+StreamWait = Literal["producer", "reader", "opening"]
 
 #: Why a read session ended. `done`: all was read. `cached`: all was in the page cache before. `not kept`: the file
 #: system keeps nothing there. `window`: no job would make room in the window. `stalled`: nothing came for long. `lost`:

@@ -323,10 +323,7 @@ class Deliverer:
         if delivery is Delivery.GATE:
             gate = "directory" if is_directory else "file"
         mode = output.rule.mode if is_directory else "update"
-        rule = output.rule_for(str(source.path))
-        stream_bw = None if rule is None or gate is not None else rule.stream_bw
-        bandwidth = None if stream_bw is None else stream_bw.value
-        origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
+        origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode)
         return StreamToken(value, origin, self._tag)
 
     async def _collect(self, source: DeliverySource) -> Value | None:

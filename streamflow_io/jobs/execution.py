@@ -575,7 +575,6 @@ class Execution:
                 token,
                 attempt,
                 runtime,
-                self._run.config,
                 name,
                 net=nets.get(id(token)),
                 closes=self._learned.closes(token),

@@ -136,7 +136,6 @@ _STREAM_WAITS = {
     "producer": "waits for its producer",
     "reader": "waits for its reader",
     "opening": "its reader has not opened it",
-    "rate": "held to its rate",
 }
 STATES = {
     "running": "is running",

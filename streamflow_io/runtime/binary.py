@@ -249,7 +249,7 @@ def _unusable(access: Access, workdir: str, text: str, code: int) -> NodeRuntime
 
 #: The version of the protocol in the output of `sfio-node --version`. It is raised, here and in `node/src/main.rs`, by
 #: each change of docs/node-protocol.md that an older build on the other side would not understand.
-PROTOCOL = 13
+PROTOCOL = 14
 
 _VERSION = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
 

@@ -20,7 +20,7 @@ Direction = Literal["read", "write", "both"]
 #: A change of a committed file.
 Change = Literal["written", "removed"]
 #: The cause why a stream waits.
-StreamWait = Literal["producer", "reader", "opening", "rate"]
+StreamWait = Literal["producer", "reader", "opening"]
 #: Why a job has ended.
 Reason = Literal[
     "exited",
@@ -93,12 +93,6 @@ class Link(DriverMessage, frozen=True, kw_only=True):
     tls: bool = False
 
 
-class StreamLimit(DriverMessage, frozen=True, kw_only=True):
-    """How fast a stream is fed."""
-
-    rate: int | None = None
-
-
 class InputStream(DriverMessage, frozen=True, kw_only=True):
     """A file that is fed to the command while its producer writes it. It has one of `events`, `link` and `replay`."""
 
@@ -112,7 +106,6 @@ class InputStream(DriverMessage, frozen=True, kw_only=True):
     link: Link | None = None
     replay: bool = False
     target: Target
-    limit: StreamLimit | None = None
     progress: bool = False
     net: bool = False
     pipe: int = 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import pytest
 
-from lab import forked
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.gates import MEET
 from lab.runs import Bench, Run
@@ -92,31 +90,6 @@ def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     last = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="last.txt")
     plain, _ = bench.run_both(chain(producer(tries=10), link, last))
     assert plain.files["last.txt"].count(b"line") == 5
-
-
-def two_readers_of_a_limited_stream() -> Document:
-    rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update", "streamBW": 2})
-    first = tool("head -c 4000000 /dev/zero > out.bin; note end", {}, {"out": found("out.bin")}, [rule])
-    read = "note {0}; wc -c < $file > {0}.txt; note {0} done"
-    steps: dict[str, Document] = {"a": {"run": first, "in": {}}}
-    for name in ("b", "c"):
-        run = tool(read.format(name), {"file": streamable()}, {"out": found(f"{name}.txt")})
-        steps[name] = {"run": run, "in": {"file": "a/out"}}
-    return workflow({}, steps, {"b": "b/out", "c": "c/out"})
-
-
-def test_a_stream_with_a_bandwidth(bench: Bench) -> None:
-    """2 s for 4 MB at 2 MB/s; a second reader has as much."""
-    _, ours = bench.run_both(two_readers_of_a_limited_stream())
-    for name in ("b", "c"):
-        assert ours.time(f"{name} done") - ours.time(name) > 1.5
-
-
-def test_the_plan_shows_the_bandwidth_of_a_stream(bench: Bench) -> None:
-    path = bench.write(two_readers_of_a_limited_stream(), {}, io=True)
-    done = forked.run("streamflow-io", "plan", str(path), "--json", cwd=bench.directory)
-    edges = json.loads(done.stdout)["workflows"]["main"]["edges"]
-    assert [(edge["delivery"], edge["streamBW"]) for edge in edges] == [("stream", "2")] * 2
 
 
 def standard_streams() -> Document:

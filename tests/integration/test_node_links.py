@@ -210,26 +210,6 @@ def test_the_protocol(nodes: Pair) -> None:
         assert peer.collect() == (data[12_345:], COMMITTED, struct.pack(">Q", len(data)))
 
 
-def test_a_limit_holds_the_sender(nodes: Pair) -> None:
-    """No more is sent than the limit allows."""
-    assert nodes.write(6, 1_000_000, 0.0).wait() == 0
-    proxy, go = Proxy(nodes.one.address), nodes.two.base / "go"
-    stream = {**nodes.link("p", None, proxy.address), "limit": {"rate": 1_000_000}}
-    script = f"while [ ! -e {go} ]; do sleep 0.01; done; exec cat > {nodes.two.base}/read"
-    consumer = nodes.two.shell("c", script, inputs=[stream])
-    wait_for(lambda: proxy.told and len(proxy.told[0]) > 300_000, "data")
-    began = time.monotonic()
-    before = len(proxy.told[0])
-    time.sleep(1)
-    # The content of two pipes may come at once.
-    assert len(proxy.told[0]) - before < 2_700_000 + 1_000_000 * (time.monotonic() - began)
-    go.touch()
-    assert consumer.wait() == 0
-    assert len(proxy.told[0]) > 6_000_000
-    assert (nodes.two.base / "read").read_bytes() == nodes.path().read_bytes()
-    proxy.close()
-
-
 def test_bytes_that_were_never_sent_are_not_skipped(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
     with Peer(nodes.one.address) as peer:

@@ -232,8 +232,7 @@ def test_who_is_confined_reaches_nobody(runtime: Node) -> None:
     ("fields", "told"),
     [
         ({"events": "/e"}, 'exactly one of "events", "link" and "replay"'),
-        ({"limit": {"rate": 1}}, '"limit", "progress" and "most" do not go with "replay"'),
-        ({"progress": True}, '"limit", "progress" and "most" do not go with "replay"'),
+        ({"progress": True}, '"progress" and "most" do not go with "replay"'),
         ({"replay": False}, 'exactly one of "events", "link" and "replay"'),
     ],
 )

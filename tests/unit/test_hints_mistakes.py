@@ -20,14 +20,12 @@ from streamflow_io.hints.yaml_files import (
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
-_STREAM_BW = "a number of MB/s above 0"
-_STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
 BANDWIDTH = (
     "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; required, or "
     "required(tolerance) with a number of at least 1"
 )
 WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
-FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, window, homeNode"
+FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, window, homeNode"
 ONE_RULE = "one rule for each file"
 NO_CYCLE = "fileDeps that do not lead back to the same files"
 OUTPUTS = "outputs with files: bam, index, parts, tree"
@@ -195,7 +193,6 @@ own part
 STORAGE_BW = "- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
 BW_FIELD = "- class: sfio:StorageBandwidth\n  storageBW: 1\n  {}  # <-"
 IO_TASK_BW = "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
-STREAM_BW = "- class: sfio:Streaming\n  rules:\n    - port: bam\n      mode: {}  # <-"
 STORAGE_BW_VALUES = """
 0 | storageBW | 0 MB/s is not above 0 | BANDWIDTH
 [1] | storageBW | [1] is no storage bandwidth | BANDWIDTH
@@ -221,13 +218,6 @@ auto; within: 60 | within | within with `storageBW: auto` | WITHIN
 auto; limited: true | limited | the limit would change the learned value | `limited: true` with a number, or \
 `required`, in storageBW
 1; limited: 7 | limited | 7 is not allowed | LIMITED
-"""
-STREAM_BW_VALUES = """
-no_update;     streamBW: -3 | streamBW | -3 MB/s is not above 0 | _STREAM_BW
-no_update;     streamBW: 20MB | streamBW | '20MB' is no stream bandwidth | _STREAM_BW
-no_update;     streamBW: true | streamBW | True is no stream bandwidth | _STREAM_BW
-update;     streamBW: 5 | streamBW | streamBW without a byte stream | _STREAM_ONLY
-no_update;     start: commit;     streamBW: 5 | streamBW | streamBW without a byte stream | _STREAM_ONLY
 """
 #: Whole hints; the field is written out.
 HINTS = """
@@ -282,7 +272,6 @@ MISTAKES_IN_A_TOOL = [
     *_rows(STORAGE_BW_VALUES, STORAGE_BW, "sfio:StorageBandwidth"),
     *_rows(BW_FIELDS, BW_FIELD, "sfio:StorageBandwidth"),
     *_rows(IO_TASK_BW_FIELDS, IO_TASK_BW, "sfio:StorageBandwidth"),
-    *_rows(STREAM_BW_VALUES, STREAM_BW, "sfio:Streaming.rules[0]"),
     *_rows(STREAMING_RULES, RULE, "sfio:Streaming.rules[0]"),
     *_rows(READ_SESSION_RULES, SESSION, "sfio:ReadSession.rules[0]"),
 ]

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 from msgspec import to_builtins
-from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.recovery import RecoveryRequest
@@ -36,7 +35,6 @@ from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.adapters.inputs import gated_input, input_stream
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.jobs import ending, execution
 from streamflow_io.jobs.ending import JobFailedError, RewrittenError, check_parts, in_time
 from streamflow_io.jobs.transfer import StreamingTransferStep
@@ -44,7 +42,7 @@ from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
-from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamLimit, StreamPart
+from streamflow_io.runtime.protocol import FirstBytes, JobSpec, StreamPart
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")
@@ -142,14 +140,6 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
         "certificate": "/run/there/certificate.pem",
     }
     assert gated_input(stream_token(gate="file"), attempt, here).events == own.events
-
-
-async def test_the_rate_of_a_stream_unless_nothing_is_limited() -> None:
-    here = FakeRuntime("here")
-    attempt, token = await attempt_at(here), stream_token()
-    token.source = replace(token.source, bandwidth=2.5)
-    limits = [input_stream(token, attempt, here, SchedulerConfig(limits=limits)).limit for limits in (True, False)]
-    assert limits == [StreamLimit(rate=2_500_000), None]
 
 
 async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:

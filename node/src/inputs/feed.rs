@@ -150,9 +150,8 @@ impl Feeder {
         match self.need {
             Need::Nothing => None,
             Need::Reader => Some(StreamWait::Opening),
-            Need::Time => Some(StreamWait::Rate),
             Need::Data | Need::Gathering if self.pipe.unread().unwrap_or(0) == 0 => Some(StreamWait::Producer),
-            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(StreamWait::Reader),
+            Need::Data | Need::Gathering | Need::Space | Need::Pause | Need::Time => Some(StreamWait::Reader),
         }
     }
 
@@ -360,7 +359,7 @@ impl Feeder {
             let is_asked = self.origin.is_final() && self.told.stalls.is_asked();
             return if is_asked { Err(self.outgrown()) } else { Ok(Need::Data) };
         }
-        let allowed = self.pacing.next(self.need, || bytes_in_pipe(sink), || self.origin.has_more());
+        let allowed = self.pacing.next(|| bytes_in_pipe(sink), || self.origin.has_more());
         let Some(allowed) = allowed else { return Ok(Need::Time) };
         let before = self.origin.taken();
         let step = self.origin.take(sink, left.min(allowed))?;
@@ -368,14 +367,11 @@ impl Feeder {
         match step {
             Step::Moved => {
                 self.told.moved();
-                Ok(if self.pacing.rests() { Need::Time } else { Need::Space })
+                Ok(Need::Space)
             }
             Step::Full => Ok(Need::Space),
             Step::Unread => Ok(self.without_reader()),
-            Step::Waiting => {
-                self.pacing.found_nothing();
-                Ok(Need::Data)
-            }
+            Step::Waiting => Ok(Need::Data),
             Step::Complete => {
                 self.ending.finished = true;
                 Ok(Need::Nothing)
@@ -512,7 +508,7 @@ fn origin_of(input: &Input) -> io::Result<Box<dyn Origin>> {
         }
         Access::Events(local) => Box::new(Source::new(&input.path, Producer::of_input(input, local))),
         Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path))),
-        Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.limit, input.window)?),
+        Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.window)?),
         Access::Part(part) => origin_of_part(input, part)?,
     })
 }

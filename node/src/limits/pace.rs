@@ -8,20 +8,6 @@ use std::time::Duration;
 
 /// The longest delay that is made up for, in seconds.
 const LAG: f64 = 1.0;
-/// A stream moves at once what its rate allows in this time, within bounds in bytes.
-const AT_ONCE: Duration = Duration::from_millis(8);
-const BOUNDS: [u64; 2] = [64 << 10, 1 << 20];
-
-/// Returns how many bytes a stream moves at once, few enough that its reader sees a steady flow.
-pub fn at_once(rate: NonZeroU64) -> u64 {
-    let [least, most] = BOUNDS;
-    bytes_in(rate, AT_ONCE).clamp(least, most)
-}
-
-/// Returns how many bytes are moved at a rate in a time.
-pub fn bytes_in(rate: NonZeroU64, time: Duration) -> u64 {
-    u64::try_from(u128::from(rate.get()) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
-}
 
 /// Accounts for the bytes moved. Times are durations since any fixed moment.
 #[derive(Debug)]
@@ -31,20 +17,13 @@ pub struct Pace {
     mark: Duration,
     /// Seconds for which nothing more may be moved. Below 0: the delay that is made up for.
     debt: f64,
-    /// The longest delay that is made up for, in seconds.
-    lag: f64,
 }
 
 impl Pace {
     /// # Arguments
     /// * `rate` - bytes per second
     pub fn new(rate: NonZeroU64, now: Duration) -> Self {
-        Self { rate: rate.get() as f64, mark: now, debt: 0.0, lag: LAG }
-    }
-
-    /// Sets the longest delay that is made up for.
-    pub fn with_lag(self, lag: Duration) -> Self {
-        Self { lag: lag.as_secs_f64(), ..self }
+        Self { rate: rate.get() as f64, mark: now, debt: 0.0 }
     }
 
     /// Continues at another rate. Bytes moved too early and bytes of a delay keep their number; their time is that of
@@ -60,7 +39,7 @@ impl Pace {
     pub fn moved(&mut self, bytes: u64, now: Duration) -> Duration {
         self.debt -= now.saturating_sub(self.mark).as_secs_f64();
         self.mark = now;
-        self.debt = self.debt.max(-self.lag) + bytes as f64 / self.rate;
+        self.debt = self.debt.max(-LAG) + bytes as f64 / self.rate;
         Duration::try_from_secs_f64(self.debt.max(0.0)).unwrap_or(Duration::MAX)
     }
 
@@ -114,19 +93,6 @@ mod tests {
         let mut pace = Pace::new(rate(RATE), ms(0));
         let pause = pace.moved(2 * RATE, ms(10_000));
         assert!((ms(999)..ms(1001)).contains(&pause), "{pause:?}");
-    }
-
-    #[test]
-    fn how_much_at_once() {
-        for (bytes, moved) in [(1, 64 << 10), (50_000_000, 400_000), (u64::MAX, 1 << 20)] {
-            assert_eq!(at_once(rate(bytes)), moved, "{bytes}");
-        }
-    }
-
-    #[test]
-    fn of_a_lag_no_more_is_made_up_for_than_is_wanted() {
-        let mut pace = Pace::new(rate(RATE), ms(0)).with_lag(ms(50));
-        assert_eq!(pace.moved(RATE, ms(5_000)), ms(950));
     }
 
     #[test]

@@ -15,12 +15,11 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::write;
 
 use super::channel::{Channel, PIECE};
-use super::credit::Grants;
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
-use crate::protocol::job::{Link, Rate};
+use crate::protocol::job::Link;
 use crate::protocol::messages::FirstBytes;
 use crate::protocol::verify::block;
 use crate::streams::origin::Failure;
@@ -52,8 +51,6 @@ pub struct Fetcher {
     pub orders: Arc<Orders>,
     /// The last connection has brought something, or waited for the command only.
     pub progress: bool,
-    /// The grants of the last connection.
-    pub grants: Grants,
     /// The bytes of a window that the sender knows to be read, by the last connection.
     pub acknowledged: u64,
 }
@@ -65,8 +62,6 @@ pub struct Orders {
     leaves: AtomicBool,
     /// The last connection, which may have nothing to say for some time.
     connection: Mutex<Option<TcpStream>>,
-    /// The sender keeps to it, too: else what the sockets hold would come at once.
-    pub rate: Rate,
     /// The bytes that the command has read, of a window.
     taken: AtomicU64,
     /// Rings when there is something to say.
@@ -76,9 +71,9 @@ pub struct Orders {
 impl Orders {
     /// # Errors
     /// When there are too many open files.
-    pub fn new(rate: Rate) -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
-        Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), rate, taken: AtomicU64::new(0), bell })
+        Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), taken: AtomicU64::new(0), bell })
     }
 
     /// Says how many bytes the command has read. The sender learns of whole blocks.
@@ -168,10 +163,10 @@ impl Fetcher {
         }
         let mut channel = handshake::connect(&self.link.address, &self.link.certificate, self.link.tls)?;
         self.orders.connected(&channel.socket)?;
-        // A limit that ends is not to wait for the answer to what was said before.
+        // What the command has read is not to wait for the answer to what was said before.
         channel.socket.set_nodelay(true)?;
         handshake::ask(&mut channel, &self.request)?;
-        (self.grants, self.acknowledged) = (Grants::default(), 0);
+        self.acknowledged = 0;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
             // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the
@@ -191,7 +186,6 @@ impl Fetcher {
             if !self.request.part && !has_reader(&self.sink) {
                 return Err(Interruption::Unread);
             }
-            self.grant(channel)?;
             self.acknowledge(channel)?;
             self.wait_for_word(channel)?;
             let header = read_header(&mut channel.stream())?;
@@ -204,14 +198,6 @@ impl Fetcher {
                 Kind::Failed => return Ok(Err(decode_failure(&payload()?))),
                 other => return Err(LinkError::Broken(format!("{other:?} came instead of data")).into()),
             }
-        }
-    }
-
-    /// Says how far the sender may go now, if that is news.
-    fn grant(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
-        match self.grants.next(self.request.offset, self.orders.rate) {
-            Some(credit) if !self.request.part => handshake::say(channel, Kind::Credit, &credit.encode()),
-            _ => Ok(()),
         }
     }
 
@@ -353,7 +339,6 @@ impl Fetcher {
     fn answer(&mut self, bell: PollFlags, channel: &mut Channel) -> Result<(), LinkError> {
         if !bell.is_empty() {
             let _ = self.orders.bell.read();
-            self.grant(channel)?;
             self.acknowledge(channel)?;
         }
         Ok(())

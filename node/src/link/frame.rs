@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use super::credit;
 use super::error::LinkError;
 
 /// The most bytes of one record of data.
@@ -32,8 +31,6 @@ pub enum Kind {
     Done,
     /// The part that is still to be compared, in JSON, for a reader that asks for it.
     Part,
-    /// The word of the reader how far the sender may go, and how fast.
-    Credit,
     /// The file or directory that the reader asks for, in JSON.
     Archive,
     /// The word of the reader how many bytes its command has read. The producer may discard them.
@@ -41,7 +38,7 @@ pub enum Kind {
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 10] = [
+const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
     (Kind::Request, 2..=LARGEST_TEXT),
     (Kind::Data, 1..=LARGEST_DATA),
     (Kind::Committed, 8..=8),
@@ -49,7 +46,6 @@ const KINDS: [(Kind, RangeInclusive<u32>); 10] = [
     (Kind::Keepalive, 0..=0),
     (Kind::Done, 0..=0),
     (Kind::Part, 2..=LARGEST_TEXT),
-    (Kind::Credit, credit::SIZE as u32..=credit::SIZE as u32),
     (Kind::Archive, 2..=LARGEST_TEXT),
     (Kind::Taken, 8..=8),
 ];
@@ -165,7 +161,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 11, 255, b'G'] {
+        for kind in [0, 10, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

@@ -1,4 +1,4 @@
-//! The sending side of a connection: records, the credit of the reader, and signs of life.
+//! The sending side of a connection: records, and signs of life.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,6 @@ use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
 use nix::sys::uio::pread;
 
 use super::channel::{Channel, PIECE};
-use super::credit::{Allowance, Credit, Hold};
 use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
 use crate::protocol::part::Ahead;
 use crate::sys::pipe;
@@ -37,39 +36,28 @@ pub struct Outlet {
     pub has_sent: bool,
     /// Received bytes of a record that is not complete.
     heard: Vec<u8>,
-    began: Instant,
-    /// How far a record may go, as the reader says.
-    allowance: Allowance,
     /// The last word of the reader how many bytes it has taken, if that is news.
     pub taken: Option<u64>,
-    /// Why none was begun.
-    pub hold: Option<Hold>,
     /// When the reader has heard something.
     spoken: Instant,
 }
 
 impl Outlet {
-    /// # Arguments
-    /// * `place` - bytes of the stream that have arrived
-    pub fn new(channel: Channel, place: u64) -> Self {
+    pub fn new(channel: Channel) -> Self {
         let stream = &channel.socket;
         // What cannot be set is noticed when the stream is used.
         let _ = stream.set_nonblocking(true);
         // A machine that is gone takes no leave, and may be waited for without a word.
         let _ = setsockopt(stream, sockopt::KeepAlive, &true);
         let _ = setsockopt(stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
-        let began = Instant::now();
         Self {
             channel,
             header: Vec::new(),
             left: 0,
             has_sent: false,
             heard: Vec::new(),
-            began,
-            allowance: Allowance::new(place),
             taken: None,
-            hold: None,
-            spoken: began,
+            spoken: Instant::now(),
         }
     }
 
@@ -83,35 +71,12 @@ impl Outlet {
         let broken = |_| Errno::EPIPE;
         while let Some((kind, payload)) = take_record(&mut self.heard).map_err(broken)? {
             match kind {
-                Kind::Credit => {
-                    self.allowance.grant(Credit::decode(&payload).map_err(broken)?, self.began.elapsed());
-                }
                 Kind::Taken => self.taken = Some(u64::from_be_bytes(payload.try_into().map_err(|_| Errno::EPIPE)?)),
                 Kind::Done => return Ok(true),
                 _ => return Err(Errno::EPIPE),
             }
         }
         Ok(false)
-    }
-
-    /// There is nothing to send.
-    pub fn idle(&mut self) {
-        self.allowance.idle(self.began.elapsed());
-    }
-
-    /// Returns how long a record of at most `most` bytes may be that begins now.
-    ///
-    /// # Errors
-    /// EAGAIN: no record may begin.
-    fn allowed(&mut self, most: u64) -> nix::Result<u64> {
-        let allowed = self.allowance.most(self.began.elapsed());
-        self.hold = allowed.err();
-        allowed.map(|allowed| most.min(allowed)).map_err(|_| Errno::EAGAIN)
-    }
-
-    fn sent(&mut self, bytes: usize) {
-        self.spoken = Instant::now();
-        self.allowance.sent(bytes as u64, self.began.elapsed());
     }
 
     /// Sends at most `most` bytes of `file` from `offset`, without copying them if it can. Returns how many were
@@ -121,16 +86,15 @@ impl Outlet {
             return self.send_encrypted(file, *offset, most);
         }
         if self.left == 0 {
-            let length = self.allowed(most.min(LARGEST_DATA.into()))?;
-            self.header = Header { kind: Kind::Data, length: length as u32 }.bytes().to_vec();
-            self.left = length;
+            self.left = most.min(LARGEST_DATA.into());
+            self.header = Header { kind: Kind::Data, length: self.left as u32 }.bytes().to_vec();
             self.has_sent = true;
         }
         self.send_header()?;
         let sent = sendfile(&self.channel.socket, file, Some(offset), self.left as usize)
             .map_err(|error| self.whose(error))?;
         self.left -= sent as u64;
-        self.sent(sent);
+        self.spoken = Instant::now();
         Ok(sent)
     }
 
@@ -139,11 +103,10 @@ impl Outlet {
         match ahead {
             Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
             Ahead::Text(text) => {
-                let length = self.allowed(text.len() as u64)? as usize;
                 self.has_sent = true;
-                self.say(Kind::Data, &text[..length])?;
-                self.sent(length);
-                Ok(length)
+                self.say(Kind::Data, text)?;
+                self.spoken = Instant::now();
+                Ok(text.len())
             }
         }
     }
@@ -152,13 +115,13 @@ impl Outlet {
     fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
         // Before the file is read: a socket that is full is asked again and again.
         self.channel.flush_some()?;
-        let mut piece = vec![0; HEADER + self.allowed(most.min(PIECE as u64))? as usize];
+        let mut piece = vec![0; HEADER + most.min(PIECE as u64) as usize];
         let length = pread(file, &mut piece[HEADER..], offset)?;
         if length > 0 {
             piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());
             self.has_sent = true;
             self.channel.push(&piece[..HEADER + length])?;
-            self.sent(length);
+            self.spoken = Instant::now();
         }
         Ok(length)
     }
@@ -275,7 +238,7 @@ mod tests {
     fn a_reader_hears_something_while_the_sender_works() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0), 0);
+        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0));
         outlet.spoken = Instant::now().checked_sub(SILENCE).unwrap();
         let heard = outlet.meanwhile(|| read_header(&mut reader).unwrap().kind);
         assert_eq!(heard, Ok(Kind::Keepalive));
@@ -285,7 +248,7 @@ mod tests {
     fn a_reader_that_waits_hears_something_until_it_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0), 0);
+        let mut outlet = Outlet::new(Channel::plain(listener.accept().unwrap().0));
         outlet.spoken = Instant::now().checked_sub(SILENCE).unwrap();
         assert_eq!(outlet.stay(), Ok(()));
         assert_eq!(read_header(&mut reader).unwrap().kind, Kind::Keepalive);

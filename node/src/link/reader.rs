@@ -15,11 +15,10 @@ use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
-use super::credit::Grants;
 use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::frame::WHOLE;
 use super::request::{Request, Wanted};
-use crate::protocol::job::{Home, Link, Rate};
+use crate::protocol::job::{Home, Link};
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::part_writer::PartWriter;
 use crate::sys::pipe::widen;
@@ -59,8 +58,8 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, rate: Rate, window: bool) -> io::Result<Self> {
-        Self::start(link, Wanted::of(link, port, path, None, window), rate, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, window: bool) -> io::Result<Self> {
+        Self::start(link, Wanted::of(link, port, path, None, window), TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -68,15 +67,15 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(&home.link, Wanted::of(&home.link, port, path, Some(home.number), false), None, TIMES)
+        Self::start(&home.link, Wanted::of(&home.link, port, path, Some(home.number), false), TIMES)
     }
 
-    fn start(link: &Link, wanted: Wanted, rate: Rate, times: Times) -> io::Result<Self> {
+    fn start(link: &Link, wanted: Wanted, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let wanted = Wanted { stream: name.iter().map(|byte| format!("{byte:02x}")).collect(), ..wanted };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
-        let (outcome, orders) = (Outcome::default(), Arc::new(Orders::new(rate)?));
+        let (outcome, orders) = (Outcome::default(), Arc::new(Orders::new()?));
         let told = outcome.clone();
         let mut fetcher = Fetcher {
             link: link.clone(),
@@ -85,7 +84,6 @@ impl Reader {
             times,
             orders: orders.clone(),
             progress: false,
-            grants: Grants::default(),
             acknowledged: 0,
         };
         spawn("link", move || {
@@ -104,7 +102,7 @@ impl Reader {
     }
 
     fn again(&self) -> io::Result<Self> {
-        Self::start(&self.link, self.wanted.clone(), self.orders.rate, TIMES)
+        Self::start(&self.link, self.wanted.clone(), TIMES)
     }
 }
 
@@ -225,7 +223,7 @@ mod tests {
     use std::thread::{self, JoinHandle};
     use std::time::{Duration, Instant};
 
-    use crate::link::frame::{read_header, read_payload, record, Kind};
+    use crate::link::frame::{read_header, record, Kind};
     use crate::link::handshake;
     use crate::link::tls::certificate_file;
 
@@ -256,7 +254,7 @@ mod tests {
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), certificate: self.certificate.clone(), tls: false };
             let wanted = Wanted::of(&link, "p", Path::new("/a"), None, false);
-            Reader::start(&link, wanted, None, HASTY).unwrap()
+            Reader::start(&link, wanted, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
@@ -303,9 +301,6 @@ mod tests {
         let mut reader = setting.reader();
         let stream = setting.listener.accept().unwrap().0;
         let (mut channel, _) = handshake::receive_stream(stream, &setting.certificate, false).unwrap();
-        let header = read_header(&mut channel.stream()).unwrap();
-        read_payload(&mut channel.stream(), header).unwrap();
-        assert_eq!(header.kind, Kind::Credit);
         reader.close(false);
         assert_eq!(read_header(&mut channel.stream()).unwrap().kind, Kind::Done);
     }

@@ -2,13 +2,11 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use super::channel::Channel;
-use super::credit::Hold;
 use super::frame::{Kind, WHOLE};
 use super::notifier::{Notifier, Waker};
 use super::outlet::Outlet;
@@ -46,7 +44,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
         return serve_part(shared, channel, &request, number);
     }
     let Ok(socket) = channel.socket.try_clone() else { return };
-    let mut outlet = Outlet::new(channel, request.offset);
+    let mut outlet = Outlet::new(channel);
     let Ok(known) = shared.streams.take(wanted, socket, || outlet.stay()) else { return };
     let mut source = known.unwrap_or_else(|| {
         let events = shared.jobs.join(&wanted.job).join("events.jsonl");
@@ -71,7 +69,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
 
 /// Serves a part that a job has said. Nothing has to be kept of it: the file must not change.
 fn serve_part(shared: &Shared, channel: Channel, request: &Request, number: u64) {
-    let mut sender = Sender { outlet: Outlet::new(channel, request.offset), waker: None };
+    let mut sender = Sender { outlet: Outlet::new(channel), waker: None };
     let wanted = &request.wanted;
     let said = said_part(&shared.jobs.join(&wanted.job).join("events.jsonl"), &wanted.port, number);
     let Some(mut part) = said.and_then(|part| PartReader::at(part, request.offset)) else {
@@ -109,7 +107,6 @@ impl Sender {
                         // Watched only now: look once more at what was written in between.
                         continue;
                     }
-                    self.outlet.idle();
                     self.wait_for(source, true)?;
                 }
             }
@@ -183,14 +180,9 @@ impl Sender {
     /// # Arguments
     /// * `at_end` - there is nothing to send. Otherwise nothing may be sent
     fn wait(&mut self, at_end: bool) -> nix::Result<()> {
-        let (events, milliseconds) = match self.outlet.hold {
-            _ if at_end => (PollFlags::POLLIN, TICK),
-            Some(Hold::Credit) => (PollFlags::POLLIN, SLOW_TICK),
-            // No sooner: what it is late by is made up for.
-            Some(Hold::Time(time)) => (PollFlags::POLLIN, SLOW_TICK.min(in_milliseconds(time))),
-            None => (PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK),
-        };
-        if at_end || self.outlet.hold.is_some() {
+        let (events, milliseconds) =
+            if at_end { (PollFlags::POLLIN, TICK) } else { (PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK) };
+        if at_end {
             self.outlet.keep_alive()?;
         }
         let waker = self.waker.iter().map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN));
@@ -216,121 +208,46 @@ impl Sender {
     }
 }
 
-fn in_milliseconds(time: Duration) -> u16 {
-    u16::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u16::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::thread::JoinHandle;
-    use std::{fs, thread};
+    use std::fs;
+    use std::io::Write;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::thread;
 
-    use crate::link::credit::Credit;
     use crate::link::frame::{read_header, read_payload, record};
     use crate::link::request::Wanted;
-    use crate::protocol::job::Rate;
-
-    /// A reader of a committed file, and the thread that sends it.
-    struct Setting {
-        reader: TcpStream,
-        wanted: Wanted,
-        sender: Option<JoinHandle<Shared>>,
-        _directory: tempfile::TempDir,
-    }
-
-    impl Setting {
-        fn new(size: usize) -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let (path, jobs) = (directory.path().join("file"), directory.path().join("jobs"));
-            fs::write(&path, vec![7; size]).unwrap();
-            fs::create_dir_all(jobs.join("j")).unwrap();
-            let event = format!(r#"{{"event":"committed","port":"p","path":"{}","size":{size}}}"#, path.display());
-            fs::write(jobs.join("j/events.jsonl"), event + "\n").unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let channel = Channel::plain(listener.accept().unwrap().0);
-            let wanted = Wanted { path, ..Wanted::of_test() };
-            let request = Request { wanted: wanted.clone(), offset: 0, part: false };
-            let serve_it = move || {
-                let shared = Shared::new(jobs);
-                serve(&shared, channel, request);
-                shared
-            };
-            Self { reader, wanted, sender: Some(thread::spawn(serve_it)), _directory: directory }
-        }
-
-        fn grant(&mut self, end: u64, rate: Rate) {
-            self.say(Kind::Credit, &Credit { end, rate }.encode());
-        }
-
-        fn say(&mut self, kind: Kind, payload: &[u8]) {
-            self.reader.write_all(&record(kind, payload)).unwrap();
-        }
-
-        /// Reads `size` bytes of data, behind which nothing follows.
-        fn bring(&mut self, size: usize) {
-            let mut brought = 0;
-            while brought < size {
-                let header = read_header(&mut self.reader).unwrap();
-                assert_eq!(header.kind, Kind::Data);
-                brought += read_payload(&mut self.reader, header).unwrap().len();
-            }
-            assert_eq!(brought, size);
-        }
-
-        fn is_silent(&mut self) -> bool {
-            self.reader.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-            let heard = self.reader.read(&mut [0]);
-            self.reader.set_read_timeout(None).unwrap();
-            heard.is_err()
-        }
-
-        fn end(&mut self, size: u64) {
-            let header = read_header(&mut self.reader).unwrap();
-            assert_eq!(header.kind, Kind::Committed);
-            assert_eq!(read_payload(&mut self.reader, header).unwrap(), size.to_be_bytes());
-            self.say(Kind::Done, b"");
-            self.sender.take().unwrap().join().unwrap();
-        }
-    }
 
     #[test]
-    fn nothing_is_sent_beyond_the_credit_and_all_when_the_limit_is_lifted() {
-        let mut setting = Setting::new(3_000_000);
-        assert!(setting.is_silent(), "nothing was granted");
-        setting.grant(1, None);
-        setting.bring(1);
-        setting.grant(1_500_000, u64::try_into(1_000_000_000).ok());
-        setting.bring(1_499_999);
-        assert!(setting.is_silent());
-        setting.grant(1_600_000, u64::try_into(1).ok());
-        setting.bring(64 << 10);
-        assert!(setting.is_silent(), "its time has not come");
-        setting.grant(u64::MAX, None);
-        setting.bring(1_500_000 - (64 << 10));
-        setting.end(3_000_000);
-    }
-
-    #[test]
-    fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_for_credit_is_let_go() {
+    fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_is_let_go() {
         // Another connection goes on with the stream, unless the reader has said that it wants no more.
-        type Act = fn(&mut Setting);
+        type Act = fn(&mut TcpStream);
         let ways: [(Act, bool); 4] = [
-            (|setting| setting.reader.shutdown(std::net::Shutdown::Both).unwrap(), true),
-            (|setting| setting.say(Kind::Done, b""), false),
-            (|setting| setting.say(Kind::Keepalive, b""), true),
-            (|setting| setting.reader.write_all(b"GET / HTTP/1.1").unwrap(), true),
+            (|reader| reader.shutdown(Shutdown::Both).unwrap(), true),
+            (|reader| reader.write_all(&record(Kind::Done, b"")).unwrap(), false),
+            (|reader| reader.write_all(&record(Kind::Keepalive, b"")).unwrap(), true),
+            (|reader| reader.write_all(b"GET / HTTP/1.1").unwrap(), true),
         ];
         for (leave, goes_on) in ways {
-            let mut setting = Setting::new(100_000);
-            setting.grant(1000, None);
-            setting.bring(1000);
-            leave(&mut setting);
-            let shared = setting.sender.take().unwrap().join().unwrap();
-            assert_eq!(shared.streams.take(&setting.wanted, setting.reader, || Ok(())).unwrap().is_some(), goes_on);
+            let directory = tempfile::tempdir().unwrap();
+            let (path, jobs) = (directory.path().join("file"), directory.path().join("jobs"));
+            fs::write(&path, "abc").unwrap();
+            fs::create_dir_all(jobs.join("j")).unwrap();
+            let event = format!(r#"{{"event":"opened","port":"p","path":"{}"}}"#, path.display());
+            fs::write(jobs.join("j/events.jsonl"), event + "\n").unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let channel = Channel::plain(listener.accept().unwrap().0);
+            let wanted = Wanted { path, ..Wanted::of_test() };
+            let (request, shared) = (Request { wanted: wanted.clone(), offset: 0, part: false }, Shared::new(jobs));
+            thread::scope(|scope| {
+                scope.spawn(|| serve(&shared, channel, request));
+                let header = read_header(&mut reader).unwrap();
+                assert_eq!((header.kind, read_payload(&mut reader, header).unwrap()), (Kind::Data, b"abc".to_vec()));
+                leave(&mut reader);
+            });
+            assert_eq!(shared.streams.take(&wanted, reader, || Ok(())).unwrap().is_some(), goes_on);
         }
     }
 }

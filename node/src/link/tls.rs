@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 pub const NAME: &str = "sfio-";
 /// The first bytes of the digest in the name, before the certificate. The number is the version of the protocol of
 /// links.
-const PURPOSE: &[u8] = b"sfio link 7";
+const PURPOSE: &[u8] = b"sfio link 8";
 /// Bytes of the digest that stand in the name.
 const NAMED: usize = 24;
 

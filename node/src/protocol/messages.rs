@@ -86,8 +86,6 @@ pub enum StreamWait {
     Reader,
     /// The command has not opened the stream.
     Opening,
-    /// The stream has its rate.
-    Rate,
 }
 
 /// Why a job has ended.
@@ -193,13 +191,6 @@ pub struct Link {
     pub tls: bool,
 }
 
-/// How fast a stream is fed.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StreamLimit {
-    pub rate: Option<NonZeroU64>,
-}
-
 /// A file that is fed to the command while its producer writes it. It has one of `events`, `link` and `replay`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,7 +210,6 @@ pub struct InputStream {
     #[serde(default)]
     pub replay: bool,
     pub target: Target,
-    pub limit: Option<StreamLimit>,
     #[serde(default)]
     pub progress: bool,
     #[serde(default)]

@@ -82,7 +82,7 @@ impl<'a> Inputs<'a> {
         !self.gates.are_open() || self.feeders.iter().any(waits) || self.gates.net().waiting() > 0
     }
 
-    /// Returns the time until something is due: a rate, a look at sharers, or a look at readers.
+    /// Returns the time until something is due: a stream, a look at sharers, or a look at readers.
     pub fn rest(&self) -> Option<Duration> {
         let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers.0);
         let looks = self.feeders.iter().filter_map(Feeder::look_due);

@@ -65,7 +65,7 @@ impl Stalls {
                 self.drought.get_or_insert_with(new).open += passed;
             }
             Some(StreamWait::Reader) => self.bytes += passed,
-            Some(StreamWait::Opening | StreamWait::Rate) | None => {}
+            Some(StreamWait::Opening) | None => {}
         }
     }
 
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(bench.due(), None);
         }
         bench.pass(7, StreamWait::Reader);
-        bench.pass(7, StreamWait::Rate);
+        bench.pass(7, StreamWait::Opening);
         assert_eq!((bench.waited(), bench.stalls.bytes.as_millis()), (40, 7));
     }
 

@@ -5,21 +5,19 @@ use std::path::{Path, PathBuf};
 
 use crate::protocol::messages::{GatedInput, InputStream, Kind, Link, Mode, PartInput};
 use crate::protocol::part::Part;
-use crate::protocol::values::{Rate, Target};
+use crate::protocol::values::Target;
 
 /// A byte stream into the command, or a part of a file.
 #[derive(Clone, Debug)]
 pub struct Input {
     pub name: String,
-    /// The name of the stream in changed limits and in events.
+    /// The name of the stream in events.
     pub id: String,
     pub port: String,
     /// The file, as it is opened here; with a link, where the producer has it.
     pub path: PathBuf,
     pub access: Access,
     pub target: Target,
-    /// The rate at the beginning.
-    pub limit: Rate,
     /// Whether `fed` is told.
     pub progress: bool,
     /// Present for a stream that is not declared streamable.
@@ -50,7 +48,7 @@ impl TryFrom<InputStream> for Input {
 
     fn try_from(stream: InputStream) -> Result<Self, &'static str> {
         let InputStream { name, id, port, path, named, lock, events, link, replay, target, .. } = stream;
-        let InputStream { limit, progress, net, pipe, most, closes, window, .. } = stream;
+        let InputStream { progress, net, pipe, most, closes, window, .. } = stream;
         if events.is_none() && (named.is_some() || lock || closes.is_some()) {
             return Err("\"named\", \"lock\" and \"closes\" go with \"events\"");
         }
@@ -60,8 +58,8 @@ impl TryFrom<InputStream> for Input {
         if pipe > 0 && !net {
             return Err("\"pipe\" goes with \"net\"");
         }
-        if replay && (limit.is_some() || progress || most.is_some()) {
-            return Err("\"limit\", \"progress\" and \"most\" do not go with \"replay\"");
+        if replay && (progress || most.is_some()) {
+            return Err("\"progress\" and \"most\" do not go with \"replay\"");
         }
         if matches!(target, Target::File(_)) {
             return Err("target: \"file\" is for parts");
@@ -75,8 +73,8 @@ impl TryFrom<InputStream> for Input {
             _ => return Err("exactly one of \"events\", \"link\" and \"replay\""),
         };
         let id = id.unwrap_or_else(|| name.clone());
-        let (limit, net) = (limit.and_then(|limit| limit.rate), net.then_some(Net { pipe }));
-        Ok(Self { name, id, port, path, access, target, limit, progress, net, most, window })
+        let net = net.then_some(Net { pipe });
+        Ok(Self { name, id, port, path, access, target, progress, net, most, window })
     }
 }
 
@@ -101,7 +99,6 @@ impl TryFrom<PartInput> for Input {
             path,
             access: Access::Part(CutPart { part, memory, home }),
             target,
-            limit: None,
             progress: false,
             net: None,
             most: None,
