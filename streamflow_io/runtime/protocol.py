@@ -201,7 +201,7 @@ class Mount(DriverMessage, frozen=True, kw_only=True):
 
 
 class Excerpt(DriverMessage, frozen=True, kw_only=True):
-    """A file with the first bytes of another one. It answers questions of the command as the other one would."""
+    """A file with the first bytes of another one. `fstat` answers as for the other one."""
 
     name: str
     path: Path

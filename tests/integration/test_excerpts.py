@@ -27,9 +27,13 @@ SAME = {
 }
 _LOOKS = "import os, sys; f = os.open(sys.argv[1], 0)\ntry: end = os.lseek(f, {}, 2)\nexcept OSError: end = 0\n"
 _COUNTS = "n = 0\nwhile d := os.read(f, 1 << 16): n += len(d)\n"
-#: They look at the end of a file before they read it, and do without where there is none.
+#: They look at the beginning of a file before they read it, and do without where there are no places.
 LOOKING = {
-    "last": python(_LOOKS.format(-1) + "if end: os.read(f, 1); os.lseek(f, 0, 0)\n" + _COUNTS + "print(n)"),
+    "first": python(
+        "import os, sys; f = os.open(sys.argv[1], 0)\ntry: os.pread(f, 9, 0)\nexcept OSError: pass\n"
+        + _COUNTS
+        + "print(n)"
+    ),
 }
 #: What the first bytes must not prove; and how each reads a stream.
 OTHER: dict[str, tuple[Document, str | None]] = {
@@ -46,6 +50,11 @@ OTHER: dict[str, tuple[Document, str | None]] = {
     "end": (
         python(_LOOKS.format(0) + "if end: os.lseek(f, 0, 0)\n" + _COUNTS + "print(n, end > 100_000)"),
         None,
+    ),
+    # It does without the end of a pipe, and the first bytes have another one.
+    "last": (
+        python(_LOOKS.format(-1) + "if end: os.read(f, 1); os.lseek(f, 0, 0)\n" + _COUNTS + "print(n)"),
+        "pipe",
     ),
     "aligned": (ALIGNED, None),
     # The trailer of a large file.

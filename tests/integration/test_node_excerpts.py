@@ -69,17 +69,10 @@ def test_wc_makes_its_columns_as_wide_as_for_the_file(runtime: Node) -> None:
     assert (len(printed), asked) == (len(native), [])
 
 
-def test_who_goes_to_the_end_finds_that_of_the_file(runtime: Node) -> None:
-    looks = 'f = os.open("f", 0); print(os.lseek(f, 0, 2), os.lseek(f, -1, 2), len(os.read(f, 9)), os.lseek(f, 0, 0))'
-    printed, asked = ends(runtime, start(runtime, python(f"{looks}; print(len(os.read(f, 200_000)))")))
-    assert (printed, asked) == (f"{len(WHOLE)} {len(WHOLE) - 1} 1 0\n{CUT}\n", [])
-
-
 @pytest.mark.parametrize(
     ("script", "call"),
     [
         (python('print(os.lseek(os.open("f", 0), -99, 2))'), "lseek"),
-        (python('f = os.open("f", 0); print(os.lseek(f, 0, 2), os.lseek(f, 0, 1))'), "lseek"),
         (python('print(os.path.getsize("f"))'), "stat"),
         (python('print(os.lstat("f").st_size)'), "stat"),
         (python('print(os.pread(os.open("f", 0), 9, 200_000))'), "pread64"),

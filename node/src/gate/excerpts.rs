@@ -1,20 +1,18 @@
 //! Excerpts: files with the first bytes of other files, for a command that should treat both alike.
 //!
-//! A command that only reads on notices no difference but the end. `fstat` is answered as for the whole file. A seek to
-//! the end of the file leads to that of the excerpt, if both have the same bytes there. Every other call that
-//! distinguishes the two continues, and is recorded, such as a seek or a read beyond the end of the excerpt.
+//! A command that only reads on notices no difference but the end. `fstat` is answered as for the whole file. Every
+//! other call that distinguishes the two continues, and is recorded, such as a seek or a read beyond the end of the
+//! excerpt.
 
 use std::borrow::Cow;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{Error, ErrorKind};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::unistd::{lseek, Whence};
 
 use super::call::Call;
 use super::descriptors::{REQUESTS, TELLING};
@@ -30,8 +28,6 @@ use crate::sys::threads::lock;
 
 /// At most the size of a page on any machine. A page is mapped as a whole.
 const PAGE: u64 = 4096;
-/// The most bytes that formats put at the end of a file to mark it as whole.
-const TRAILER: u64 = 64;
 
 #[derive(Debug)]
 struct Excerpt {
@@ -41,12 +37,6 @@ struct Excerpt {
     /// Bytes of the excerpt.
     end: u64,
     of: PathBuf,
-    /// Bytes of the whole file.
-    bytes: u64,
-    /// The number of last bytes that are equal in both.
-    alike: u64,
-    /// A seek to the end of the file was led to the end of the excerpt.
-    was_led: AtomicBool,
     told_apart: Mutex<Option<Cow<'static, str>>>,
 }
 
@@ -66,11 +56,16 @@ impl Excerpts {
     pub fn of(job: &Job) -> Result<Option<Self>, String> {
         let known = |spec: &crate::protocol::messages::Excerpt| {
             let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
-            let (ids, end) = look(&spec.path).map_err(at)?;
-            let (bytes, alike) = compare_ends(&spec.path, &spec.of).map_err(at)?;
-            let (name, of) = (spec.name.clone(), spec.of.clone());
-            let (was_led, told_apart) = (AtomicBool::default(), Mutex::default());
-            Ok(Excerpt { name, ids, end, of, bytes, alike, was_led, told_apart })
+            let [link, found] = [fs::symlink_metadata(&spec.path), fs::metadata(&spec.path)];
+            let (link, found) = (link.map_err(at)?, found.map_err(at)?);
+            let (name, of, end) = (spec.name.clone(), spec.of.clone(), found.len());
+            Ok(Excerpt {
+                name,
+                ids: vec![file_id_of(&link), file_id_of(&found)],
+                end,
+                of,
+                told_apart: Mutex::default(),
+            })
         };
         let excerpts = job.rehearsal.excerpts.iter().map(known).collect::<Result<Vec<_>, String>>()?;
         Ok((!excerpts.is_empty()).then(|| Self { excerpts, elsewhere: AtomicBool::default() }))
@@ -118,16 +113,15 @@ impl Excerpts {
                 }
                 None
             }
-            Some(Question::Seek { descriptor, to }) => {
+            Some(Question::Move { descriptor, offset }) => {
                 let excerpt = self.opened(call, descriptor)?;
-                match excerpt.lead(call.thread, descriptor, to) {
-                    Some(Led::To(place)) => Some(Answer::Value(place as i64)),
-                    Some(Led::Nowhere) => None,
-                    None => {
-                        excerpt.is_told_apart(call);
-                        None
-                    }
+                let here = tree::value(call.thread, &format!("fdinfo/{descriptor}"), "pos:");
+                let here = here.and_then(|here| here.parse::<u64>().ok());
+                let place = here.and_then(|here| here.checked_add_signed(offset));
+                if place.is_none_or(|place| place > excerpt.end) {
+                    excerpt.is_told_apart(call);
                 }
+                None
             }
             Some(Question::More { descriptor }) => {
                 self.opened(call, descriptor)?.is_told_apart(call);
@@ -178,34 +172,6 @@ impl Excerpts {
 }
 
 impl Excerpt {
-    /// Leads a seek to the end of the file to the end of the excerpt, if both have the same bytes there.
-    /// None if the seek distinguishes the two, for example a relative seek from the end of the excerpt, to which an
-    /// earlier seek was led.
-    fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Led> {
-        let place = match to {
-            Seek::To(place) => place,
-            Seek::FromHere(offset) => {
-                let here = tree::value(thread, &format!("fdinfo/{descriptor}"), "pos:")?.parse::<u64>().ok()?;
-                if self.was_led.load(Ordering::Relaxed) && here + self.alike >= self.end {
-                    return None;
-                }
-                here.checked_add_signed(offset)?
-            }
-            Seek::FromEnd(offset) => {
-                self.bytes.checked_add_signed(offset).filter(|place| place + self.alike >= self.bytes)?
-            }
-        };
-        if place <= self.end && !matches!(to, Seek::FromEnd(_)) {
-            return Some(Led::Nowhere);
-        }
-        let from_end = self.bytes.checked_sub(place).filter(|from_end| *from_end <= self.alike)?;
-        // A process that shares the position shares the change, too.
-        let open = memory::borrow_descriptor(thread, descriptor).ok()?;
-        lseek(open, (self.end - from_end) as i64, Whence::SeekSet).ok()?;
-        self.was_led.store(true, Ordering::Relaxed);
-        Some(Led::To(place))
-    }
-
     fn is_told_apart(&self, call: &Call) {
         lock(&self.told_apart).get_or_insert_with(|| call.name());
     }
@@ -216,30 +182,14 @@ impl Excerpt {
 enum Question {
     /// The attributes of the open file.
     What { descriptor: i32, buffer: u64 },
-    /// A seek in the open file.
-    Seek { descriptor: i32, to: Seek },
-    /// A read or a mapping at a place of the open file.
+    /// A seek by a distance from the position of the reader.
+    Move { descriptor: i32, offset: i64 },
+    /// A seek, a read or a mapping at a place of the open file.
     Place { descriptor: i32, place: u64 },
     /// More about the open file than its bytes.
     More { descriptor: i32 },
     /// More about the file at a path than its bytes.
     Named,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seek {
-    To(u64),
-    /// Distance from the position of the reader.
-    FromHere(i64),
-    FromEnd(i64),
-}
-
-/// The result of a seek in an excerpt.
-enum Led {
-    /// The kernel executes the call: the place is the same in both files.
-    Nowhere,
-    /// The position is near the end of the excerpt, and the command is told this place of the file.
-    To(u64),
 }
 
 fn question(call: &Call) -> Option<Question> {
@@ -249,12 +199,10 @@ fn question(call: &Call) -> Option<Question> {
         return Some(Question::What { descriptor, buffer });
     }
     let at = |place: u64| Some(Question::Place { descriptor, place });
-    let seek = |to: Seek| Some(Question::Seek { descriptor, to });
     match call.number {
         libc::SYS_lseek => match third as i32 {
-            libc::SEEK_SET => seek(Seek::To(second)),
-            libc::SEEK_CUR => seek(Seek::FromHere(second as i64)),
-            libc::SEEK_END => seek(Seek::FromEnd(second as i64)),
+            libc::SEEK_SET => at(second),
+            libc::SEEK_CUR => Some(Question::Move { descriptor, offset: second as i64 }),
             _ => Some(Question::More { descriptor }),
         },
         // Reads at the position of the reader.
@@ -279,30 +227,10 @@ fn question(call: &Call) -> Option<Question> {
     }
 }
 
-fn look(path: &Path) -> std::io::Result<(Vec<FileId>, u64)> {
-    let found = fs::metadata(path)?;
-    Ok((vec![file_id_of(&fs::symlink_metadata(path)?), file_id_of(&found)], found.len()))
-}
-
-/// Returns how many bytes the file `of` has, and how many last bytes are equal in its excerpt.
-fn compare_ends(excerpt: &Path, of: &Path) -> std::io::Result<(u64, u64)> {
-    let ends = [excerpt, of].map(|path| {
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
-        let length = bytes.min(TRAILER);
-        let mut end = vec![0; length as usize];
-        file.read_exact_at(&mut end, bytes - length)?;
-        Ok::<_, Error>((bytes, end))
-    });
-    let [excerpt, of] = ends;
-    let (bytes, of) = of?;
-    let alike = excerpt?.1.iter().rev().zip(of.iter().rev()).take_while(|(one, other)| one == other).count();
-    Ok((bytes, alike as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
@@ -313,14 +241,10 @@ mod tests {
 
     impl Excerpted {
         fn new() -> Self {
-            Self::with("abcdef", "abc")
-        }
-
-        fn with(whole: &str, first: &str) -> Self {
             let directory = tempfile::tempdir().unwrap();
             let inside = |name: &str| directory.path().join(name);
-            fs::write(inside("whole"), whole).unwrap();
-            fs::write(inside("first"), first).unwrap();
+            fs::write(inside("whole"), "abcdef").unwrap();
+            fs::write(inside("first"), "abc").unwrap();
             symlink("first", inside("link")).unwrap();
             let text = format!(
                 r#"{{"name": "n", "rehearsal": {{"excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}}}"#,
@@ -398,25 +322,5 @@ mod tests {
         let excerpted = Excerpted::new();
         excerpted.excerpts.answer(&Call { native: false, ..call(libc::SYS_read, [0; 6]) });
         assert!(excerpted.told().is_some(), "calls of 32 bits are not understood");
-    }
-
-    #[test]
-    fn who_was_led_there_is_not_followed() {
-        for (offset, whence) in
-            [(-3, libc::SEEK_END), (1, libc::SEEK_END), (8, libc::SEEK_SET), (12, libc::SEEK_SET), (0, libc::SEEK_CUR)]
-        {
-            let excerpted = Excerpted::with("abcdefghi\n\n", "abc\n\n");
-            let file = excerpted.open("first");
-            let seeks = |offset: i64, whence: i32| {
-                let asks = call(libc::SYS_lseek, [file.as_raw_fd() as u64, offset as u64, whence as u64, 0, 0, 0]);
-                excerpted.excerpts.answer(&asks)
-            };
-            assert_eq!(seeks(0, libc::SEEK_END), Some(Answer::Value(11)));
-            assert_eq!(
-                (seeks(offset, whence), excerpted.told().as_deref()),
-                (None, Some("lseek")),
-                "{offset} {whence}"
-            );
-        }
     }
 }

@@ -352,7 +352,7 @@ pub struct Mount {
     pub at: PathBuf,
 }
 
-/// A file with the first bytes of another one. It answers questions of the command as the other one would.
+/// A file with the first bytes of another one. `fstat` answers as for the other one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Excerpt {

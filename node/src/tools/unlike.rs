@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::str::from_utf8;
 
@@ -12,7 +13,13 @@ use flate2::read::GzDecoder;
 use serde::Serialize;
 
 use crate::protocol::json;
-use crate::tools::excerpt::{block_at, Block};
+
+/// How a block of bgzip begins: as a member of gzip with an extra field. Known programs write the size of the block,
+/// minus one, into this field first.
+const BLOCK: [u8; 3] = [0x1f, 0x8b, 8];
+const EXTRA: u8 = 4;
+const FIELD: usize = 12;
+const SIZE: usize = FIELD + 4;
 
 const DONE: i32 = 0;
 const DIFFERENT: i32 = 1;
@@ -98,8 +105,28 @@ fn unlike(one: &File, other: &File) -> io::Result<Unlike> {
     }
 }
 
+/// Content of a place where a block of bgzip may begin.
+enum Block {
+    /// Too little for a block, or nothing.
+    End,
+    /// A block, up to this place.
+    Until(u64),
+    /// Something else.
+    Other,
+}
+
+fn block_at(file: &File, at: u64) -> io::Result<Block> {
+    let mut header = [0; SIZE + 2];
+    match file.read_exact_at(&mut header, at) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Block::End),
+        read => read?,
+    }
+    let is_block = header.starts_with(&BLOCK) && header[3] & EXTRA != 0 && header[FIELD..].starts_with(b"BC\x02\0");
+    let end = at + u64::from(u16::from_le_bytes([header[SIZE], header[SIZE + 1]])) + 1;
+    Ok(if is_block { Block::Until(end) } else { Block::Other })
+}
+
 fn bytes(file: &File, begin: u64, end: u64) -> io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
     let mut block = vec![0; (end - begin) as usize];
     file.read_exact_at(&mut block, begin)?;
     Ok(block)
