@@ -1,7 +1,6 @@
 //! Where `serve` waits for readers from other machines.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +14,10 @@ use nix::sys::socket::{setsockopt, sockopt, Backlog};
 use super::archive;
 use super::client_hello::{Doorkeeper, Hello};
 use super::handshake::{self, Asked};
-use super::pending::{origin, PendingConnections};
+use super::pending::PendingConnections;
 use super::sender::{self, Shared};
 use crate::sys::raw::defer_accept;
-use crate::sys::threads::spawn;
+use crate::sys::threads::{lock, spawn};
 
 /// The most connections where it is not known how many files can be open.
 const FEWEST: usize = 64;
@@ -43,8 +42,8 @@ struct Listener {
     shared: Shared,
     most: usize,
     connections: AtomicUsize,
-    /// How many handshakes go on, by address.
-    handshakes: Mutex<HashMap<IpAddr, usize>>,
+    /// The address of each handshake that goes on.
+    handshakes: Mutex<Vec<IpAddr>>,
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
@@ -146,13 +145,10 @@ struct Handshake(Arc<Listener>, IpAddr);
 impl Handshake {
     /// Returns None when there are as many handshakes as there may be, in all or of the address.
     fn begin(listener: &Arc<Listener>, origin: IpAddr) -> Option<Self> {
-        let mut counts = listener.handshakes.lock().ok()?;
-        if counts.values().sum::<usize>() >= HANDSHAKES.min(listener.most) {
-            return None;
-        }
-        let count = counts.entry(origin).or_insert(0);
-        (*count < HANDSHAKES_EACH).then(|| {
-            *count += 1;
+        let mut going = lock(&listener.handshakes);
+        let are_few = going.len() < HANDSHAKES.min(listener.most);
+        (are_few && going.iter().filter(|other| **other == origin).count() < HANDSHAKES_EACH).then(|| {
+            going.push(origin);
             Self(listener.clone(), origin)
         })
     }
@@ -160,13 +156,18 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let Ok(mut counts) = self.0.handshakes.lock() else { return };
-        if let Some(count) = counts.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.1);
-            }
+        let mut going = lock(&self.0.handshakes);
+        if let Some(at) = going.iter().position(|other| *other == self.1) {
+            going.swap_remove(at);
         }
+    }
+}
+
+/// Reduces an address of IPv6 to its network: the owner of a network has all its addresses.
+fn origin(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 64)).into(),
+        address => address,
     }
 }
 
@@ -223,5 +224,17 @@ mod tests {
         assert!(Slot::take(&listener).is_some(), "readers are not counted with them");
         held.clear();
         assert!(listener.handshakes.lock().unwrap().is_empty());
+    }
+    #[test]
+    fn a_network_of_ipv6_is_one_origin() {
+        for (one, other, same) in [
+            ("fd00::1", "fd00::2:1", true),
+            ("fd00::1", "fd00:0:0:1::1", false),
+            ("::ffff:10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+        ] {
+            let [one, other] = [one, other].map(|text| origin(text.parse().unwrap()));
+            assert_eq!(one == other, same, "{one} {other}");
+        }
     }
 }
