@@ -349,7 +349,6 @@ class EarlyRecords:
                 last=now - (event.time - event.last),
                 waited=event.waited,
                 behind=event.behind,
-                lag=event.lag,
             )
         )
 

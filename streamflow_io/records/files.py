@@ -67,7 +67,6 @@ class StreamedRecord(JobRecord, frozen=True, tag="streamed", kw_only=True):
     last: Annotated[float | None, Meta(description="last byte")] = None
     waited: Annotated[float | None, Meta(description="seconds in which the job waited for bytes")] = None
     behind: Annotated[float | None, Meta(description="seconds in which bytes waited for the job")] = None
-    lag: Annotated[int | None, Meta(description="the most bytes not yet given to the job")] = None
     capio: Annotated[
         bool | None,
         Meta(description="CAPIO carried the stream: waits are unknown, times known to 0.2 s"),

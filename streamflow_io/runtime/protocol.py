@@ -381,7 +381,6 @@ class StreamEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="s
     last: float
     waited: float
     behind: float
-    lag: int | None = None
     part: StreamPart | None = None
 
 

@@ -72,7 +72,6 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     # The producer sleeps between its lines; the reader does not.
     assert told["streamed"]["first"] + 0.2 < told["streamed"]["last"] < ended
     assert told["streamed"]["waited"] > 0.2
-    assert 0 < told["streamed"]["lag"] <= told["streamed"]["bytes"]
     assert ours.log.count("/b reads /a/out while it is written") == 1
     assert "while it is written" not in plain.log
 

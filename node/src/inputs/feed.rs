@@ -442,19 +442,7 @@ impl Feeder {
         let bytes = place.unwrap_or_else(|| self.streamed() - unread);
         let seconds = last - first;
         let (waited, behind) = (self.told.stalls.reader.as_secs_f64(), self.told.stalls.bytes.as_secs_f64());
-        let lag = self.origin.lag();
-        Ok(Some(Event::Stream(StreamEvent {
-            name,
-            id: Some(id),
-            bytes,
-            seconds,
-            first,
-            last,
-            waited,
-            behind,
-            lag,
-            part,
-        })))
+        Ok(Some(Event::Stream(StreamEvent { name, id: Some(id), bytes, seconds, first, last, waited, behind, part })))
     }
 
     /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read

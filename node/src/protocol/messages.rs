@@ -571,8 +571,6 @@ pub struct StreamEvent<'a> {
     pub waited: f64,
     pub behind: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lag: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<StreamPart<'a>>,
 }
 

@@ -81,11 +81,6 @@ pub trait Origin: Debug {
         true
     }
 
-    /// Returns the most bytes that were available and not taken. None unless the producer's file is visible here.
-    fn lag(&self) -> Option<u64> {
-        None
-    }
-
     /// Returns a descriptor that becomes readable when there are more bytes. None: a notice of a watch announces them.
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         None

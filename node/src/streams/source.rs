@@ -39,8 +39,6 @@ pub struct Source {
     /// The end of all bytes that were ever taken. Beyond `taken` after `resume`; before it if some bytes were left out.
     reached: u64,
     compared: Compared,
-    /// The most that was there and not taken.
-    lag: u64,
     /// The failure of the last attempt to take bytes.
     failure: Option<Failure>,
     window: Option<Reading>,
@@ -78,7 +76,6 @@ impl Source {
             taken: 0,
             reached: 0,
             compared: Compared::default(),
-            lag: 0,
             failure: None,
             window: None,
         }
@@ -222,7 +219,6 @@ impl Source {
     fn ahead(&mut self) -> Result<u64, Failure> {
         let Some(file) = &self.file else { return Ok(0) };
         let size = file.metadata().map_or(0, |file| file.len());
-        self.lag = self.lag.max(size.saturating_sub(self.taken));
         if matches!(self.producer.state, State::Committed(_)) && self.window.is_none() {
             return Ok(size.saturating_sub(self.taken));
         }
@@ -345,10 +341,6 @@ impl Origin for Source {
 
     fn is_final(&self) -> bool {
         matches!(self.producer.state, State::Committed(_))
-    }
-
-    fn lag(&self) -> Option<u64> {
-        Some(self.lag)
     }
 
     fn watch_events(&mut self, watch: &mut Watch) {
