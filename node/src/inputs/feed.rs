@@ -7,7 +7,6 @@ mod fifo;
 mod netted;
 mod observation;
 mod openings;
-mod pacing;
 mod sharers;
 mod stalls;
 mod stutter;
@@ -28,10 +27,9 @@ use self::fifo::Fifo;
 pub use self::fifo::Wait;
 use self::netted::Netted;
 use self::observation::Observation;
-pub use self::pacing::Need;
-use self::pacing::Pacing;
 use self::sharers::doing;
 use self::stalls::{Doing, LATEST};
+use self::stutter::Stutter;
 use self::whole::Whole;
 pub use self::write_end::Registration;
 use self::write_end::WriteEnd;
@@ -56,6 +54,27 @@ pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
 /// Bytes after which the other inputs get their turn.
 const TURN: u64 = 16 << 20;
+
+/// A producer that writes little at a time wakes the feeder by each write, and the feeder the reader. When less than
+/// `LITTLE` was fed, and nothing is left, the feeder lets bytes gather for this time.
+/// On busy cores each wake costs both programs their caches.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// The thing for which a feeder waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    Nothing,
+    Reader,
+    Space,
+    /// More space than there is: see `PAUSE`.
+    Pause,
+    /// The moment for the next piece of a replay.
+    Time(Instant),
+    /// More data that is likely written already, until this moment: see `GATHER`.
+    Gathering(Instant),
+    /// More data, or word from the producer.
+    Data,
+}
 
 /// How the stream has ended.
 #[derive(Debug, Default)]
@@ -83,7 +102,8 @@ pub struct Feeder {
     fifo: Option<Fifo>,
     /// Present for a stream under the net.
     netted: Option<Netted>,
-    pacing: Pacing,
+    /// Present for a complete file that is fed as if it were being written.
+    stutter: Option<Stutter>,
     told: Observation,
     ending: Ending,
 }
@@ -122,7 +142,7 @@ impl Feeder {
             pipe,
             fifo: fifo.map(|path| Fifo::new(path)),
             netted,
-            pacing: Pacing::new(&input),
+            stutter: (input.access == Access::Replay).then(Stutter::new),
             told: Observation::new(),
             ending: Ending::default(),
             input,
@@ -137,7 +157,10 @@ impl Feeder {
 
     /// The moment when the stream may be fed again, if it waits for one.
     pub fn due(&self) -> Option<Instant> {
-        self.pacing.due(self.need)
+        match self.need {
+            Need::Time(moment) | Need::Gathering(moment) => Some(moment),
+            _ => None,
+        }
     }
 
     /// Whether the moment has come for which the stream waits.
@@ -150,8 +173,8 @@ impl Feeder {
         match self.need {
             Need::Nothing => None,
             Need::Reader => Some(StreamWait::Opening),
-            Need::Data | Need::Gathering if self.pipe.unread().unwrap_or(0) == 0 => Some(StreamWait::Producer),
-            Need::Data | Need::Gathering | Need::Space | Need::Pause | Need::Time => Some(StreamWait::Reader),
+            Need::Data | Need::Gathering(_) if self.pipe.unread().unwrap_or(0) == 0 => Some(StreamWait::Producer),
+            Need::Data | Need::Gathering(_) | Need::Space | Need::Pause | Need::Time(_) => Some(StreamWait::Reader),
         }
     }
 
@@ -311,10 +334,9 @@ impl Feeder {
                         return Ok(());
                     }
                 }
-                Need::Reader | Need::Pause | Need::Time | Need::Gathering => return Ok(()),
+                Need::Reader | Need::Pause | Need::Time(_) | Need::Gathering(_) => return Ok(()),
                 Need::Data if (1..LITTLE).contains(&(self.streamed() - started)) && self.left() > 0 => {
-                    self.need = Need::Gathering;
-                    self.pacing.gather();
+                    self.need = Need::Gathering(Instant::now() + GATHER);
                     return Ok(());
                 }
                 Need::Data => {
@@ -359,11 +381,16 @@ impl Feeder {
             let is_asked = self.origin.is_final() && self.told.stalls.is_asked();
             return if is_asked { Err(self.outgrown()) } else { Ok(Need::Data) };
         }
-        let allowed = self.pacing.next(|| bytes_in_pipe(sink), || self.origin.has_more());
-        let Some(allowed) = allowed else { return Ok(Need::Time) };
+        let mut most = left;
+        if let Some(stutter) = &mut self.stutter {
+            let Some(piece) = stutter.next(bytes_in_pipe(sink), self.origin.has_more(), Instant::now()) else {
+                return Ok(Need::Time(stutter.until));
+            };
+            most = left.min(piece);
+        }
         let before = self.origin.taken();
-        let step = self.origin.take(sink, left.min(allowed))?;
-        self.pacing.fed(self.origin.taken() - before);
+        let step = self.origin.take(sink, most)?;
+        self.stutter.iter_mut().for_each(|stutter| stutter.fed(self.origin.taken() - before));
         match step {
             Step::Moved => {
                 self.told.moved();
@@ -438,7 +465,7 @@ impl Feeder {
         let part = part.map(|part| StreamPart::of(self.input.named(), part));
         let Input { name, id, .. } = &self.input;
         let place = self.netted.as_ref().and_then(Netted::place);
-        let unread = if self.pacing.replays() { self.ending.unread } else { 0 };
+        let unread = if self.stutter.is_some() { self.ending.unread } else { 0 };
         let bytes = place.unwrap_or_else(|| self.streamed() - unread);
         let seconds = last - first;
         let (waited, behind) = (self.told.stalls.reader.as_secs_f64(), self.told.stalls.bytes.as_secs_f64());

@@ -30,7 +30,13 @@ impl Stutter {
     ///
     /// # Arguments
     /// * `unread` - bytes that the reader was given, and has not taken
-    pub fn next(&mut self, unread: u64, now: Instant) -> Option<u64> {
+    /// * `has_more` - bytes are left to feed. Otherwise the end is given when the reader has taken all, so that it is
+    ///   known whether it has
+    pub fn next(&mut self, unread: u64, has_more: bool, now: Instant) -> Option<u64> {
+        if !has_more && unread > 0 {
+            self.until = now + LOOK;
+            return None;
+        }
         let Some(piece) = self.pieces.first() else { return Some(u64::MAX) };
         if unread > 0 {
             (self.is_read, self.until) = (false, now + LOOK);
@@ -40,14 +46,6 @@ impl Stutter {
             (self.is_read, self.until) = (true, now + PAUSE);
         }
         (now >= self.until).then(|| piece - self.fed)
-    }
-
-    /// All was fed: whether not all of it was read, which is looked for again at `until`.
-    pub fn waits_for_reader(&mut self, unread: u64, now: Instant) -> bool {
-        if unread > 0 {
-            self.until = now + LOOK;
-        }
-        unread > 0
     }
 
     pub fn fed(&mut self, bytes: u64) {
@@ -70,30 +68,30 @@ mod tests {
         let mut now = Instant::now();
         let [all @ .., last] = PIECES;
         for piece in all {
-            assert_eq!(stutter.next(0, now), Some(piece));
+            assert_eq!(stutter.next(0, true, now), Some(piece));
             stutter.fed(piece);
-            assert_eq!(stutter.next(piece, now), None);
+            assert_eq!(stutter.next(piece, true, now), None);
             now = stutter.until;
-            assert_eq!(stutter.next(1, now), None, "not all of it was read");
-            assert_eq!(stutter.next(0, now), None, "its reader has to find nothing for a moment");
+            assert_eq!(stutter.next(1, true, now), None, "not all of it was read");
+            assert_eq!(stutter.next(0, true, now), None, "its reader has to find nothing for a moment");
             now = stutter.until;
         }
-        assert_eq!(stutter.next(0, now), Some(last));
+        assert_eq!(stutter.next(0, true, now), Some(last));
         stutter.fed(last);
-        assert_eq!(stutter.next(last, now), Some(u64::MAX), "from then on nobody is waited for");
+        assert_eq!(stutter.next(last, true, now), Some(u64::MAX), "from then on nobody is waited for");
     }
 
     #[test]
     fn a_piece_that_does_not_fit_is_fed_in_several() {
         let mut stutter = Stutter { pieces: &[10, 5], ..Stutter::new() };
         let now = stutter.until;
-        assert_eq!(stutter.next(0, now), Some(10));
+        assert_eq!(stutter.next(0, true, now), Some(10));
         stutter.fed(4);
-        assert_eq!(stutter.next(0, now), None);
-        assert_eq!(stutter.next(0, stutter.until), Some(6));
+        assert_eq!(stutter.next(0, true, now), None);
+        assert_eq!(stutter.next(0, true, stutter.until), Some(6));
         stutter.fed(0);
-        assert_eq!(stutter.next(0, stutter.until), Some(6));
+        assert_eq!(stutter.next(0, true, stutter.until), Some(6));
         stutter.fed(6);
-        assert_eq!((stutter.next(0, now), stutter.next(0, stutter.until)), (None, Some(5)));
+        assert_eq!((stutter.next(0, true, now), stutter.next(0, true, stutter.until)), (None, Some(5)));
     }
 }
