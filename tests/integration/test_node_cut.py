@@ -76,25 +76,6 @@ def test_parts_of_bytes_are_split_n(tmp_path: Path, size: int) -> None:
         }
 
 
-def test_a_header_is_in_each_part(tmp_path: Path) -> None:
-    of = tmp_path / "of"
-    of.write_bytes(b"##v\n#CHROM\n1\t2\n1\t3\n#odd\n")
-    rule: Event = {"records": "vcf", "every": 2, "names": "%d.vcf", "first": 0}
-    assert parts(of, rule) == {"0.vcf": b"##v\n#CHROM\n1\t2\n1\t3\n", "1.vcf": b"##v\n#CHROM\n#odd\n"}
-    of.write_bytes(b"##v\n#CHROM\n")
-    assert parts(of, rule) == {}
-    assert parts(of, {**rule, "records": "vcf", "every": None, "parts": 2}) == dict.fromkeys(
-        ("0.vcf", "1.vcf"), b"##v\n#CHROM\n"
-    )
-    of.write_bytes(b"h,i\r\n1,2\r\n3,4")
-    assert parts(of, {"records": "csv", "every": 1, "names": "%d"}) == {"1": b"h,i\r\n1,2\r\n", "2": b"h,i\r\n3,4"}
-    of.write_bytes(b">a\nAC\nGT\n>b\nA\n>c\nT")
-    assert parts(of, {"records": "fasta", "every": 2, "names": "%d"}) == {"1": b">a\nAC\nGT\n>b\nA\n", "2": b">c\nT"}
-    of.write_bytes(b"H" * 32 + b"r" * 100)
-    found = parts(of, {"records": {"header": {"bytes": 32}, "record": {"bytes": 36}}, "parts": 2, "names": "%d"})
-    assert [len(part) for part in found.values()] == [32 + 72, 32 + 28]
-
-
 def test_the_first_difference(tmp_path: Path) -> None:
     of, directory = tmp_path / "of", tmp_path / "parts"
     of.write_bytes(b"a\nb\nc\n")
