@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,16 @@ def identity(path: Path) -> Event:
     return {"device": found.st_dev, "inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns}
 
 
-def part(path: Path, pieces: list[object], target: Event, **more: object) -> Event:
+def part(path: Path, pieces: list[object], target: Event) -> Event:
     """Returns an entry of ``inputs``."""
     described = {"file": str(path), "identity": identity(path), "pieces": pieces}
-    return {"name": "in", "port": "chunks", "part": described, "target": target, **more}
+    return {"name": "in", "port": "chunks", "part": described, "target": target}
+
+
+def lack_memory(runtime: Node) -> None:
+    """Has the run no directory in memory from now on, so that parts are files on disk."""
+    if not os.path.lexists(place := runtime.run / "memory"):
+        place.symlink_to("/none/memory")
 
 
 def text(content: bytes) -> str:
@@ -39,8 +46,9 @@ def read(runtime: Node, of: Path, pieces: list[object], kind: str, name: str = "
     """Starts a job that copies its part to ``name.out``, or runs ``script`` with the part as ``$1``."""
     path = placed(runtime, f"{name}.fq")
     target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(path)}
-    more = {"memory": False} if kind == "disk" else {}
+    if kind == "disk":
+        lack_memory(runtime)
     command = script or 'cat "$1" > ' + str(runtime.base / f"{name}.out")
     argument = "/dev/stdin" if kind == "stdin" else str(path)
-    stream = part(of, pieces, target, **more)
+    stream = part(of, pieces, target)
     return runtime.start(name, ["sh", "-c", command, "sh", argument], inputs=[stream])

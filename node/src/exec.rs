@@ -128,7 +128,7 @@ fn run_job(
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(ExitEvent, End), CannotStart> {
     job.close_directories()?;
-    placing::place(job, surroundings, events, inputs.placed)?;
+    placing::place(job, surroundings, inputs.placed)?;
     let parts = job.split.as_ref().map(Parts::begin).transpose()?;
     let launcher = inputs.gates.purpose().map(Launcher::new).transpose();
     let launcher = launcher.map_err(|error| format!("the gate: {}", error.desc()))?;

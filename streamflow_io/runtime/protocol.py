@@ -130,7 +130,6 @@ class PartInput(DriverMessage, frozen=True, kw_only=True):
     port: str
     part: FilePart
     target: Target
-    memory: bool = True
     link: Link | None = None
     number: int | None = None
 
@@ -412,15 +411,6 @@ class PartEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="par
     digest: str | None = None
 
 
-class PlacedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="placed"):
-    """A part is there as a file, before the command starts."""
-
-    name: str
-    bytes: int
-    memory: bool
-    seconds: float
-
-
 class MovedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="moved"):
     """A job with a limit has moved bytes in its direction. Told every 2 s at most."""
 
@@ -572,7 +562,6 @@ Event = (
     | HeldEvent
     | AskedEvent
     | PartEvent
-    | PlacedEvent
     | MovedEvent
     | CoresEvent
     | PhaseEvent

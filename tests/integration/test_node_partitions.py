@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.node import Event, Job, Node, wait_for
-from lab.node_parts import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
+from lab.node_parts import CONTENT, MEMORY, TARGETS, identity, lack_memory, part, placed, read, text
 
 
 @pytest.fixture
@@ -132,12 +132,7 @@ def test_all_bytes_of_all_pieces(runtime: Node, of: Path, kind: str) -> None:
     assert (runtime.base / "c.out").read_bytes() == expected
     assert job.exit()["usage"]["parts"] == len(expected)  # type: ignore[index]
     assert job.exit()["usage"]["streamed"] == 0  # type: ignore[index]
-    if kind in ("file", "disk"):
-        (event,) = job.named("placed")
-        where = "memory" if kind == "file" else "disk"
-        assert (event["name"], event["bytes"], event["memory"]) == ("in", len(expected), where == "memory")
-        assert [event["event"] for event in job.events()][:2] == ["placed", "started"]
-    else:
+    if kind in ("fifo", "stdin"):
         (event,) = job.named("stream")
         assert event["bytes"] == len(expected)
         assert "part" not in event
@@ -168,9 +163,10 @@ def test_a_file_in_memory(runtime: Node, of: Path) -> None:
 @TARGETS
 def test_nothing_is_left_where_the_command_begins_beside_its_input(runtime: Node, of: Path, kind: str) -> None:
     target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
-    more = {"memory": False} if kind == "disk" else {}
+    if kind == "disk":
+        lack_memory(runtime)
     wrapper = ["env", "-C", str(runtime.base / "in")]
-    stream = part(of, [[0, 14]], target, **more)
+    stream = part(of, [[0, 14]], target)
     job = runtime.start("c", ["sh", "-c", "cat * > /dev/null"], inputs=[stream], wrapper=wrapper)
     assert job.wait() == (1 if kind == "stdin" else 0)
     assert os.listdir(runtime.base / "in") == []
@@ -183,8 +179,9 @@ def test_outputs_that_are_links_to_their_input(runtime: Node, of: Path, kind: st
     link.parent.mkdir()
     script = f'cd {runtime.base}/out; cat "$1" > /dev/null; ln -s {"" if leads else "/none"}"$1" deep/link'
     target: Event = {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
-    more = {"memory": False} if kind == "disk" else {}
-    stream = part(of, [[0, 14], text(b"more")], target, **more)
+    if kind == "disk":
+        lack_memory(runtime)
+    stream = part(of, [[0, 14], text(b"more")], target)
     wrapper = ["env", "-C", str(runtime.base / "out")]
     job = runtime.start("c", ["sh", "-c", script, "sh", str(placed(runtime))], inputs=[stream], wrapper=wrapper)
     assert job.wait() == 0
@@ -195,7 +192,7 @@ def test_outputs_that_are_links_to_their_input(runtime: Node, of: Path, kind: st
 
 
 def test_a_failure_leaves_nothing(runtime: Node, of: Path) -> None:
-    for kind in ("file", "disk", "fifo"):
+    for kind in ("file", "fifo"):
         job = read(runtime, of, [[0, 14]], kind, name=kind, script="ln -s $1 /tmp/sfio-no-such-directory/x; false")
         assert job.wait() == 1
         assert not os.path.lexists(placed(runtime, f"{kind}.fq"))
@@ -207,7 +204,7 @@ def test_what_an_earlier_attempt_left_is_replaced(runtime: Node, of: Path) -> No
     assert read(runtime, of, [[0, 14]], "file").wait() == 0
     assert (runtime.base / "c.out").read_bytes() == CONTENT[:14]
     placed(runtime).symlink_to("/none")
-    assert read(runtime, of, [[14, 14]], "disk", name="d", script=f'cat "$1" > {runtime.base}/d.out').wait() == 0
+    assert read(runtime, of, [[14, 14]], "file", name="d", script=f'cat "$1" > {runtime.base}/d.out').wait() == 0
 
 
 Change = Callable[[Path], object]
@@ -230,9 +227,10 @@ def test_a_file_that_was_changed_before(runtime: Node, of: Path, kind: str, chan
     time.sleep(0.02)
     CHANGES[change](of)
     target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
-    more = {"memory": False} if kind == "disk" else {}
+    if kind == "disk":
+        lack_memory(runtime)
     argument = "/dev/stdin" if kind == "stdin" else str(placed(runtime))
-    stream = {**stream, "target": target, **more}
+    stream = {**stream, "target": target}
     job = runtime.start("c", ["sh", "-c", script, "sh", argument], inputs=[stream])
     assert job.wait() == 75
     ended = job.exit()

@@ -2,7 +2,7 @@
 
 use super::supervise::Surroundings;
 use crate::inputs::placement::{NotPlaced, Placed};
-use crate::protocol::event::{EventLog, Reason};
+use crate::protocol::event::Reason;
 use crate::protocol::job::{Input, Job};
 use crate::protocol::liveness;
 use crate::streams::part_writer::Trouble;
@@ -29,12 +29,7 @@ impl From<String> for CannotStart {
 }
 
 /// Makes all files, and adds each to `placed`, even if a later one fails.
-pub fn place(
-    job: &Job,
-    surroundings: &Surroundings,
-    events: &mut EventLog,
-    placed: &mut Vec<Placed>,
-) -> Result<(), CannotStart> {
+pub fn place(job: &Job, surroundings: &Surroundings, placed: &mut Vec<Placed>) -> Result<(), CannotStart> {
     for (number, input) in job.inputs.iter().enumerate() {
         let mut ending = None;
         let mut interrupted = || {
@@ -43,11 +38,7 @@ pub fn place(
         };
         let made = Placed::new(input, &surroundings.directory, number, &mut interrupted);
         let made = made.map_err(|failure| cannot_start(input, failure, ending.take()))?;
-        if let Some(file) = made {
-            placed.push(file);
-            let told = placed.last().map(Placed::event);
-            events.append(told.as_slice()).map_err(|error| format!("events.jsonl: {error}"))?;
-        }
+        placed.extend(made);
     }
     Ok(())
 }

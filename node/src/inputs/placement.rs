@@ -5,12 +5,10 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{symlink, DirBuilderExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use nix::errno::Errno;
 
 use crate::link::Reader;
-use crate::protocol::event::{Event, PlacedEvent};
 use crate::protocol::job::{CutPart, Input, Target};
 use crate::protocol::memory_directory;
 use crate::streams::origin::{Failure, Origin};
@@ -30,7 +28,6 @@ pub struct Placed {
     target: PathBuf,
     /// Where it is, if it is in memory.
     memory: Option<PathBuf>,
-    seconds: f64,
     /// The file stays after the job.
     stays: bool,
 }
@@ -63,25 +60,18 @@ impl Placed {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Self>, NotPlaced> {
         let (Some(part), Target::File(target)) = (input.part(), &input.target) else { return Ok(None) };
-        let started = Instant::now();
         // What an earlier attempt has left.
         forgive(fs::remove_file(target))?;
-        let memory = if part.memory { place_in_memory(input, part, job, number, interrupted)? } else { None };
+        let memory = place_in_memory(input, part, job, number, interrupted)?;
         if memory.is_none() {
             write(input, part, target, interrupted)?;
         }
-        let seconds = started.elapsed().as_secs_f64();
         let (name, bytes, target) = (input.name.clone(), part.part.size(), target.clone());
-        Ok(Some(Self { name, bytes, target, memory, seconds, stays: false }))
+        Ok(Some(Self { name, bytes, target, memory, stays: false }))
     }
 
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    pub fn event(&self) -> Event<'_> {
-        let (name, bytes, memory) = (&*self.name, self.bytes(), self.memory.is_some());
-        Event::Placed(PlacedEvent { name, bytes, memory, seconds: self.seconds })
     }
 
     pub fn name(&self) -> &str {

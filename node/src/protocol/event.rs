@@ -16,7 +16,7 @@ use crate::protocol::json::{self, optional_path, ByteString};
 pub use crate::protocol::messages::{
     AskedEvent, Change, ChangedEvent, ChunkEvent, ClosedEvent, CommittedEvent, CompleteEvent, CoresEvent, EntryEvent,
     Event, EvictedEvent, ExitEvent, FedEvent, FirstBytes, GateEvent, HeldEvent, MovedEvent, OpenedEvent, PartEvent,
-    PhaseEvent, PlacedEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent, WarningEvent,
+    PhaseEvent, Reason, StartedEvent, StreamEvent, StreamPart, StreamWait, Usage, UsedEvent, WarningEvent,
 };
 use crate::sys::file_id::file_id_of;
 use crate::sys::{ownership, write_lock};

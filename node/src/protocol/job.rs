@@ -195,13 +195,11 @@ mod tests {
         for target in [r#"{"file": "/i/a"}"#, r#"{"fifo": "/i/a"}"#, r#"{"stdin": true}"#] {
             let input = input(target, "").unwrap();
             let part = input.part().unwrap();
-            assert_eq!((part.part.size(), part.memory), (10, true));
+            assert_eq!(part.part.size(), 10);
             assert_eq!(input.path.as_os_str().as_bytes(), &b"/d/\xff"[..]);
         }
-        assert!(!input(r#"{"file": "/i/a"}"#, r#", "memory": false"#).unwrap().part().unwrap().memory);
         for (target, more, word) in [
             (r#"{"file": "a"}"#, "", "target.file: has to be an absolute path"),
-            (r#"{"fifo": "/a"}"#, r#", "memory": false"#, "\"memory\" goes with the target"),
             (r#"{"fifo": "/a"}"#, r#", "number": 1"#, "\"link\" and \"number\" go together"),
             (r#"{"fifo": "/a"}"#, r#", "path": "/x""#, "unknown field `path`"),
         ] {

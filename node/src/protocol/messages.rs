@@ -242,8 +242,6 @@ pub struct PartInput {
     pub port: String,
     pub part: FilePart,
     pub target: Target,
-    #[serde(default = "part_input_memory")]
-    pub memory: bool,
     pub link: Option<Link>,
     pub number: Option<u64>,
 }
@@ -603,15 +601,6 @@ pub struct PartEvent<'a> {
     pub digest: Option<Digest>,
 }
 
-/// A part is there as a file, before the command starts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PlacedEvent<'a> {
-    pub name: &'a str,
-    pub bytes: u64,
-    pub memory: bool,
-    pub seconds: f64,
-}
-
 /// A job with a limit has moved bytes in its direction. Told every 2 s at most.
 #[derive(Clone, Debug, PartialEq, Default, Serialize)]
 pub struct MovedEvent {
@@ -765,7 +754,6 @@ pub enum Event<'a> {
     Held(HeldEvent<'a>),
     Asked(AskedEvent<'a>),
     Part(PartEvent<'a>),
-    Placed(PlacedEvent<'a>),
     Moved(MovedEvent),
     Cores(CoresEvent),
     Phase(PhaseEvent),
@@ -775,10 +763,6 @@ pub enum Event<'a> {
     Evicted(EvictedEvent),
     Warning(WarningEvent<'a>),
     Exit(ExitEvent),
-}
-
-fn part_input_memory() -> bool {
-    true
 }
 
 fn command_spec_success_codes() -> Vec<i32> {

@@ -81,23 +81,20 @@ impl TryFrom<InputStream> for Input {
 impl TryFrom<PartInput> for Input {
     type Error = String;
 
-    fn try_from(PartInput { name, port, part, target, memory, link, number }: PartInput) -> Result<Self, String> {
+    fn try_from(PartInput { name, port, part, target, link, number }: PartInput) -> Result<Self, String> {
         let part = Part::try_from(part).map_err(|message| format!("part: {message}"))?;
         let home = match (link, number) {
             (None, None) => None,
             (Some(link), Some(number)) => Some(Home { link, number }),
             _ => return Err("\"link\" and \"number\" go together".into()),
         };
-        if !memory && !matches!(target, Target::File(_)) {
-            return Err("\"memory\" goes with the target {\"file\": PATH}".into());
-        }
         let (id, path) = (name.clone(), part.file.clone());
         Ok(Self {
             name,
             id,
             port,
             path,
-            access: Access::Part(CutPart { part, memory, home }),
+            access: Access::Part(CutPart { part, home }),
             target,
             progress: false,
             net: None,
@@ -152,8 +149,6 @@ pub struct LocalProducer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutPart {
     pub part: Part,
-    /// A file may be made in memory.
-    pub memory: bool,
     /// The machine from which the part comes. None stands for a file that is read here.
     pub home: Option<Home>,
 }
