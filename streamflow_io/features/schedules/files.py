@@ -204,7 +204,7 @@ class ScheduledFile(CamelModel):
 
 
 class ScheduleFile(CamelModel):
-    """What counts of a schedule file.
+    """A schedule file, without its figures.
 
     :ivar followed: whether the runs that it is for follow it, for the `reason`
     :ivar start: when it begins, in seconds since the epoch
@@ -244,17 +244,15 @@ def schedule_to_json(schedule: Schedule) -> dict[str, JsonValue]:
                 "name": one.name,
                 "efficiency": one.work * rate,
                 "dilation": dilation,
-                "instances": [
-                    {
-                        "work": list(each.work),
-                        "transfers": [[moved.start, moved.end, moved.rate] for moved in each.transfers],
-                    }
-                    for each in instances
-                ],
+                "instances": list(map(_instance, instances)),
             }
             for one, rate, dilation, instances in rows
         ],
     }
+
+
+def _instance(one: Instance) -> dict[str, JsonValue]:
+    return {"work": list(one.work), "transfers": [[each.start, each.end, each.rate] for each in one.transfers]}
 
 
 def schedule_text(document: Mapping[str, JsonValue]) -> str:

@@ -56,13 +56,11 @@ class ComputeResult(Struct, frozen=True):
 def _show_figures(console: Console, schedule: Schedule, goal: Goal) -> None:
     """How good a schedule is, and how good it could be."""
     console.print(table(None, _HEADER, _rows(schedule), numbers=_HEADER[1:], unfolded=_HEADER[1:]))
-    rates, bounds = schedule.pattern.rates, schedule.set.bounds
+    of, rates = schedule.set, schedule.pattern.rates
     instances = counted(sum(schedule.pattern.counts), "instance")
     say(console, f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {goal}")
-    say(
-        console, f"Efficiency: {schedule.set.efficiency(rates):.5f} (no schedule has more than {bounds.efficiency:.5f})"
-    )
-    say(console, f"Dilation: {schedule.set.dilation(rates):.4f} (no schedule has less than {bounds.dilation:.4f})")
+    say(console, f"Efficiency: {of.efficiency(rates):.5f} (no schedule has more than {of.bounds.efficiency:.5f})")
+    say(console, f"Dilation: {of.dilation(rates):.4f} (no schedule has less than {of.bounds.dilation:.4f})")
 
 
 def _rows(schedule: Schedule) -> Iterator[list[str]]:
