@@ -145,12 +145,9 @@ def both_wait() -> Document:
     return workflow({"numbers": "int[]"}, {"a": {"run": each, "in": {"number": "numbers"}, "scatter": "number"}}, {})
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("login_node", ["pbs", pytest.param("flux", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
-def test_an_allocation_is_given_back_when_the_run_is_ended(
-    login_node: Site, how: signal.Signals, pending: bool
-) -> None:
+def test_an_allocation_is_given_back_when_the_run_is_ended(login_node: Site, pending: bool) -> None:
     """Jobs run on both nodes."""
     if pending:
         (login_node.directory / "state" / "full").touch()
@@ -161,7 +158,7 @@ def test_an_allocation_is_given_back_when_the_run_is_ended(
         wait_for(lambda: "waits in the queue of" in said.read_text(), "a run that waits", 60)
     else:
         wait_for_note(trace, "runs", 2)
-    os.kill(process.pid, how)
+    os.kill(process.pid, signal.SIGKILL)
     process.wait(60)
     wait_for(lambda: left(login_node) == [], "nothing that is left", 30)
 

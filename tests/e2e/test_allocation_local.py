@@ -238,13 +238,8 @@ def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signal
     check_gone(local)
 
 
-@pytest.mark.parametrize("directory", ["local", "allocation"])
-def test_a_job_that_takes_both_nodes(request: pytest.FixtureRequest, directory: str) -> None:
-    """The job knows the addresses of both. Its outputs come from the first, and it does not stream.
-
-    Both nodes see the outputs where they share the work directory.
-    """
-    local: Site = request.getfixturevalue(directory)
+def test_a_job_that_takes_both_nodes(local: Site) -> None:
+    """The job knows the addresses of both. Its outputs come from the first, and it does not stream."""
     streams = [streaming({"port": "out", "mode": "no_update"})]
     first = tool(
         "echo $STREAMFLOW_HOSTS | tr , '\\n' | wc -l > out.txt", {}, {"out": found("out.txt")}, streams,

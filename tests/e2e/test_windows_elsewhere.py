@@ -1,4 +1,4 @@
-"""Windows on SSH hosts, between them, in an allocation and in containers; results are plain StreamFlow's."""
+"""Windows between SSH hosts, and in containers; results are plain StreamFlow's."""
 
 from __future__ import annotations
 
@@ -42,15 +42,8 @@ def chain(script: str = "sha1sum < $file > copy.txt") -> Document:
     return workflow({}, steps, {"out": "c/out"})
 
 
-@pytest.fixture(params=["apart", pytest.param("hosts", marks=LONG), "allocation"])
-def place(request: pytest.FixtureRequest) -> Site:
-    if request.param == "apart":
-        return apart(request.getfixturevalue("hosts"))
-    site: Site = request.getfixturevalue(request.param)
-    return site
-
-
-def test_what_was_read_is_removed(place: Site) -> None:
+def test_what_was_read_is_removed(hosts: Site) -> None:
+    place = apart(hosts)
     ours = place.run(chain(), seconds=120)
     assert ours.ok, ours.errors
     assert ours.files["last.txt"].split()[0].decode() == expected()

@@ -20,44 +20,18 @@ def case(
     )
 
 
-#: In the middle of the work of each workload, with the outcomes that are right then.
+#: In the middle of the work of a workload, with the outcome that is right then: what other tests do not do.
 CASES = [
-    (case("byte-streams", Fault("producer", "KILL")), "failed"),
     (case("byte-streams", Fault("producer", "size"), delay=0.2, retries=True, relief=0.0), "identical"),
-    (case("byte-streams", Fault("producer", "files")), "failed"),
     (case("commits", Fault("producer", "STOP"), relief=1.0), "identical"),
-    (case("mixture", Fault("consumer", "frozen"), relief=1.0), "identical"),
-    (case("gate", Fault("disk", "stuck"), relief=1.0), "identical"),
     (case("elements", Fault("clock", "jump"), jump=-86_400), "identical"),
     (case("byte-streams", Fault("consumer", "TERM"), retries=True), "identical"),
-    (case("byte-streams", Fault("exec", "KILL"), retries=True), "identical"),
-    (case("elements", Fault("serve", "KILL")), "failed"),
-    (case("elements", Fault("driver", "KILL")), "ended"),
-    (case("mixture", Fault("driver", "TERM")), "ended"),
-    (case("mixture", Fault("exec", "TERM")), "failed"),
     (case("elements", Fault("disk", "full")), "failed"),
-    (case("required", Fault("serve", "KILL")), "failed"),
 ]
 
 
-#: What `test_faults.py` and `test_failure_managers.py` do, too; and what stands still, which one case shows.
-DONE_ELSEWHERE = (
-    *("producer KILL", "exec KILL", "serve KILL", "driver KILL", "driver TERM", "exec TERM", "producer files"),
-    *("consumer frozen", "disk stuck"),
-)
-
-
 @pytest.mark.parametrize(
-    ("chosen", "outcome"),
-    [
-        pytest.param(
-            chosen,
-            outcome,
-            id=f"{chosen.workload}-{chosen.fault.name}",
-            marks=[pytest.mark.long] if chosen.fault.name in DONE_ELSEWHERE else [],
-        )
-        for chosen, outcome in CASES
-    ],
+    ("chosen", "outcome"), [pytest.param(*each, id=f"{each[0].workload}-{each[0].fault.name}") for each in CASES]
 )
 def test_trial(tmp_path: Path, common: Path, chosen: Case, outcome: str) -> None:
     if chosen.fault not in possible_faults(tmp_path, [chosen.fault], None):

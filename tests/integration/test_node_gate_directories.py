@@ -65,9 +65,14 @@ PROGRAMS = {
     "copytree": _PYTHON + shlex.quote(COPYTREE),
 }
 
+#: Those that look at each entry, or copy it, in each of the ways that there are.
+ONE_BY_ONE = ("tar", "cp -a", "find -printf", "ls -lR", "stat", "os.stat", "scandir", "copytree")
 
-@pytest.mark.parametrize("mode", ["update", "no_update"])
-@pytest.mark.parametrize("program", PROGRAMS)
+
+@pytest.mark.parametrize(
+    ("program", "mode"),
+    [(program, "update") for program in PROGRAMS] + [(program, "no_update") for program in ONE_BY_ONE],
+)
 def test_programs_find_one_state_of_a_directory(runtime_with_gate: Node, program: str, mode: str) -> None:
     runtime = runtime_with_gate
     script = PROGRAMS[program]

