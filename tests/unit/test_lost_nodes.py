@@ -12,12 +12,14 @@ import pytest
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.scheduling import Hardware
 from streamflow.data.manager import DefaultDataManager
 from streamflow.deployment.connector.local import LocalConnector
 
 from streamflow_io._streamflow import HostScheduler
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation import connector
+from streamflow_io.runtime.allocation.allocation import Node
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 
 HERE = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
@@ -121,5 +123,22 @@ async def test_a_node_that_does_not_answer_keeps_nobody_waiting(
         await asyncio.wait_for(changed.wait(), 60)
         await asyncio.wait_for(nodes.all_known(), 60)
         assert list(await nodes.get_available_locations()) == ["n1", "n2"]
+    finally:
+        await nodes.undeploy(False)
+
+
+class Losing(AllocationConnector):
+    """A connector that loses the node n2 while the scheduler asks for the nodes."""
+
+    async def _hardware_of(self, node: Node) -> Hardware | None:
+        self.lose("n2", "node n2 is DOWN")
+        return await super()._hardware_of(node)
+
+
+async def test_a_node_is_lost_while_nodes_are_asked(tmp_path: Path) -> None:
+    nodes = Losing("nodes", "/", None, launcher(tmp_path), ("n1", "n2"))
+    await nodes.deploy(False)
+    try:
+        assert list(await asyncio.wait_for(nodes.get_available_locations(), 60)) == ["n1"]
     finally:
         await nodes.undeploy(False)

@@ -422,7 +422,7 @@ class AllocationConnector(OwnHosts):
         """The hardware of a node; None: the node does not answer, and counts as lost from now on."""
         name = node.name
         try:
-            return await asyncio.shield(self._ask()[name])
+            return await asyncio.shield(self._looking(node))
         except WorkflowExecutionException as error:
             if name not in self._lost:
                 self.lose(name, str(error))
@@ -431,11 +431,13 @@ class AllocationConnector(OwnHosts):
 
     def _ask(self) -> dict[str, asyncio.Task[Hardware]]:
         """Ask the nodes for their hardware, each once."""
-        nodes = {name: node for name, node in self._deployed().nodes.items() if name not in self._lost}
-        for name, node in nodes.items():
-            if name not in self._hardware:
-                self._hardware[name] = asyncio.create_task(self._look(node))
-        return {name: self._hardware[name] for name in nodes}
+        nodes = self._deployed().nodes
+        return {name: self._looking(node) for name, node in nodes.items() if name not in self._lost}
+
+    def _looking(self, node: Node) -> asyncio.Task[Hardware]:
+        if node.name not in self._hardware:
+            self._hardware[node.name] = asyncio.create_task(self._look(node))
+        return self._hardware[node.name]
 
     @property
     def _silent(self) -> set[str]:
