@@ -1,14 +1,25 @@
-"""Storages, measurements and directories on the nodes of an allocation, which share their file system."""
+"""All that the plugin does on hosts, on the nodes of an allocation, which share their file system."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 from lab.cwl import Document, found, tool, workflow
 from lab.sites import Site, at_once
+from lab.splits import job
 from tests.e2e.test_allocation import NODE, cores, nodes_of
+from tests.e2e.test_intermediates_elsewhere import LIMITED, files
+from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
+from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting
+from tests.e2e.test_parts_elsewhere import scattered as split_and_count
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
-from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
+from tests.e2e.test_streaming import chain as two_steps
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back, consumer, producer
+from tests.e2e.test_streaming_without_hints import READS, Learning
+from tests.e2e.test_streaming_without_hints import chain as unhinted
+from tests.integration.test_read_sessions import SIZE, told
 
 
 def scattered(hints: list[Document], script: str, needed: float = 0.1) -> Document:
@@ -67,6 +78,73 @@ def test_a_limit_is_learned(allocation: Site) -> None:
     assert ["loud and clear" in json.dumps(one) for one in logs["jobs"]] == [True] * 8
 
 
+def test_a_core_is_lent(allocation: Site) -> None:
+    """All cores are held by jobs that wait for a file, which a job of another step makes."""
+    wait = f'{NODE}note waits; i=0; until [ -e "$TRACE.go" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; note went'
+    sleeper = tool(f"{wait}; echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")}, requirements=cores(2))
+    held = 'i=0; until [ $(grep -c waits "$TRACE") -ge 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done'
+    begin = tool(f"{held}; echo go > go.txt", {}, {"out": found("go.txt")}, requirements=cores(0))
+    worker = tool(
+        'note works; touch "$TRACE.go"; cat "$file" > w.txt', {"file": "File"}, {"out": found("w.txt")},
+        requirements=cores(1),
+    )  # fmt: skip
+    steps = {
+        "a": {"run": sleeper, "scatter": "part", "in": {"part": "parts"}},
+        "b": {"run": begin, "in": {}},
+        "c": {"run": worker, "in": {"file": "b/out"}},
+    }
+    document = workflow({"parts": "int[]"}, steps, {"out": "a/out", "work": "c/out"})
+    ours = allocation.run(document, {"parts": [1, 2]})
+    assert ours.ok, ours.errors
+    assert ours.time("works") < min(ours.times("went"))
+    assert len(allocation.records("lent")) == 1
+    offered = [record["location"] for record in allocation.records("location")]
+    assert offered == sorted({*offered})
+    assert len(offered) == 2
+    check_gone(allocation)
+
+
+def test_what_is_proven_streams_in_the_next_run(allocation: Site, tmp_path: Path) -> None:
+    learning = Learning(tmp_path, unhinted("cat"))
+    plain = learning.run(allocation, "never")
+    learning.run(allocation)
+    assert learning.known == [("net", None, 0)]
+    ours = learning.run(allocation)
+    assert READS in ours.log
+    assert learning.known == [("net", None, 1)]
+    assert ours.results == plain.results
+    check_gone(allocation)
+
+
+def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path) -> None:
+    (directory := tmp_path / "data").mkdir()
+    document, values = cold_selecting(directory)
+    site = replace(allocation, ports=({"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}},))
+    ours = site.run(document, values)
+    assert ours.ok, ours.errors
+    assert sum(record["bytes"] for record in told(site, "chunk")) <= SIZE
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(site)
+
+
+def test_a_split_writes_nothing(allocation: Site, tmp_path: Path) -> None:
+    _, ours = allocation.run_both(split_and_count(), job(tmp_path), seconds=120)
+    check_virtual(ours)
+    check_gone(allocation)
+
+
+def test_the_gate_is_a_delivery_at_the_commit(allocation: Site) -> None:
+    """One message says so."""
+    rule = {"committed": "on_close", "start": "producer"}
+    first = producer("note write; echo done > out.txt", rule)
+    second = consumer("hostname > host.txt; cat $file > copy.txt; note read")
+    ours = allocation.run(two_steps(first, second))
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"] == b"done\n"
+    assert [line.count("the gate needs") for line in ours.log.splitlines() if " WARNING " in line] == [1]
+    check_gone(allocation)
+
+
 def test_a_directory_is_delivered_at_its_commit(allocation: Site) -> None:
     """A job of the other node reads the directory while its producer runs."""
     wait = 'i=0; until [ -e "$TRACE.read" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
@@ -90,3 +168,11 @@ def test_a_directory_is_delivered_at_its_commit(allocation: Site) -> None:
 
 def streaming_directory() -> Document:
     return {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 2}]}
+
+
+def test_intermediate_files_go(allocation: Site) -> None:
+    run = allocation.run(removed_chain(f"{allocation.deployment['workdir']}/*"), config=LIMITED, seconds=120)
+    assert run.ok, run.errors
+    assert run.files == {"d.txt": b"a\na\n"}
+    assert "SFIO-B008" not in run.log
+    assert [name for name in files(allocation.workdir) if not name.startswith("sfio-node-")] == ["d.txt"]

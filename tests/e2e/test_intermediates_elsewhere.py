@@ -1,4 +1,4 @@
-"""Intermediate files on SSH hosts and in containers go when no job needs them any more."""
+"""Intermediate files on SSH hosts, on Slurm and in containers go when no job needs them any more."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def listed(site: Site) -> dict[str, set[str]]:
     return {address: set(login(site.laboratory, address, "ls /scratch").split()) for address in ADDRESSES}
 
 
-def test_on_hosts(hosts: Site) -> None:
+@pytest.mark.parametrize("config", [REMOVE, LIMITED])
+def test_on_hosts(hosts: Site, config: Document) -> None:
     place = apart(hosts)
     before = listed(place)
-    run = place.run(chain("/scratch/*"), config=LIMITED)
+    run = place.run(chain("/scratch/*"), config=config)
     assert run.ok, run.errors
     assert run.files == {"d.txt": b"a\na\n"}
     assert "SFIO-B008" not in run.log
@@ -78,6 +79,14 @@ def test_clean_on_hosts(hosts: Site) -> None:
     assert run.files == {"d.txt": b"a\na\n"}
 
 
+@pytest.mark.long
+def test_on_slurm(slurm: Site) -> None:
+    run = slurm.run(chain(f"{slurm.directory}/work/*"), config=LIMITED, seconds=200)
+    assert run.ok, run.errors
+    assert run.files == {"d.txt": b"a\na\n"}
+    assert files(slurm.directory / "work") == ["d.txt"]
+
+
 @pytest.mark.parametrize("read", [BUSYBOX, *(pytest.param(each, marks=pytest.mark.long) for each in (DEBIAN, None))])
 def test_in_containers(docker: Containers, read: str | None) -> None:
     """Also where some steps run beside the containers, and see the same files at other paths."""
@@ -92,3 +101,15 @@ def test_in_containers(docker: Containers, read: str | None) -> None:
 
 def files(work: Path) -> list[str]:
     return sorted(path.name for path in work.glob("*/**/*") if path.is_symlink() or not path.is_dir())
+
+
+@pytest.mark.long
+def test_clean_on_slurm(slurm: Site) -> None:
+    run = slurm.run(chain("/nothing"), config={"observe": True}, seconds=200)
+    assert run.ok, run.errors
+    assert "d.txt" in files(slurm.directory / "work")
+    assert slurm.streamflow_io("clean", "last")["bytes"] > 0
+    # The node runtime stays for the next run.
+    (runtime,) = files(slurm.directory / "work")
+    assert runtime.startswith("sfio-node-")
+    assert run.files == {"d.txt": b"a\na\n"}

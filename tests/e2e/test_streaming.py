@@ -16,9 +16,14 @@ from lab.machines.laboratory import Laboratory
 from lab.node import wait_for as wait_until
 from lab.runs import Run, wait_for_note
 from lab.sites import Site, apart
+from lab.templates import Template
+from streamflow_io.report.analysis.live import LiveRun
+from streamflow_io.report.following import FollowedRun
 from tests.e2e.test_laboratory import login
 
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+# The number of this attempt, counted by what earlier ones noted.
+ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # What a run says that falls back.
 FALLBACKS = ("delivered at", "othing streams", "not while they are written", "is not measured", "are not measured")
 
@@ -70,6 +75,8 @@ READER = (
 LONG = pytest.mark.long
 # `test_placement_on_hosts.py` has streams on one host.
 SAME_HOST = pytest.param("hosts", marks=LONG)
+# Where a stream goes from one node to another; on Slurm it is a file that both have.
+BETWEEN_HOSTS = pytest.mark.parametrize("place", [pytest.param("slurm", marks=LONG), "apart"], indirect=True)
 
 
 @pytest.fixture(params=["slurm", "hosts", "apart"])
@@ -79,6 +86,39 @@ def place(request: pytest.FixtureRequest) -> Site:
         return apart(request.getfixturevalue("hosts"))
     site: Site = request.getfixturevalue(request.param)
     return site
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_queue_is_what_jobs_wait_for(slurm: Site) -> None:
+    """Others have all nodes: that is seen while the run goes on, and in its report."""
+    slurm.control("sbatch", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    first = producer("exec > out.txt; echo first", {"mode": "no_update"})
+    path = slurm.write(chain(first, consumer("cat $file > copy.txt; hostname > host.txt")), {}, True)
+    process = slurm.start(path)
+    wait_until(lambda: [*slurm.data.glob("**/telemetry.jsonl")], "telemetry", 60)
+    (telemetry,) = slurm.data.glob("**/telemetry.jsonl")
+    following = FollowedRun(telemetry, LiveRun("run"))
+
+    def queued() -> bool:
+        following.look()
+        view = following.view(time.time())
+        return any(step.name == "/a" and step.waits.get("queue") for step in view.steps)
+
+    wait_until(queued, "a job in the queue", 60)
+    following.close()
+    # It waits for more than the time that a queue manager takes in any case.
+    time.sleep(1)
+    slurm.control("scancel", slurm.queue()[0])
+    run = slurm.finish(process, path, 200)
+    assert run.ok, run.errors
+    ((report,),) = [slurm.streamflow_io("report", "last")["runs"]]
+    (step,) = [step for step in report["steps"] if step["step"] == "/a"]
+    assert step["waited"]["queue"] > 1, step
+    assert any(span["cause"] == "queue" and span["step"] == "/a" for span in report["path"]), report["path"]
+    (job,) = [job for job in report["timeline"] if job["step"] == "/a"]
+    assert job["waiting"][1] == job["running"][0]
+    assert job["waiting"][1] - job["waiting"][0] >= job["waited"]["queue"]
 
 
 def check_nothing_fell_back(log: str) -> None:
@@ -105,6 +145,20 @@ def left_at(laboratory: Laboratory, address: str) -> list[str]:
         "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e '[s]fio-node' -e '[T]RACE'; done; true"
     )
     return [f"{address}: {line}" for line in login(laboratory, address, look).splitlines() if line]
+
+
+@LONG
+def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
+    template = Template.copy("1000genome", tmp_path_factory.mktemp("template"))
+    scale = {"chromosomes": 22, "records": 120, "instances": 2, "populations": "EUR", "draws": 5}
+    generated = template.script("generate.py", "tiny", *(f"--{name}={value}" for name, value in scale.items()))
+    assert generated.returncode == 0, generated.stderr
+    plain, _ = site.run_template(template, "streamflow.yml", "generated/tiny/job.yml")
+    ours, log = site.run_template(template, "streamflow-io.yml", "generated/tiny/job.yml")
+    assert len(plain) == 7
+    assert ours == plain
+    check_nothing_fell_back(log)
+    check_gone(site)
 
 
 @pytest.mark.parametrize("place", ["slurm", SAME_HOST, "apart"], indirect=True)
@@ -137,6 +191,54 @@ def test_a_large_stream_is_the_same(place: Site, tls: bool) -> None:
     assert ours.files["host.txt"] == (b"--listen --tls\n" if tls else b"")
     check_nothing_fell_back(ours.log)
     check_gone(place)
+
+
+#: glob, what writes first and at the end, what is copied, and what is told
+CHANGED = (
+    "out.txt",
+    "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
+    "printf H 1<> out.txt; exec 3>&-",
+    "Header",
+    "starts again when its input is final: job /a/0 has not written its output front to back",
+)
+RENAMED = (
+    "out.*",
+    "seq 1 99999 > out.tmp",
+    "mv out.tmp out.txt",
+    "1",
+    "starts again with the final output: the output `out` of job /a/0 is out.txt",
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [pytest.param(place, what, marks=LONG) for place in ("apart", "slurm", "hosts") for what in (CHANGED, RENAMED)],
+    ids=[f"{place}-{what}" for place in ("apart", "slurm", "hosts") for what in ("changed", "renamed")],
+    indirect=["place"],
+)
+def test_who_has_read_enough_of_what_is_changed_reads_again(place: Site, what: tuple[str, str, str, str, str]) -> None:
+    glob, write, end, copied, told = what
+    first = producer(f"{write}; {wait_for('first')}{end}", {"mode": "no_update"})
+    first["outputs"]["out"]["outputBinding"]["glob"] = glob
+    script = "hostname > host.txt; { head -n 1 $file; basename $file; } > copy.txt; note read; "
+    run = place.run(chain(first, consumer(script + mark("first"))), seconds=120)
+    assert run.ok, run.errors
+    assert run.files["last.txt"].decode() == f"{copied}\nout.txt\n"
+    assert f"Job /b/0 {told}" in run.log
+    assert len(run.times("read")) == 2
+    check_gone(place)
+
+
+@LONG
+def test_a_file_is_delivered_at_its_commit(site: Site) -> None:
+    first = producer(f"echo early > out.txt; {wait_for('read')}note end", {"committed": "on_close"})
+    second = consumer(f"note read; {mark('read')}hostname > host.txt; cat $file > copy.txt")
+    ours = site.run(chain(first, second))
+    assert ours.ok, ours.errors
+    assert ours.time("read") < ours.time("end")
+    assert ours.files["last.txt"] == b"early\n"
+    check_nothing_fell_back(ours.log)
+    check_gone(site)
 
 
 def test_the_gate_on_slurm(slurm: Site) -> None:
@@ -254,6 +356,28 @@ def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signal
     check_gone(place)
 
 
+#: Shell: stops all of `sfio-node` on a host, so that none can do anything about the death of another, and kills them.
+KILL_ALL = (
+    "for number in STOP KILL; do for p in /proc/[0-9]*; do "
+    "case $(readlink $p/exe) in *sfio-node*) kill -$number ${p#/proc/};; esac; done; done; true"
+)
+
+
+@pytest.mark.long
+def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
+    """A process that the shell of a job has started waits at a FIFO for ever."""
+    place = apart(hosts)
+    reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
+    path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)
+    driver = place.start(path)
+    wait_for_note(path, "first")
+    login(place.laboratory, ADDRESSES[1], KILL_ALL)
+    ours = place.finish(driver, path, 60)
+    assert not ours.ok
+    assert "sfio-node serve has ended at " in ours.log
+    check_gone(place)
+
+
 def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
     waiting = producer("note never; touch out.txt", {"mode": "no_update"})
     path = slurm.write(chain(waiting, consumer(READER)), {}, io=True)
@@ -280,6 +404,26 @@ def interrupted(site: Site, act: Callable[[Driver], object]) -> Run:
     wait_for_note(path, "first")
     act(driver)
     return site.finish(driver, path, 60)
+
+
+@pytest.mark.long
+@BETWEEN_HOSTS
+def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
+    """Without hints; and a file that StreamFlow has copied, or made a link to, is known to be the same."""
+    first = tool("echo first > out.txt", {}, {"out": found("out.txt")}, requirements=SMALL)
+    ours = place.run(chain(first, consumer("hostname > host.txt; cat $file > copy.txt")), config={"observe": True})
+    assert ours.ok, ours.errors
+    assert [(record["job"], record["path"]) for record in place.records("output") if record["port"] == "out"] == [
+        ("/a/0", "out.txt"),
+        ("/b/0", "copy.txt"),
+        ("/c/0", "last.txt"),
+    ]
+    read = {record["job"]: record for record in place.records("input") if record["input"] == "file"}
+    assert (read["/b/0"]["source"], read["/b/0"]["path"]) == ("/a/0", "out.txt")
+    assert (read["/c/0"]["source"], read["/c/0"]["path"]) == ("/b/0", "copy.txt")
+    assert read["/b/0"]["opens"] == read["/c/0"]["opens"] == 1
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
 
 
 def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:

@@ -1,4 +1,4 @@
-"""`streaming: auto` on SSH hosts and in containers: what is proven where, and where that holds."""
+"""`streaming: auto` on SSH hosts, on Slurm and in containers: what is proven where, and where that holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.container_sites import Containers, contained
+import pytest
+
+from lab.container_sites import BUSYBOX, Containers, contained
 from lab.cwl import Document, tool, workflow
+from lab.machines.deployments import podman_environment, singularity_environment
 from lab.machines.hosts import ADDRESSES
-from lab.machines.laboratory import Laboratory
+from lab.machines.laboratory import Laboratory, podman_obstacle
 from lab.runs import Bench, Run
-from lab.sites import Site, apart, hosts_site
+from lab.sites import Site, apart, hosts_site, slurm_site
 from streamflow_io.records.learned.proofs import Proof, known_proofs
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
@@ -97,6 +100,53 @@ def test_what_is_proven_on_one_host_streams_on_another(hosts_laboratory: Laborat
     check_gone(one)
 
 
+@pytest.mark.long
+def test_programs_of_the_same_name_may_be_others(hosts_laboratory: Laboratory, tmp_path: Path) -> None:
+    """On one host it does not look at what it reads, on the other it does."""
+    name = f"/scratch/{tmp_path.name}.py"
+    begin = "#!/usr/bin/python3 -ISE\nimport os, stat, sys\nfile = os.open(sys.argv[1], 0)\n"
+    looks = "print(stat.S_ISFIFO(os.fstat(file).st_mode))\n"
+    read = "while os.read(file, 65536): pass\n"
+    for address, script in zip(ADDRESSES, (begin + looks + read, begin + "print(False)\n" + read), strict=True):
+        login(hosts_laboratory, address, f"cat > {name} << 'END'\n{script}END\nchmod 755 {name}")
+    learning = Learning(tmp_path, chain(name))
+    plain = learning.run(apart(hosts_site(hosts_laboratory, learning.place("proving"))))
+    assert learning.known == [("net", None, 0)]
+    assert plain.files["read.txt"] == b"False\n"
+    other = replace(apart(hosts_site(hosts_laboratory, learning.place("other"))), elsewhere={})
+    for _ in range(2):
+        assert learning.run(other).results == plain.results
+        assert learning.known == [
+            ("net", None, 0),
+            (None, "the outputs differ with a stream: read.txt", 0),
+        ]
+
+
+@pytest.mark.long
+def test_nothing_is_rehearsed_in_a_queue(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
+    learning = Learning(tmp_path, chain("cat"))
+    site = slurm_site(slurm_laboratory, learning.place("slurm"))
+
+    def jobs() -> int:
+        return len(site.control("squeue", "-h", "-t", "all", "-o", "%i").split())
+
+    before = jobs()
+    plain = learning.run(site)
+    assert jobs() - before == len(learning.document["steps"])
+    assert plain.log.count("Nothing is rehearsed on hpc, whose cores are granted to jobs only") == 1
+    assert not site.records("rehearsed")
+    assert learning.known == []
+    # On the node where one logs in, with its programs.
+    learning.run(Bench(learning.place("here")))
+    assert learning.known == [("net", None, 0)]
+    ours = learning.run(site)
+    assert READS in ours.log
+    assert "Nothing is rehearsed" not in ours.log
+    assert learning.known == [("net", None, 1)]
+    assert ours.results == plain.results
+    check_gone(site)
+
+
 #: Writes down where it was.
 WHERE = ("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')
 
@@ -119,3 +169,29 @@ def check_in_containers(bench: Containers, learning: Learning) -> None:
 def test_in_containers(docker: Containers, tmp_path: Path) -> None:
     """In docker nothing can be mounted, also for a tool that writes down its paths."""
     check_in_containers(docker, Learning(tmp_path, contained(chain(*WHERE))))
+
+
+@pytest.mark.long
+def test_in_containers_of_podman(docker: Containers, tmp_path: Path) -> None:
+    if (reason := podman_obstacle()) is not None:
+        pytest.skip(reason)
+    podman = replace(docker, environment=podman_environment(docker.laboratory))
+    check_in_containers(podman, Learning(tmp_path, contained(chain(*WHERE), a=BUSYBOX, b=BUSYBOX)))
+
+
+@pytest.mark.long
+def test_in_containers_without_seccomp(docker: Containers, tmp_path: Path) -> None:
+    docker.options = {"env": ["SFIO_NODE_WITHOUT_GATE=1"]}
+    learning = Learning(tmp_path, contained(chain("cat")))
+    runs = [learning.run(docker) for _ in range(2)]
+    assert [run.log.count("no gate") for run in runs] == [1, 1]
+    assert learning.known == []
+    assert runs[0].results == runs[1].results
+    assert docker.leftovers() == []
+
+
+@pytest.mark.long
+def test_in_containers_of_singularity(docker: Containers, tmp_path: Path) -> None:
+    environment = docker.environment | singularity_environment(docker.laboratory)
+    singularity = replace(docker, environment=environment, engine="singularity")
+    check_in_containers(singularity, Learning(tmp_path, contained(chain(*WHERE))))
