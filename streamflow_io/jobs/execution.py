@@ -253,10 +253,13 @@ class Execution:
     async def _move(self) -> None:
         """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.
 
+        A job whose window it has read starts again first. It may hold the cores that this one needs, and wait for it.
+
         :raises UnrecoverableWorkflowException: if there is no other place
         """
 
         async def producers_run() -> None:
+            await self._windows.read_again()
             for token in self._streams:
                 await self._producer(token, when_started=False)
 

@@ -310,6 +310,34 @@ def test_jobs_that_stream_run_again_elsewhere(allocation: Site, lost: str, what:
         check_gone(allocation)
 
 
+def test_the_reader_of_a_window_runs_again_elsewhere(allocation: Site) -> None:
+    """The writer holds all cores of the node that is left, and waits for its reader, which needs the window again."""
+    streams = [streaming({"port": "out", "mode": "no_update", "window": "16MB"})]
+    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 3000000; {wait}seq 3000001 3100000'
+    reads = f'{{ head -c 20000000; note "b $SLURMD_NODENAME"; {wait}cat; }} < $file > out.txt'
+    steps = {
+        "a": {"run": tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2)), "in": {}},
+        "b": {
+            "run": tool(reads, {"file": streamable()}, {"out": found("out.txt")}, requirements=cores(1)),
+            "in": {"file": "a/out"},
+        },
+    }
+    config = {"oversubscribe": "never", "intermediates": "window"}
+    path = allocation.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, config=config, **RETRY)
+    process = allocation.start(path)
+    trace = path.parent / "trace"
+    wait_for_note(trace, " b n")
+    nodes = dict(re.findall(r" ([ab]) (n\d)", trace.read_text()))
+    kill_serve(allocation, nodes["b"])
+    wait_for_note(trace, f" a {nodes['a']}", 2)
+    Path(f"{os.path.realpath(trace)}.go").touch()
+    ours = allocation.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 3100001))
+    check_gone(allocation)
+
+
 def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
     """The memory of all jobs at a node is limited, and that of the node runtime with it. The node gets more jobs."""
     if not has_cgroups():
