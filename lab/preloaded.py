@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -13,6 +14,7 @@ from typing import Final
 
 from cwl_utils.parser import cwl_v1_2
 from pydantic import BaseModel, TypeAdapter
+from streamflow.ext import utils
 
 import streamflow_io
 from lab import javascript
@@ -67,6 +69,9 @@ for _name in (
     *(module.name for module in walk_packages(streamflow_io.__path__, "streamflow_io.")),
 ):
     import_module(_name)
+# What is installed stays as it is, too.
+utils.entry_points = cache(utils.entry_points)
+utils.entry_points(group=utils.PLUGIN_ENTRY_POINT)
 # For the types of its steps, cwl-utils copies each with its loading options, which stay as they are.
 cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 _use()
