@@ -429,9 +429,9 @@ def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
 def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:
     """While the producer still runs, because its other output is not complete."""
     first = tool(
-        f"echo early > early.txt; {wait_for('read')}note end; echo late > late.txt",
+        f"echo early > first.txt; {wait_for('read')}note end; echo late > late.txt",
         {},
-        {"early": found("early.txt"), "late": found("late.txt")},
+        {"early": found("first.txt"), "late": found("late.txt")},
         [streaming({"port": "early", "committed": "on_close"})],
     )
     second = tool(
