@@ -32,29 +32,33 @@ _END_SECONDS = 5.0
 def interrupt_on_sigterm() -> Callable[[], None]:
     """Let this process end as after Ctrl-C when it gets SIGTERM, as at the end of a batch job; the next one kills it.
 
-    Does nothing where another handler is set, or Ctrl-C is ignored.
+    Does nothing where another handler is set, or none for Ctrl-C. A shell ignores Ctrl-C for what it starts in the
+    background.
 
     :return: restores the default
     """
 
+    def end() -> None:
+        raise KeyboardInterrupt
+
     def interrupt(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.raise_signal(signal.SIGINT)
+            return
+        try:
+            # No exception is lost in a callback, as in the end of an object.
+            asyncio.get_running_loop().call_soon_threadsafe(end)
+        except RuntimeError:
+            end()
 
     def restore() -> None:
         if signal.getsignal(signal.SIGTERM) is interrupt:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     is_main = threading.current_thread() is threading.main_thread()
-    if (
-        is_main
-        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        and signal.getsignal(signal.SIGINT)
-        not in (
-            signal.SIG_IGN,
-            signal.SIG_DFL,
-        )
-    ):
+    is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if is_main and is_default and signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
     return restore
 

@@ -92,9 +92,16 @@ def test_both_streams_are_apart_whatever_a_tool_names(bench: Bench, hints: list[
     assert [str(path) for path in bench.directory.rglob("*streamflow-io-stderr")] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_asked_to_end_leaves_no_file_of_ours(bench: Bench, number: int) -> None:
+# A shell starts so what a script leaves in the background.
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
+@pytest.mark.parametrize(
+    ("number", "prefix"), [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGTERM, IN_BACKGROUND)]
+)
+def test_a_run_that_is_asked_to_end_leaves_no_file_of_ours(bench: Bench, number: int, prefix: tuple[str, ...]) -> None:
     """Queue managers send SIGTERM at the end of a batch job."""
+    bench.prefix = prefix
     talker = tool(f"{TALK}; note talked; sleep 600", {}, {"out": "stdout"}, [IO_TASK], stdout="a.txt")
     path = bench.write(workflow({}, {"a": {"run": talker, "in": {}}}, {"out": "a/out"}), {}, io=True)
     driver = bench.start(path)
