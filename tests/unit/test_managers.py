@@ -351,6 +351,13 @@ async def test_an_allocation_is_asked_for_and_given_back(asking: tuple[Allocatio
     assert not (state / "job").exists()
 
 
+async def test_a_queue_manager_refuses(asking: tuple[AllocationConnector, Path, str]) -> None:
+    connector, state, _ = asking
+    (state / "refusal").write_text("no such queue")
+    with pytest.raises(WorkflowExecutionException, match=r"gives no allocation to nodes: .*: no such queue"):
+        await connector.deploy(False)
+
+
 async def test_a_job_that_is_removed_from_the_queue(asking: tuple[AllocationConnector, Path, str]) -> None:
     connector, state, _ = asking
     (state / "full").touch()
