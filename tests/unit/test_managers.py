@@ -290,6 +290,7 @@ def test_flux_gives_whole_nodes_and_the_others_need_a_number_of_cores() -> None:
         (0, "Job Id: 7\n    job_state = Q\n", AllocationState.WAITS),
         (0, "Job Id: 7\n    job_state = R\n", AllocationState.RUNS),
         (0, "Job Id: 7\n    job_state = F\n", AllocationState.HAS_ENDED),
+        (0, "    job_state = R\n    Variable_List = TEXT=The last Unknown Job has finished", AllocationState.RUNS),
         (0, "qstat -f 7: qstat: Unknown Job Id 7.server", AllocationState.HAS_ENDED),
         (0, "qstat -f 7: qstat: 7.server Job has finished, use -x or -H", AllocationState.HAS_ENDED),
         (0, "qstat -f 7: Connection refused", None),
@@ -490,7 +491,7 @@ async def test_an_allocation_is_given_back_again_when_that_fails(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    state = ("echo", "Unknown Job Id {job}") if ended else ("false",)
+    state = ("echo", "qstat: Unknown Job Id {job}") if ended else ("false",)
     asking = replace(gives_back_by(f"{tmp_path}/cancel", "{job}"), ask=lambda _: ["echo", "7"], state=state)
     words = guard(asking, "7", "guard", seconds=1)
     if who == "holder":

@@ -243,14 +243,15 @@ def ask_flux(wanted: Wanted) -> list[str]:
     return ["flux", "batch", *fixed, f"--time-limit={wanted.limit}", *queue, *wanted.options, *_HOLD]
 
 
-_PBS_ENDED = "job_state = [^QHWTR]|Unknown Job|has finished"
+# Among what `qstat` prints of a job are variables of the user.
+_PBS_ENDED = "^ *job_state = [^QHWTR]|qstat: .*(Unknown Job|has finished)"
 _LSF_ENDED = "^(DONE|EXIT)$|is not found"
 _FLUX_ENDED = "^(CLEANUP|INACTIVE)$|JobID .* unknown"
 
 
 def pbs_state(printed: str) -> AllocationState | None:
     """Read what `qstat -f` prints of a job, or why it prints nothing."""
-    if re.search(_PBS_ENDED, printed):
+    if re.search(_PBS_ENDED, printed, re.MULTILINE):
         return AllocationState.HAS_ENDED
     found = re.search(r"^ *job_state = (\w)", printed, re.MULTILINE)
     return None if found is None else AllocationState.RUNS if found[1] == "R" else AllocationState.WAITS
