@@ -845,8 +845,9 @@ def hosts_left(connector: Connector) -> tuple[MutableMapping[str, Hardware], Seq
 async def wait_for_hosts(connectors: Iterable[Connector], scheduler: HostScheduler) -> None:
     """Wait until one of some connectors has hosts, or none of them will have any.
 
-    :param scheduler: serves the connectors from now on
     Nothing is waited for where one is no connector of the plugin.
+
+    :param scheduler: serves the connectors from now on
     """
     found = [_own_hosts(connector) for connector in connectors]
     own = [hosts for hosts in found if hosts is not None]
