@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Bounds
 from streamflow_io.storage.admission.demand import bytes_per_second
@@ -354,6 +355,45 @@ def test_one_slow_job_does_not_open_learning_again(known: float) -> None:
         bench.times = lambda running, seconds=slow: seconds  # type: ignore[misc]
         bench.submit(1).run()
     assert [reason for reason, _ in bench.reasons] == ["remembered"]
+
+
+@pytest.mark.parametrize(("remembered", "tried"), [(None, 4), (registry(), 0)])
+def test_only_the_first_jobs_are_compared_with_what_an_earlier_run_has_learned(
+    remembered: ConstraintRegistry | None, tried: int
+) -> None:
+    bench = Bench(learner(remembered=remembered)).submit(200).run(4)
+    assert not bench.learner.is_learning
+    bench.times = lambda running: 5 * congested(running)
+    bench.run()
+    assert len(bench.tried) == tried
+    assert not {reason for reason, _ in bench.reasons} & {"contradicted"}
+
+
+@pytest.mark.parametrize(("slow", "contradicted"), [(2, False), (4, True)])
+def test_as_many_jobs_are_compared_as_run_at_once(slow: int, contradicted: bool) -> None:
+    single = learner(Bounds(10, 10, 2), ConstraintRegistry((RegisteredConstraint(10.0, 2.0, 8, 8),)))
+    for number in range(8):
+        single.submitted(0.0)
+        single.started(str(number), 0.0)
+    for number in range(8):
+        single.ended(str(number), Observation(9.0 if number < slow else 2.0), 9.0)
+    reasons = {event.reason for event in single.drain() if isinstance(event, Chosen)}
+    assert ("contradicted" in reasons) is contradicted
+
+
+def test_where_more_jobs_at_once_were_better_a_later_run_does_not_try_fewer() -> None:
+    known = replace(registry(), entries=registry().entries[1:2], is_complete=False)
+    single = learner(remembered=known)
+    single.resized(EXECUTORS, first=2)
+    bench = Bench(single).submit(60).run()
+    assert [constraint for constraint, _, _ in bench.tried] == [10]
+    assert not single.is_learning
+
+
+def test_what_an_earlier_run_has_learned_in_part_is_compared_once_the_rest_is_known() -> None:
+    known = replace(registry(), entries=registry().entries[:2], is_complete=False)
+    bench = Bench(learner(remembered=known), lambda running: 5 * congested(running)).submit(60).run()
+    assert bench.reasons[:3] == [("remembered", 40), ("learned", 20), ("contradicted", 10)]
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
