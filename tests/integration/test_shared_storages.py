@@ -342,10 +342,11 @@ def test_a_lock_that_somebody_keeps(
     def keeps(pipe: Connection) -> None:
         with open(shared.path / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            pipe.send("kept")
+            pipe.send(os.getpid())
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    assert processes(keeps).answer() == "kept"
+    holder = processes(keeps).answer()
+    assert sharers(status.status_of(shared)).endswith(f"held its lock for 0.3 s: process {holder} has it")
     run.request(kept=50)
     run.wait_for(lambda run: run.failures)
     run.request(lacks=3)

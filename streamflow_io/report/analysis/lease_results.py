@@ -16,7 +16,7 @@ from .model import AnalysisModel
 class LeaseResult(AnalysisModel):
     """A storage that is shared, in one direction.
 
-    :ivar waited: the seconds in which a job waited for what other runs held, or for its turn
+    :ivar waited: the seconds in which a job waited while other runs held something, also for its turn in a schedule
     :ivar slowdown: how many times as long the run took as without these waits, at most: other jobs may have run
         meanwhile
     """
