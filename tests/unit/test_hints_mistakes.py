@@ -3,7 +3,6 @@
 In each document the comment `# <-` marks the line that the error must name.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import cwl_utils.parser
@@ -127,131 +126,9 @@ OF_LINES = (
 DECLARED = "port: parts, of: source, names: c%d"
 
 RULE = "- class: sfio:Streaming\n  rules:\n  - {}  # <-"
-SESSION = "- class: sfio:ReadSession\n  rules:\n  - {}  # <-"
-#: What is wrong with a rule, each line: the rule | the field | the message | what is allowed. Words in capitals are
-#: written out in this module, and `-` is no field.
-STREAMING_RULES = """
-{mode: update} | port | missing | an output of the step, of type File, File[], Directory or stdout
-{port: a/b} | port | 'a/b' is no name of a port | the name of one output, as in `port: alignments`
-{port: bma} | port | unknown port 'bma' | OUTPUTS
-{port: count} | port | output 'count' is no File, File[] or Directory | OUTPUTS
-{port: bam, filedeps: [index]} | filedeps | unknown field | FIELDS
-{port: bam, committed: onclose} | committed | 'onclose' is no commit rule | COMMITTED
-{port: bam, committed: on_close:0} | committed | '0' is no number of closes | COMMITTED
-{port: bam, mode: noupdate} | mode | 'noupdate' is not allowed | 'update' or 'no_update'
-{port: bam, homeNode: call} | homeNode | 'call' is no step path | STEP_PATH
-{port: bam, homeNode: /call} | homeNode | unknown step '/call' | /align, /sort
-{port: parts, committed: on_n_files} | nFiles | committed: on_n_files needs nFiles | a whole number from 1
-{port: parts, committed: on_n_files, nFiles: 0} | nFiles | nFiles is 0 | a whole number from 1, below 10^9
-{port: parts, nFiles: 2} | nFiles | nFiles with committed: on_termination | nFiles with committed: on_n_files only
-{port: bam, committed: on_n_files, nFiles: 2} | nFiles | output 'bam' is a single file | nFiles with a Directory or \
-File[] only
-{port: bam, files: ['*.bam']} | files | output 'bam' is a single file | files with a Directory or File[] only
-{port: bam, committed: on_file} | fileDeps | committed: on_file needs fileDeps | a list of outputs of the step, or of \
-globs
-{port: bam, fileDeps: [index]} | fileDeps | fileDeps with committed: on_termination | fileDeps with committed: on_file \
-only
-{port: bam, committed: on_file, fileDeps: [idx]} | fileDeps[0] | 'idx' is no output with files of this tool, and no \
-glob | DEPS
-{port: bam, committed: on_file, fileDeps: [count]} | fileDeps[0] | 'count' is no output with files | DEPS
-{port: bam, committed: on_file, fileDeps: [bam]} | fileDeps | rules wait for each other: bam -> bam | NO_CYCLE
-{port: bam, committed: on_file, fileDeps: ['*.bam']} | fileDeps | rules wait for each other: bam -> bam | NO_CYCLE
-"""
-READ_SESSION_RULES = """
-{port: parts} | of | missing | an input of type File
-{of: a/b} | of | 'a/b' is no name of a port | the name of one input, as in `of: reads`
-{of: scource} | of | unknown input 'scource' | inputs of type File: source
-{of: level} | of | input 'level' is no File | inputs of type File: source
-{port: prts, of: source} | port | unknown output 'prts' | outputs of type File[]: parts
-{port: bam, of: source} | port | output 'bam' is no File[] | outputs of type File[]: parts
-{of: source, part: rnge} | part | unknown input 'rnge' | inputs of type value: level
-{of: source, part: source} | part | input 'source' is no value | inputs of type value: level
-{DECLARED, records: bam, every: 3} | records | unknown records 'bam' | RECORDS
-{DECLARED, records: {record: {}}, every: 3} | records.record | none of lines, begin, bytes | one of lines, begin, bytes
-{DECLARED, records: {header: {lines: 1, bytes: 2}, record: {lines: 1}}, every: 3} | records.header | lines and bytes \
-of prefix, lines, bytes | one of prefix, lines, bytes
-{DECLARED, records: vcf} | - | records with no cut | CUTS
-{DECLARED, records: vcf, parts: 2, chunk: 3} | - | records with parts and chunk | CUTS
-{DECLARED, records: bytes, every: 3} | - | every with records: bytes | parts or chunk: bytes are no records
-{DECLARED, records: fastq, parts: 2} | - | OF_LINES | every or chunk
-{DECLARED, records: 'bgzf:vcf', parts: 2} | - | records: bgzf:vcf with port: each program compresses the ends of a \
-part in its own way: nothing could be compared | no records, and workflows/tools/partition.cwl
-{of: source, part: level, records: fastq} | - | OF_LINES | records of one line, or with begin or bytes
-{DECLARED, records: vcf, every: 0} | every | 0 is not allowed | the number of records in each part: a whole number \
-from 1
-{port: parts, of: source, records: vcf, every: 2} | - | records with port need names | ONE_NUMBER
-{port: parts, of: source, records: vcf, every: 2, names: 'c%d-%d'} | names | 'c%d-%d' has not one %d | ONE_NUMBER
-{port: parts, of: source, every: 2} | - | every without records | records; or the program of the step says where it cuts
-{port: parts, of: source, part: level} | - | part with port | port, if the step splits; part, if its jobs select their \
-own part
-{of: source, part: level, every: 2} | - | every without port | of, part, records and parts, if the jobs select their \
-own part
-{of: source, parts: 2} | - | parts without port and part | port, an output; or part, the input that says which
-"""
-
-
+SESSION = "- class: sfio:ReadSession\n  rules:\n  - {{{}}}  # <-"
 STORAGE_BW = "- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
-BW_FIELD = "- class: sfio:StorageBandwidth\n  storageBW: 1\n  {}  # <-"
-IO_TASK_BW = "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: {}  # <-"
-STORAGE_BW_VALUES = """
-0 | storageBW | 0 MB/s is not above 0 | BANDWIDTH
-[1] | storageBW | [1] is no storage bandwidth | BANDWIDTH
-required(0.9) | storageBW | 'required(0.9)' is no storage bandwidth | BANDWIDTH
-required(up-only,1.1) | storageBW | 'required(up-only,1.1)' is no storage bandwidth | BANDWIDTH
-required(2) | storageBW | is no I/O task: to pause it would delay its compute | `storageBW: required` with \
-sfio:IOTask only
-"""
-BW_FIELDS = """
-direction: up | direction | 'up' is not allowed | 'read', 'write' or 'both'
-storage: '' | storage | an empty text | a text that is not empty
-limited: true | limited | is no I/O task: to pause it would delay its compute | `limited` with sfio:IOTask only
-"""
-# A semicolon ends a line.
-IO_TASK_BW_FIELDS = """
-required; within: 0 | within | within is 0 | WITHIN
-required; within: .inf | within | within is inf | WITHIN
-required; within: .nan | within | within is nan | WITHIN
-required; within: soon | within | within is 'soon' | WITHIN
-required; within: 1e10 | within | within is 10000000000.0 | WITHIN
-20; within: 60 | within | within with `storageBW: 20` | WITHIN
-auto; within: 60 | within | within with `storageBW: auto` | WITHIN
-auto; limited: true | limited | the limit would change the learned value | `limited: true` with a number, or \
-`required`, in storageBW
-1; limited: 7 | limited | 7 is not allowed | LIMITED
-"""
-#: Whole hints; the field is written out.
-HINTS = """
-- class: sfio:IOTsk  # <- | class | unknown class 'sfio:IOTsk' | CLASSES
-- class: urn:streamflow-io:cwl#X  # <- | class | unknown class 'urn:streamflow-io:cwl#X' | CLASSES
-- class: io:IOTask  # <- | class | 'io:IOTask': the prefix 'io' is not declared in $namespaces | DECLARATION
-- class: IOTask  # <- | class | 'IOTask' has no prefix | sfio:IOTask
-- sfio:IOTask  # <- | hints | 'sfio:IOTask' is not written as a hint | ENTRIES
-- sfio:IOTask: {}  # <- | hints | 'sfio:IOTask' is not written as a hint | ENTRIES
-- class: sfio:IOTask;- class: sfio:IOTask  # <- | sfio:IOTask.class | a second sfio:IOTask at the same place | one \
-sfio:IOTask
-- class: sfio:IOTask; cores: 1  # <- | sfio:IOTask.cores | unknown field | class
-- class: sfio:StorageBandwidth  # <- | sfio:StorageBandwidth.storageBW | missing | BANDWIDTH_MISSING
-- class: sfio:Streaming  # <- | sfio:Streaming.rules | missing | A_RULE
-- class: sfio:Streaming; rules: []  # <- | sfio:Streaming.rules | [] is not allowed | A_RULE
-- class: sfio:Streaming; rules:; - {port: bam}; - {port: bam, mode: no_update}  # <- | sfio:Streaming.rules[1].port | \
-a second rule for all files of 'bam' | ONE_RULE
-- class: sfio:Streaming; rules: [{port: bam}];- class: sfio:Streaming; rules: [{port: bam}]  # <- | \
-sfio:Streaming.rules[0].port | a second rule for all files of 'bam' | ONE_RULE
-- class: sfio:Streaming; rules:; - {port: tree, files: ['a*']}; - {port: tree, files: [c, '*b']}  # <- | \
-sfio:Streaming.rules[1].files | '*b' and 'a*' of another rule for 'tree' match the same files | ONE_RULE
-- class: sfio:Streaming; rules:; - {port: bam, committed: on_file, fileDeps: [index]}  # <-; - {port: index, \
-committed: on_file, fileDeps: ['part*']}; - {port: parts, committed: on_file, fileDeps: [bam]} | \
-sfio:Streaming.rules[0].fileDeps | rules wait for each other: bam | NO_CYCLE
-- class: sfio:Streaming; rules:; - {port: parts, files: [p1.txt], committed: on_file, fileDeps: [p2.txt]}  # <-; - \
-{port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]} | sfio:Streaming.rules[0].fileDeps | \
-rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt | NO_CYCLE
-- class: sfio:ReadSession  # <- | sfio:ReadSession.rules | missing | a list of rules, each with at least an `of`
-- class: sfio:ReadSession; rules:; - {port: parts, of: source}; - {port: parts, of: source}  # <- | \
-sfio:ReadSession.rules[1].port | a second rule for 'parts' | one rule for each output, or input
-- class: sfio:ReadSession; rules:; - {port: parts, of: source}  # <-;- class: sfio:Streaming; rules: [{port: parts}] | \
-sfio:ReadSession.rules[0].port | 'parts' has a Streaming rule, too | one of both: a part is complete when its place in \
-the file is known
-"""
+FIELD = "- class: sfio:StorageBandwidth\n  storageBW: {}\n  {}  # <-"
 A_RULE = "a list of rules, each with at least a port"
 BANDWIDTH_MISSING = f"{BANDWIDTH}; 1 MB is 10^6 bytes"
 LIMITED = (
@@ -259,21 +136,263 @@ LIMITED = (
     "false)"
 )
 
-
-def _rows(table: str, hint: str = "{}", place: str = "") -> Iterator[tuple[str, str, str, str]]:
-    for row in table.strip().splitlines():
-        rule, field, message, allowed = (globals().get(text, text) for text in row.split(" | "))
-        hints = hint.format(rule.replace("DECLARED", DECLARED).replace("; ", "\n  ").replace(";-", "\n-"))
-        yield hints, place if field == "-" else f"{place}.{field}".lstrip("."), message, allowed
-
-
+#: A rule of `sfio:Streaming`, the field with the mistake, the message, and what is allowed.
+STREAMING_RULES = [
+    ("{mode: update}", "port", "missing", "an output of the step, of type File, File[], Directory or stdout"),
+    ("{port: a/b}", "port", "'a/b' is no name of a port", "the name of one output, as in `port: alignments`"),
+    ("{port: bma}", "port", "unknown port 'bma'", OUTPUTS),
+    ("{port: count}", "port", "output 'count' is no File, File[] or Directory", OUTPUTS),
+    ("{port: bam, filedeps: [index]}", "filedeps", "unknown field", FIELDS),
+    ("{port: bam, committed: onclose}", "committed", "'onclose' is no commit rule", COMMITTED),
+    ("{port: bam, committed: on_close:0}", "committed", "'0' is no number of closes", COMMITTED),
+    ("{port: bam, mode: noupdate}", "mode", "'noupdate' is not allowed", "'update' or 'no_update'"),
+    ("{port: bam, homeNode: call}", "homeNode", "'call' is no step path", STEP_PATH),
+    ("{port: bam, homeNode: /call}", "homeNode", "unknown step '/call'", "/align, /sort"),
+    ("{port: parts, committed: on_n_files}", "nFiles", "committed: on_n_files needs nFiles", "a whole number from 1"),
+    ("{port: parts, committed: on_n_files, nFiles: 0}", "nFiles", "nFiles is 0", "a whole number from 1, below 10^9"),
+    (
+        "{port: parts, nFiles: 2}",
+        "nFiles",
+        "nFiles with committed: on_termination",
+        "nFiles with committed: on_n_files only",
+    ),
+    (
+        "{port: bam, committed: on_n_files, nFiles: 2}",
+        "nFiles",
+        "output 'bam' is a single file",
+        "nFiles with a Directory or File[] only",
+    ),
+    (
+        "{port: bam, files: ['*.bam']}",
+        "files",
+        "output 'bam' is a single file",
+        "files with a Directory or File[] only",
+    ),
+    (
+        "{port: bam, committed: on_file}",
+        "fileDeps",
+        "committed: on_file needs fileDeps",
+        "a list of outputs of the step, or of globs",
+    ),
+    (
+        "{port: bam, fileDeps: [index]}",
+        "fileDeps",
+        "fileDeps with committed: on_termination",
+        "fileDeps with committed: on_file only",
+    ),
+    (
+        "{port: bam, committed: on_file, fileDeps: [idx]}",
+        "fileDeps[0]",
+        "'idx' is no output with files of this tool, and no glob",
+        DEPS,
+    ),
+    ("{port: bam, committed: on_file, fileDeps: [count]}", "fileDeps[0]", "'count' is no output with files", DEPS),
+    ("{port: bam, committed: on_file, fileDeps: [bam]}", "fileDeps", "rules wait for each other: bam -> bam", NO_CYCLE),
+    (
+        "{port: bam, committed: on_file, fileDeps: ['*.bam']}",
+        "fileDeps",
+        "rules wait for each other: bam -> bam",
+        NO_CYCLE,
+    ),
+]
+#: A rule of `sfio:ReadSession`, the field with the mistake (empty: the whole rule), the message, and what is allowed.
+READ_SESSION_RULES = [
+    ("port: parts", "of", "missing", "an input of type File"),
+    ("of: a/b", "of", "'a/b' is no name of a port", "the name of one input, as in `of: reads`"),
+    ("of: scource", "of", "unknown input 'scource'", "inputs of type File: source"),
+    ("of: level", "of", "input 'level' is no File", "inputs of type File: source"),
+    ("port: prts, of: source", "port", "unknown output 'prts'", "outputs of type File[]: parts"),
+    ("port: bam, of: source", "port", "output 'bam' is no File[]", "outputs of type File[]: parts"),
+    ("of: source, part: rnge", "part", "unknown input 'rnge'", "inputs of type value: level"),
+    ("of: source, part: source", "part", "input 'source' is no value", "inputs of type value: level"),
+    (f"{DECLARED}, records: bam, every: 3", "records", "unknown records 'bam'", RECORDS),
+    (
+        f"{DECLARED}, records: {{record: {{}}}}, every: 3",
+        "records.record",
+        "none of lines, begin, bytes",
+        "one of lines, begin, bytes",
+    ),
+    (
+        f"{DECLARED}, records: {{header: {{lines: 1, bytes: 2}}, record: {{lines: 1}}}}, every: 3",
+        "records.header",
+        "lines and bytes of prefix, lines, bytes",
+        "one of prefix, lines, bytes",
+    ),
+    (f"{DECLARED}, records: vcf", "", "records with no cut", CUTS),
+    (f"{DECLARED}, records: vcf, parts: 2, chunk: 3", "", "records with parts and chunk", CUTS),
+    (f"{DECLARED}, records: bytes, every: 3", "", "every with records: bytes", "parts or chunk: bytes are no records"),
+    (f"{DECLARED}, records: fastq, parts: 2", "", OF_LINES, "every or chunk"),
+    (
+        f"{DECLARED}, records: 'bgzf:vcf', parts: 2",
+        "",
+        "records: bgzf:vcf with port: each program compresses the ends of a part in its own way: "
+        "nothing could be compared",
+        "no records, and workflows/tools/partition.cwl",
+    ),
+    ("of: source, part: level, records: fastq", "", OF_LINES, "records of one line, or with begin or bytes"),
+    (
+        f"{DECLARED}, records: vcf, every: 0",
+        "every",
+        "0 is not allowed",
+        "the number of records in each part: a whole number from 1",
+    ),
+    ("port: parts, of: source, records: vcf, every: 2", "", "records with port need names", ONE_NUMBER),
+    (
+        "port: parts, of: source, records: vcf, every: 2, names: 'c%d-%d'",
+        "names",
+        "'c%d-%d' has not one %d",
+        ONE_NUMBER,
+    ),
+    (
+        "port: parts, of: source, every: 2",
+        "",
+        "every without records",
+        "records; or the program of the step says where it cuts",
+    ),
+    (
+        "port: parts, of: source, part: level",
+        "",
+        "part with port",
+        "port, if the step splits; part, if its jobs select their own part",
+    ),
+    (
+        "of: source, part: level, every: 2",
+        "",
+        "every without port",
+        "of, part, records and parts, if the jobs select their own part",
+    ),
+    ("of: source, parts: 2", "", "parts without port and part", "port, an output; or part, the input that says which"),
+]
+#: A `storageBW`, the message, and what is allowed.
+STORAGE_BW_VALUES = [
+    ("0", "0 MB/s is not above 0", BANDWIDTH),
+    ("[1]", "[1] is no storage bandwidth", BANDWIDTH),
+    ("required(0.9)", "'required(0.9)' is no storage bandwidth", BANDWIDTH),
+    ("required(up-only,1.1)", "'required(up-only,1.1)' is no storage bandwidth", BANDWIDTH),
+    (
+        "required(2)",
+        "is no I/O task: to pause it would delay its compute",
+        "`storageBW: required` with sfio:IOTask only",
+    ),
+]
+#: A `storageBW` and another field, the name of the field, the message, and what is allowed.
+STORAGE_BW_FIELDS = [
+    ("1", "direction: up", "direction", "'up' is not allowed", "'read', 'write' or 'both'"),
+    ("1", "storage: ''", "storage", "an empty text", "a text that is not empty"),
+    (
+        "1",
+        "limited: true",
+        "limited",
+        "is no I/O task: to pause it would delay its compute",
+        "`limited` with sfio:IOTask only",
+    ),
+]
+#: The same of an I/O task.
+IO_TASK_BW_FIELDS = [
+    ("required", "within: 0", "within", "within is 0", WITHIN),
+    ("required", "within: .inf", "within", "within is inf", WITHIN),
+    ("required", "within: .nan", "within", "within is nan", WITHIN),
+    ("required", "within: soon", "within", "within is 'soon'", WITHIN),
+    ("required", "within: 1e10", "within", "within is 10000000000.0", WITHIN),
+    ("20", "within: 60", "within", "within with `storageBW: 20`", WITHIN),
+    ("auto", "within: 60", "within", "within with `storageBW: auto`", WITHIN),
+    (
+        "auto",
+        "limited: true",
+        "limited",
+        "the limit would change the learned value",
+        "`limited: true` with a number, or `required`, in storageBW",
+    ),
+    ("1", "limited: 7", "limited", "7 is not allowed", LIMITED),
+]
+#: Hints, the field with the mistake, the message, and what is allowed.
+HINTS = [
+    ("- class: sfio:IOTsk  # <-", "class", "unknown class 'sfio:IOTsk'", CLASSES),
+    ("- class: urn:streamflow-io:cwl#X  # <-", "class", "unknown class 'urn:streamflow-io:cwl#X'", CLASSES),
+    ("- class: io:IOTask  # <-", "class", "'io:IOTask': the prefix 'io' is not declared in $namespaces", DECLARATION),
+    ("- class: IOTask  # <-", "class", "'IOTask' has no prefix", "sfio:IOTask"),
+    ("- sfio:IOTask  # <-", "hints", "'sfio:IOTask' is not written as a hint", ENTRIES),
+    ("- sfio:IOTask: {}  # <-", "hints", "'sfio:IOTask' is not written as a hint", ENTRIES),
+    (
+        "- class: sfio:IOTask\n- class: sfio:IOTask  # <-",
+        "sfio:IOTask.class",
+        "a second sfio:IOTask at the same place",
+        "one sfio:IOTask",
+    ),
+    ("- class: sfio:IOTask\n  cores: 1  # <-", "sfio:IOTask.cores", "unknown field", "class"),
+    ("- class: sfio:StorageBandwidth  # <-", "sfio:StorageBandwidth.storageBW", "missing", BANDWIDTH_MISSING),
+    ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", A_RULE),
+    ("- class: sfio:Streaming\n  rules: []  # <-", "sfio:Streaming.rules", "[] is not allowed", A_RULE),
+    (
+        "- class: sfio:Streaming\n  rules:\n  - {port: bam}\n  - {port: bam, mode: no_update}  # <-",
+        "sfio:Streaming.rules[1].port",
+        "a second rule for all files of 'bam'",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules: [{port: bam}]\n- class: sfio:Streaming\n  rules: [{port: bam}]  # <-",
+        "sfio:Streaming.rules[0].port",
+        "a second rule for all files of 'bam'",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n  - {port: tree, files: ['a*']}\n  - {port: tree, files: [c, '*b']}  # <-",
+        "sfio:Streaming.rules[1].files",
+        "'*b' and 'a*' of another rule for 'tree' match the same files",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n  - {port: bam, committed: on_file, fileDeps: [index]}  # <-\n"
+        "  - {port: index, committed: on_file, fileDeps: ['part*']}\n"
+        "  - {port: parts, committed: on_file, fileDeps: [bam]}",
+        "sfio:Streaming.rules[0].fileDeps",
+        "rules wait for each other: bam",
+        NO_CYCLE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n"
+        "  - {port: parts, files: [p1.txt], committed: on_file, fileDeps: [p2.txt]}  # <-\n"
+        "  - {port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]}",
+        "sfio:Streaming.rules[0].fileDeps",
+        "rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt",
+        NO_CYCLE,
+    ),
+    (
+        "- class: sfio:ReadSession  # <-",
+        "sfio:ReadSession.rules",
+        "missing",
+        "a list of rules, each with at least an `of`",
+    ),
+    (
+        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}\n  - {port: parts, of: source}  # <-",
+        "sfio:ReadSession.rules[1].port",
+        "a second rule for 'parts'",
+        "one rule for each output, or input",
+    ),
+    (
+        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}  # <-\n- class: sfio:Streaming\n"
+        "  rules: [{port: parts}]",
+        "sfio:ReadSession.rules[0].port",
+        "'parts' has a Streaming rule, too",
+        "one of both: a part is complete when its place in the file is known",
+    ),
+]
 MISTAKES_IN_A_TOOL = [
-    *_rows(HINTS),
-    *_rows(STORAGE_BW_VALUES, STORAGE_BW, "sfio:StorageBandwidth"),
-    *_rows(BW_FIELDS, BW_FIELD, "sfio:StorageBandwidth"),
-    *_rows(IO_TASK_BW_FIELDS, IO_TASK_BW, "sfio:StorageBandwidth"),
-    *_rows(STREAMING_RULES, RULE, "sfio:Streaming.rules[0]"),
-    *_rows(READ_SESSION_RULES, SESSION, "sfio:ReadSession.rules[0]"),
+    *HINTS,
+    *((STORAGE_BW.format(value), "sfio:StorageBandwidth.storageBW", *told) for value, *told in STORAGE_BW_VALUES),
+    *(
+        (FIELD.format(value, text), f"sfio:StorageBandwidth.{field}", *told)
+        for value, text, field, *told in STORAGE_BW_FIELDS
+    ),
+    *(
+        (f"- class: sfio:IOTask\n{FIELD.format(value, text)}", f"sfio:StorageBandwidth.{field}", *told)
+        for value, text, field, *told in IO_TASK_BW_FIELDS
+    ),
+    *((RULE.format(rule), f"sfio:Streaming.rules[0].{field}", *told) for rule, field, *told in STREAMING_RULES),
+    *(
+        (SESSION.format(rule), f"sfio:ReadSession.rules[0].{field}".rstrip("."), *told)
+        for rule, field, *told in READ_SESSION_RULES
+    ),
 ]
 
 
