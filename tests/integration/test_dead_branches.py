@@ -89,8 +89,8 @@ def streams() -> dict[str, Document]:
     }
 
 
-def with_dead(steps: dict[str, Document], live: Document = LIVE) -> Document:
-    return workflow({}, {"a": live, **steps}, {"a": "a/o"})
+def with_dead(steps: dict[str, Document]) -> Document:
+    return workflow({}, {"a": LIVE, **steps}, {"a": "a/o"})
 
 
 def noted(run: Run) -> list[str]:

@@ -30,9 +30,9 @@ def pipeline(script: str, reader: str = 'note read; cat $file; note "read all"',
     return workflow({}, steps, {"a": "a/out", "b": "b/out", "c": "c/out"})
 
 
-def committing(script: str, rule: str = "on_close", glob: str = "out.txt") -> Document:
+def committing(script: str) -> Document:
     """a commits a file; b gets it."""
-    made = tool(script, {}, {"out": found(glob)}, [streaming({"port": "out", "committed": rule})])
+    made = tool(script, {}, {"out": found("out.txt")}, [streaming({"port": "out", "committed": "on_close"})])
     read = tool("note read; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="b.txt")
     steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
     return workflow({}, steps, {"a": "a/out", "b": "b/out"})

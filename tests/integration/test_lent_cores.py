@@ -56,9 +56,9 @@ class LendingCluster(Cluster):
         state = self.run.jobs.find(job)
         return 0 if state is None else self.lent.borrowed(state)
 
-    async def has_started(self, name: str, cores: float = 1, memory: float = 0) -> asyncio.Task[str]:
+    async def has_started(self, name: str, memory: float = 0) -> asyncio.Task[str]:
         """A job that is scheduled; looks whether it starts."""
-        task = asyncio.create_task(self.start(name, cores=cores, memory=memory))
+        task = asyncio.create_task(self.start(name, memory=memory))
         for _ in range(20):
             await asyncio.sleep(0.01)
         return task

@@ -375,15 +375,15 @@ def test_a_reader_is_heard_however_many_strangers_came_before(nodes: Pair) -> No
 
 
 class Flood:
-    """Connections that say ``words``, a fixed number at once; the oldest leaves, and comes again, as fast as can be."""
+    """Connections that say ``words``, a hundred at once; the oldest leaves, and comes again, as fast as can be."""
 
-    def __init__(self, address: str, words: bytes, origin: str = "127.0.0.1", size: int = 100) -> None:
+    def __init__(self, address: str, words: bytes, origin: str) -> None:
         self.count = 0
         self._address = parsed(address)
         self._words = words
         self._origin = origin
         self._ends = threading.Event()
-        self._peers = deque(self._connect() for _ in range(size))
+        self._peers = deque(self._connect() for _ in range(100))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -86,11 +86,11 @@ def cold(directory: Path) -> Document:
     return run | {"arguments": NEEDS_CHECKSUM}
 
 
-def split_run(directory: Path, reader: Document, before: str = "", more: Document | None = None) -> Document:
+def split_run(directory: Path, reader: Document) -> Document:
     program = directory / "split.py"
     program.write_text(SPLIT)
     run = tool(
-        f'{before} python3 -S -E {program} "$of" "$count"',
+        f'python3 -S -E {program} "$of" "$count"',
         {"of": "File", "count": "int", "done": "File"},
         {"chunks": found("chunk-*.bin", "File[]")},
         hints=[{"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "of"}]}],
@@ -106,8 +106,8 @@ def split_run(directory: Path, reader: Document, before: str = "", more: Documen
     )
 
 
-def summing(kind: Any = "File", script: str = "") -> Document:
-    return tool(script + ' sha1sum < "$chunk"', {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
+def summing() -> Document:
+    return tool('sha1sum < "$chunk"', {"chunk": "File"}, {"summed": "stdout"}, stdout="summed.txt")
 
 
 def selecting(directory: Path, before: str = "", **rule: Any) -> Document:
@@ -156,12 +156,12 @@ def told(bench: Bench, event: str, first: bool = False) -> list[Document]:
     return [each for each in records if each["event"] == event and (forms[each["session"]] == "whole") is first]
 
 
-def read_once(bench: Bench, size: int = SIZE) -> Document:
+def read_once(bench: Bench) -> Document:
     """The one session of a run has read each byte once at most; returns its end."""
     assert len(told(bench, "session")) == 1
     (end,) = told(bench, "sessionEnd")
-    assert sum(record["bytes"] for record in told(bench, "chunk")) <= size
-    assert end["storageBytes"] + end["cachedBytes"] <= size
+    assert sum(record["bytes"] for record in told(bench, "chunk")) <= SIZE
+    assert end["storageBytes"] + end["cachedBytes"] <= SIZE
     return end
 
 
@@ -179,9 +179,7 @@ def ranges(file: Path, count: int) -> Document:
     ids=["file", "stdin", "fifo"],
 )
 def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind: Any) -> None:
-    reader = (
-        summing(kind) if kind == "File" else tool("cat", {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
-    )
+    reader = summing() if kind == "File" else tool("cat", {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
     if isinstance(kind, dict):
         reader = tool('cat "$chunk"', {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
     ours = compare(bench, split_run(tmp_path, reader), of(file, 8))
