@@ -26,9 +26,10 @@ def part(path: Path, pieces: list[object], target: Event) -> Event:
 
 
 def lack_memory(runtime: Node) -> None:
-    """Has the run no directory in memory from now on, so that parts are files on disk."""
-    if not os.path.lexists(place := runtime.run / "memory"):
+    """Has the run no directory in memory, so that parts are files on disk; there must be none yet."""
+    if not (place := runtime.run / "memory").is_symlink():
         place.symlink_to("/none/memory")
+    assert os.readlink(place) == "/none/memory"
 
 
 def text(content: bytes) -> str:
@@ -39,6 +40,8 @@ def placed(runtime: Node, name: str = "c.fq") -> Path:
     return runtime.base / "in" / name
 
 
+#: Shell: whether a part that is a file is where its kind says.
+THERE = {"file": 'test -L "$1" && ', "disk": '! test -L "$1" && ', "fifo": "", "stdin": ""}
 TARGETS = pytest.mark.parametrize("kind", ["file", "disk", "fifo", "stdin"])
 
 
@@ -48,7 +51,7 @@ def read(runtime: Node, of: Path, pieces: list[object], kind: str, name: str = "
     target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(path)}
     if kind == "disk":
         lack_memory(runtime)
-    command = script or 'cat "$1" > ' + str(runtime.base / f"{name}.out")
+    command = script or f'{THERE[kind]}cat "$1" > ' + str(runtime.base / f"{name}.out")
     argument = "/dev/stdin" if kind == "stdin" else str(path)
     stream = part(of, pieces, target)
     return runtime.start(name, ["sh", "-c", command, "sh", argument], inputs=[stream])

@@ -10,7 +10,7 @@ import pytest
 
 from lab.node import Event, Job
 from lab.node_links import Pair, Proxy, assert_failed, pair
-from lab.node_parts import CONTENT, identity, lack_memory, text
+from lab.node_parts import CONTENT, THERE, identity, lack_memory, text
 
 TEXT = b"a text that is nowhere\n"
 PIECES: list[object] = [[0, 14], text(TEXT), [1_000_000, 2_500_000], [5, 0]]
@@ -66,7 +66,7 @@ def read(
     if kind == "disk":
         lack_memory(nodes.two)
     argument = "/dev/stdin" if kind == "stdin" else str(path)
-    command = script or f'cat "$1" > {nodes.two.base / name}.out'
+    command = script or f'{THERE[kind]}cat "$1" > {nodes.two.base / name}.out'
     return nodes.two.start(
         name, ["sh", "-c", command, "sh", argument], inputs=[stream], wrapper=["env", "-C", str(within)]
     )

@@ -191,20 +191,23 @@ def test_outputs_that_are_links_to_their_input(runtime: Node, of: Path, kind: st
         assert link.read_bytes() == CONTENT[:14] + b"more"
 
 
-def test_a_failure_leaves_nothing(runtime: Node, of: Path) -> None:
-    for kind in ("file", "fifo"):
-        job = read(runtime, of, [[0, 14]], kind, name=kind, script="ln -s $1 /tmp/sfio-no-such-directory/x; false")
-        assert job.wait() == 1
-        assert not os.path.lexists(placed(runtime, f"{kind}.fq"))
-    assert os.listdir(os.readlink(runtime.run / "memory")) == []
+@pytest.mark.parametrize("kind", ["file", "disk", "fifo"])
+def test_a_failure_leaves_nothing(runtime: Node, of: Path, kind: str) -> None:
+    job = read(runtime, of, [[0, 14]], kind, script="ln -s $1 /tmp/sfio-no-such-directory/x; false")
+    assert job.wait() == 1
+    assert not os.path.lexists(placed(runtime))
+    if kind == "file":
+        assert os.listdir(os.readlink(runtime.run / "memory")) == []
 
 
-def test_what_an_earlier_attempt_left_is_replaced(runtime: Node, of: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "disk"])
+def test_what_an_earlier_attempt_left_is_replaced(runtime: Node, of: Path, kind: str) -> None:
     placed(runtime).write_text("old")
-    assert read(runtime, of, [[0, 14]], "file").wait() == 0
+    assert read(runtime, of, [[0, 14]], kind).wait() == 0
     assert (runtime.base / "c.out").read_bytes() == CONTENT[:14]
-    placed(runtime).symlink_to("/none")
-    assert read(runtime, of, [[14, 14]], "file", name="d", script=f'cat "$1" > {runtime.base}/d.out').wait() == 0
+    placed(runtime, "d.fq").symlink_to("/none")
+    assert read(runtime, of, [[14, 14]], kind, name="d").wait() == 0
+    assert (runtime.base / "d.out").read_bytes() == CONTENT[14:28]
 
 
 Change = Callable[[Path], object]
