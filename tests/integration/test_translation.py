@@ -274,6 +274,16 @@ def test_a_run_with_another_scheduler_imports_next_to_nothing() -> None:
     assert len(ours) < 30
 
 
+def test_the_page_for_upstream_has_each_protected_method() -> None:
+    """The names are those at the head of `_streamflow.py`; a name that begins with a dot is of the class before."""
+    page, owner = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text(), ""
+    found = re.findall(r"`(\w*)\.(_\w+)`", _streamflow.__doc__ or "")
+    assert len(found) > 15
+    for name, method in found:
+        owner = name or owner
+        assert f"`{owner}.{method}`" in page
+
+
 #: What a run without hints, and without anything in the scheduler's config, has no use for.
 UNUSED = (
     "streamflow_io.features.",
