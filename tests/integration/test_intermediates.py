@@ -158,6 +158,12 @@ def by_path() -> Document:
     return workflow({}, {"a": make("a"), "b": step, "c": copy("c", "b/o", f"{GONE}gone a.txt; ")}, {"c": "c/o"})
 
 
+def permanent() -> Document:
+    first = make("a")
+    first["run"]["hints"] = [streaming({"port": "o", "permanent": True})]
+    return workflow({}, {"a": first, "b": copy("b", "a/o"), "c": copy("c", "b/o")}, {"c": "c/o"})
+
+
 def streamed() -> Document:
     """The declared stream is compared with the file after its job, for longer than files wait for their removal."""
     first = tool("for i in 1 2 3; do echo $i; sleep 0.1; done", {}, {"o": streamable("stdout")}, stdout="a.txt")
@@ -335,6 +341,7 @@ def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
         (secondary, ["c.txt"]),
         (looped, ["c.txt"]),
         (by_path, ["c.txt"]),
+        (permanent, ["a.txt", "c.txt"]),
         (streamed, ["c.txt"]),
         (committed, ["m.txt"]),
     ],

@@ -131,6 +131,16 @@ def test_a_job_that_frees_space_is_preferred() -> None:
     assert ledger.may_start(deep)
 
 
+def test_a_job_of_unknown_size_gets_all_that_is_free() -> None:
+    ledger = DiskLedger[str](10)
+    ledger.start(DiskDemand("known", 4, own=4))
+    ledger.start(DiskDemand("unknown", 0, "unknown"))
+    assert ledger.free == 0
+    assert not ledger.may_start(DiskDemand("second", 0, "unknown"))
+    ledger.end("unknown")
+    assert ledger.free == 6
+
+
 def test_what_exceeds_the_limit_is_only_what_nobody_knows() -> None:
     ledger = DiskLedger[str](10)
     ledger.measured(6)
@@ -268,3 +278,10 @@ def test_producers_of_one_reader_start_together() -> None:
     space = SpaceGraph(routes(("/a", "/b"), ("/e", "/b"), ("/e", "/f")), (gang,), StepSizes())
     assert space.together("/a", set().__contains__) == {"/b", "/e", "/f"}
     assert space.together("/e", {"/a"}.__contains__) == {"/b", "/f"}
+
+
+def test_loops_end() -> None:
+    edges = routes(("/a", "/b"), ("/b", "/a"))
+    assert SpaceGraph(edges, (), StepSizes()).demand("j", "/a", 5).size == 5
+    space = SpaceGraph(edges, (Gang(("/a", "/b"), ("/a",), 1.0),), StepSizes())
+    assert space.together("/a", set().__contains__) == set()

@@ -197,6 +197,13 @@ def test_a_text_with_a_path_keeps_the_directory() -> None:
     assert removed(ledger) == ({2}, {})
 
 
+def test_a_job_that_reads_a_stream_keeps_the_directories_of_its_source() -> None:
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    ledger.submitted("/b/0", "s", 1, {"i": []}, ["/j1/0"])
+    assert removed(ledger) == (set(), {})
+
+
 def test_nothing_is_removed_while_a_job_has_failed() -> None:
     ledger = FileLedger()
     with_job(ledger, 1)
@@ -213,6 +220,18 @@ def test_nothing_is_removed_while_a_job_has_failed() -> None:
     assert removed(ledger) == ({1, 2, 3}, {})
 
 
+def test_a_job_that_runs_keeps_what_its_input_is_a_copy_of() -> None:
+    """A job at the location of the original gets a link to that, also where its input is a link to the copy."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1), links={"l.txt": f"{directory(2)}/in.txt"})
+    ledger.copied(ledger.ref(f"{directory(1)}/o.txt"), ledger.ref(f"{directory(2)}/in.txt"))
+    ledger.submitted("/c/0", "s", 1, {"i": ledger.files(file(2, "l.txt"))})
+    assert removed(ledger) == (set(), {1: {"o.txt"}, 2: {"l.txt", "in.txt"}})
+    ledger.ended("/c/0", [])
+    assert removed(ledger) == ({1, 2}, {})
+
+
 def test_a_link_into_the_directory_of_a_job_that_has_not_started() -> None:
     """StreamFlow copies the inputs of a job before the job starts. Others may get links to these copies meanwhile."""
     ledger = FileLedger()
@@ -224,6 +243,19 @@ def test_a_link_into_the_directory_of_a_job_that_has_not_started() -> None:
     ledger.ended("/j3/0", [])
     ledger.seen(name(3), {})
     assert removed(ledger) == ({1}, {2: {"in.txt"}, 3: {"copy/o.txt"}})
+
+
+def test_several_jobs_may_pass_on_one_file() -> None:
+    """The jobs of a scatter pass a file through. When the first reader of the list has it, others may follow."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    with_job(ledger, 2, file(1))
+    readers = LastReaders(frozenset({JobReader("b", "i", 0)}))
+    ledger.ended("/j2/0", [JobOutput(frozenset(ledger.files(file(1))), 1, readers=readers)])
+    ledger.submitted("/b/0", "b", 1, {"i": ledger.files(file(1))})
+    ledger.ended("/b/0", [])
+    assert removed(ledger) == ({2}, {})
+    assert {*ledger.decide({"b"}.__contains__).whole} == {name(1), name(2)}
 
 
 def test_what_a_data_manager_takes_for_copies() -> None:
@@ -244,6 +276,14 @@ def test_what_a_data_manager_takes_for_copies() -> None:
     assert [*copies_in(manager, directory(1))] == [(original.path, copy.path)]
     forget_data(manager, directory(2), frozenset())
     assert [*copies_in(manager, directory(1))] == []
+
+
+def test_directories_without_a_random_name_stay() -> None:
+    ledger = FileLedger()
+    ledger.submitted("/b/0", "s", 1, {})
+    ledger.placed("/b/0", ["/home/me", "/", ""])
+    ledger.ended("/b/0", [])
+    assert removed(ledger) == (set(), {})
 
 
 class World:
@@ -503,6 +543,16 @@ async def test_parts_of_a_directory_go_however_much_is_left(tmp_path: Path, coun
     await remove(context, ExecutionLocation("host", "hosts"), [], {str(place): left}, dropped)
     assert {path.name for path in place.iterdir()} - {"link"} == left
     assert outside.exists()
+
+
+def test_what_is_dropped_of_a_directory() -> None:
+    name = str(uuid.uuid4())
+    ledger = FileLedger()
+    ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    ledger.placed("/a/0", [f"/work/{name}"])
+    assert ledger.dropped(name, frozenset({"a"})) == frozenset()
+    ledger.removed(name, frozenset({"a", "b", "c/d", "e", "f/g"}))
+    assert ledger.dropped(name, frozenset({"a", "c", "e/i"})) == {"b", "f/g"}
 
 
 SHELLS = [["sh"], *([["busybox", "sh"]] if shutil.which("busybox") is not None else [])]

@@ -95,6 +95,16 @@ def test_one_of_which_nobody_knows_how_long_it_takes_leaves_a_core_idle() -> Non
     assert lending.ask(wish("/work/10"), 100.0) == LoanAnswer()
 
 
+def test_jobs_of_one_step_lend_each_other_nothing() -> None:
+    # Cores may be what keeps a thousand of them from running at once.
+    lending = two_cores()
+    lending.needs("/work/1", 0, 100.0)
+    assert lending.ask(wish("/work/9"), 100.0) == LoanAnswer()
+    lending.ended("/wait/0", 1.0)
+    lending.started(holder("/work/2"))
+    assert lending.ask(wish("/wait/9"), 100.0).loans == [Loan("/work/1", "/wait/9", 1)]
+
+
 def test_who_may_not_lend_does_not() -> None:
     lending = Lending()
     lending.started(holder("/work/0"))
