@@ -147,6 +147,21 @@ def test_forget_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert keys_left(capsys) == set()
 
 
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("arguments", [[], ["--all", "--step", "/align"], ["--all", ALIGN.digest]])
+def test_forget_wants_one_of_keys_all_or_step(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["learned", "forget", *arguments])
+    assert exit_.value.code == 2
+    assert len(keys_left(capsys)) == 3
+
+
+def test_another_file(learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = learned.rename(tmp_path / "elsewhere.db")
+    assert keys_left(capsys) == set()
+    assert len(answer(capsys, "list", "--file", str(elsewhere))["learned"]) == 3
+
+
 @pytest.mark.parametrize("command", [["list"], ["show", "abcdef0"], ["forget", "--all"]])
 def test_a_damaged_file(learned: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     learned.write_bytes(os.urandom(8192))

@@ -40,6 +40,18 @@ def reach(address: str, certificate: Path) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
+def test_a_connection_that_is_cut_is_taken_up_where_it_was(nodes: Pair) -> None:
+    # In the handshake, in the greeting, in records.
+    cuts = [100, 1_000, 3_000, 70_000, 70_001, 1_000_000, 5_000_000]
+    proxy = Proxy(nodes.one.address, cuts)
+    nodes.write(30, 1_000_000, 0.0)
+    consumer = nodes.read(address=proxy.address)
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+    assert len(proxy.said) == len(cuts) + 1
+    proxy.close()
+
+
 def test_nothing_can_be_read_on_the_way(nodes: Pair) -> None:
     word = b"a text that everybody would know again"
     nodes.produce(f"for i in 1 2 3 4 5 6 7 8 9; do echo {word.decode()} >> {nodes.path()}; sleep 0.02; done")

@@ -16,6 +16,8 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from lab.node import wait_for
+from streamflow_io.adapters.deployment_sites import deployment_kind
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
@@ -70,6 +72,33 @@ def test_a_node_may_be_gone(state: str, gone: bool) -> None:
     printed = f"NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 RealMemory=4000 State={state} ThreadsPerCore=1\n\n"
     (node,) = slurm.nodes_of(printed)
     assert node == slurm.SlurmNode("n1", "10.0.0.1", 4000, state if gone else None)
+
+
+def test_options_of_a_batch_script_do_not_reach_steps() -> None:
+    """Slurm refuses `--mem` beside SLURM_MEM_PER_CPU."""
+    outer = {"PATH": "/bin", "SLURM_MEM_PER_CPU": "1", "SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "7"}
+    assert slurm.environment(outer) == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
+
+
+def test_nodes_are_hosts() -> None:
+    """The scheduler's plugin registers the type with StreamFlow."""
+    from streamflow_io.plugin import StreamFlowIOPlugin
+
+    StreamFlowIOPlugin().register()
+    assert deployment_kind("sfio.allocation") is deployment_kind("ssh") is SiteKind.HOSTS
+
+
+def test_the_schema_describes_each_field() -> None:
+    schema = json.loads(AllocationConnector.get_schema())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    described = [schema]
+    while described:
+        entry = described.pop()
+        if entry["type"] == "object":
+            assert entry["additionalProperties"] is False
+            described += entry["properties"].values()
+        assert entry["description"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2] / "streamflow_io"
 
@@ -309,6 +313,18 @@ def test_pure_modules_import_no_effects() -> None:
     assert not missing, "take out of NOT_PURE what there is not"
 
 
+def test_pure_modules_call_no_effects() -> None:
+    for name, path in MODULES.items():
+        if not is_pure(name):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("open", "print", "input"), (
+                    f"{path.relative_to(ROOT.parent)}:{node.lineno} calls {node.func.id}: {name} is pure; return what "
+                    "is to be written, or take what is read as an argument"
+                )
+
+
 def is_pure(module: str) -> bool:
     return is_one_of(module, PURE) and not is_one_of(module, NOT_PURE)
 
@@ -325,3 +341,22 @@ def test_every_class_name_has_one_meaning() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_few_distributions_come_with_the_plugin() -> None:
+    """Things that few users need are extras. StreamFlow's own distributions are installed in any case."""
+    added = installed_with("streamflow-io") - installed_with("streamflow")
+    assert len(added) <= 8, sorted(added)
+
+
+def installed_with(name: str) -> set[str]:
+    """The distributions that `pip install` brings here, by their normalized names."""
+    found: set[str] = set()
+    to_do = [name]
+    while to_do:
+        one = canonicalize_name(to_do.pop())
+        if one not in found:
+            found.add(one)
+            needed = map(Requirement, requires(one) or ())
+            to_do += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found
