@@ -20,6 +20,7 @@ from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import PROTOCOL, Binary
 from streamflow_io.runtime.conversing import Certificate, Links
 from streamflow_io.runtime.deployments import Manner
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()
@@ -213,10 +214,11 @@ async def serving(
     binary: Binary | None = None,
     manner: Manner = HERE,
     tls: bool = False,
+    place: Place | None = None,
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
     links = Links(CERTIFICATE, manner.address, tls) if manner.listen else None
-    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links)
+    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links, place)
     try:
         yield runtime
     finally:

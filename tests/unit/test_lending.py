@@ -105,6 +105,17 @@ def test_jobs_of_one_step_lend_each_other_nothing() -> None:
     assert lending.ask(wish("/wait/9"), 100.0).loans == [Loan("/work/1", "/wait/9", 1)]
 
 
+def test_what_is_borrowed_is_not_lent() -> None:
+    lending = two_cores()
+    lending.needs("/wait/0", 0, 100.0)
+    lending.started(holder("/work/9", held=0), lending.ask(wish(), 100.0).loans)
+    lending.needs("/work/9", 0, 100.0)
+    lending.needs("/work/1", 1, 100.0)
+    lending.started(holder("/other/0"))
+    lending.ended("/other/0", 1.0)
+    assert lending.ask(wish("/other/1"), 100.0) == LoanAnswer()
+
+
 def test_who_may_not_lend_does_not() -> None:
     lending = Lending()
     lending.started(holder("/work/0"))

@@ -386,3 +386,9 @@ def test_programs_that_are_other_ones_where_the_job_runs_have_proofs_of_their_ow
     inputs = {"text": file("a.txt")}
     programs: list[OtherPrograms] = [(), (("cat", (5, 3)),), (("cat", (5, 4)),), (("cat", None),), (("/cat", None),)]
     assert len({proof_key(READER, "text", inputs, others) for others in programs}) == len(programs)
+
+
+def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
+    inputs = {"one": file("a.txt"), "two": file("b.txt")}
+    keys = {proof_key(Candidate(tool, tuple(inputs)), port, inputs) for tool in ("a1", "b2") for port in inputs}
+    assert len({key.digest for key in keys if key is not None}) == 4

@@ -23,6 +23,7 @@ from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deli
 from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.conversing import Certificate
 from streamflow_io.runtime.deployments import Manner
+from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.remote import RemoteRuntime
@@ -255,6 +256,16 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
             assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60{option}\n"
             job = await runtime.create_job("j")
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
+
+
+async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
+    """The processes run as other users: they may pass, but not list."""
+    async with serving(access, workdir, place=Place("host")) as runtime:
+        directory = Path(runtime.directory)
+        assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
+        assert (directory / "words").read_text() == f"serve --directory {directory} --patience 60 --readable\n"
+        assert len(directory.name.split("-")[-1]) == 32
+        assert stat.S_IMODE(os.stat(directory.parent).st_mode) == 0o711
 
 
 @pytest.mark.parametrize("tls", [True, False])

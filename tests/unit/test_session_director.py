@@ -255,6 +255,24 @@ def test_a_file_system_that_keeps_no_pages() -> None:
     assert director.handle(ChunkRead(1, resident=0)) == []
 
 
+def test_a_reader_that_hangs() -> None:
+    director, _ = started([[(0, 50)], [(50, 200)]])
+    assert director.handle("stalled") == [End("stalled"), Arrived(0), Arrived(1)]
+    hangs_from_the_beginning = Director(SIZE, 50, 1000, 2)
+    hangs_from_the_beginning.handle(Announced(((0, 50),)))
+    assert hangs_from_the_beginning.handle("stalled") == [End("stalled"), Arrived(0)]
+
+
+def test_jobs_that_take_long() -> None:
+    director, told = started([[(0, 50)], [(50, 100)], [(100, 200)]], window=60)
+    assert told == [Read(0, ((0, 50),)), Read(1, ((50, 100),))]
+    assert director.handle(ChunkRead(0))[1:] == [Arrived(0)]
+    assert director.handle(ChunkRead(1))[1:] == [Arrived(1)]
+    assert director.handle("stalled") == [Arrived(2)]
+    assert director.handle(Consumed(0)) == [Drop(((0, 50),)), Read(2, ((100, 150),))]
+    assert director.ended is None
+
+
 def test_a_header_stays_as_long_as_the_session() -> None:
     director, told = started([[(0, 10), (10, 50)], [(0, 10), (50, 100)]], window=190)
     assert [each.spans for each in told if isinstance(each, Read)] == [((0, 50),), ((50, 100),)]
@@ -297,3 +315,12 @@ def test_single_pages_that_go() -> None:
     assert director.window.bytes == 1000
     director.handle(Evicted(2))
     assert director.window.bytes == 98
+
+
+def test_what_a_later_part_needs_again() -> None:
+    director = Director(SIZE, 50, 60, 2)
+    director.handle(Announced(((0, 50),)))
+    director.handle(Began(0))
+    director.handle(Consumed(0))
+    director.handle(Announced(((0, 50),)))
+    assert director.handle(ChunkRead(0)) == [Watch(((0, 50),)), Arrived(1)]

@@ -89,6 +89,14 @@ def test_there_and_back_is_the_same_place(a: tuple[Bind, ...], path: str, b: tup
         (WORKDIR, "/tmp/streamflow/../streamflow/x", HOST, None),
         (WORKDIR, "tmp/streamflow/x", HOST, None),
         (WORKDIR, "", HOST, None),
+        # nested: the inner bind is another place in A, and covers the outer one in B
+        ((Bind("/w", "/d"), Bind("/w/sub", "/e")), "/w/sub/f", (Bind("/x", "/d"),), None),
+        ((Bind("/w", "/d"), Bind("/w/sub", "/e")), "/w/sub/f", (Bind("/x", "/e"),), "/x/f"),
+        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", "/e")), None),
+        ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/x/sub", None)), None),
+        # two at the same path: not known which
+        ((Bind("/w", "/d"), Bind("/w", "/e")), "/w/f", HOST, None),
+        (HOST, "/d/f", (Bind("/w", "/d"), Bind("/w", "/e")), None),
         # the longest source of B; of the same source twice, the one with the same name
         ((Bind("/w", "/d"),), "/w/sub/f", (Bind("/x", "/d"), Bind("/y", "/d/sub")), "/y/f"),
         ((Bind("/w", "/d"),), "/w/f", (Bind("/x", "/d"), Bind("/w", "/d")), "/w/f"),
