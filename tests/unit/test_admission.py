@@ -168,11 +168,42 @@ def test_who_waits_for_a_location_holds_back_nobody_elsewhere() -> None:
     assert names(driver.submit(step("third", 10, NFS, pools=("cloud",)))) == ["/third/1"]
 
 
+def test_a_job_that_needs_two_resources_is_not_starved_by_those_that_need_one() -> None:
+    # The executor is always wanted by one step, the bandwidth by another one, and they never come free together.
+    driver = Driver(io_executors=1)
+    compute = step("compute", 60, NFS, io_task=False)
+    driver.submit(step("move"))
+    start_compute(driver, compute)
+    assert driver.submit(step("both", 60, NFS)) == []
+    driver.submit(step("move"))
+    # It lacks bandwidth, not the executor.
+    assert names(driver.end("/move/1")) == ["/move/2"]
+    # Now it lacks the executor: it must not lose the bandwidth again.
+    driver.submit(compute)
+    driver.end("/compute/1")
+    assert not driver.admission.could_start("/compute/2", "n1")
+    assert names(driver.end("/move/2")) == ["/both/1"]
+
+
 def start_compute(driver: Driver, demand: Demand) -> Grant:
     driver.submit(demand)
     job = f"{demand.step}/1"
     assert driver.admission.could_start(job, "n1")
     return driver.admission.start(job, ["n1"], 0.0)
+
+
+@pytest.mark.parametrize("pool", ["hpc", "front"])
+def test_a_job_on_two_locations_is_not_starved_by_those_on_one(pool: str) -> None:
+    driver = Driver(("n1", "n2"), io_executors=1)
+    # The same machines under another name.
+    driver.admission.set_locations("front", {"n1": 1.0, "n2": 1.0})
+    narrow = step("narrow", pools=(pool,))
+    assert len(driver.submit(narrow, jobs=2)) == 2
+    assert driver.submit(step("wide", locations=2)) == []
+    assert driver.submit(narrow) == []
+    assert driver.end("/narrow/1") == []
+    assert names(driver.end("/narrow/2")) == ["/wide/1"]
+    assert names(driver.end("/wide/1")) == ["/narrow/3"]
 
 
 # Jobs that are no I/O tasks

@@ -80,6 +80,12 @@ async def test_a_proof_holds_for_what_was_read(kept: Kept) -> None:
     assert [(each.way, each.known) for each in kept.records if isinstance(each, RehearsedRecord)] == [("net", True)]
 
 
+async def test_what_is_not_known_is_recorded_and_proves_nothing(kept: Kept) -> None:
+    await kept.found(rehearsal(), unknown("there is too little space"))
+    assert kept.proofs.of(rehearsal().key) is None
+    assert [each.known for each in kept.records if isinstance(each, RehearsedRecord)] == [False]
+
+
 async def test_a_refutation_says_with_which_file_the_input_was_proven(kept: Kept) -> None:
     await kept.found(rehearsal(), NET)
     await kept.found(rehearsal(9000), Finding(None, "the outputs differ"))

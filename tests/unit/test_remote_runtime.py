@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
@@ -221,6 +222,24 @@ async def test_run_directories_are_where_others_cannot_replace_them(
     assert str((await deliver(access, str(workdir), stand_in())).temporary) == "/tmp"
     (tmp_path / "tmp").chmod(0o1777)
     assert str((await deliver(access, str(workdir), stand_in())).temporary) == str(tmp_path / "tmp")
+
+
+async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        job.limit(7)
+        await job.wrap(JobSpec(name="j"))
+        job.limit(8.2)
+        file = Path(job.directory, "limit")
+        expected = {"rate": 8}
+        await asyncio.to_thread(
+            wait_for, lambda: file.exists() and json.loads(file.read_text()) == expected, "the limits"
+        )
+        say(runtime, exited(job.identifier))
+        await job.exit
+        job.limit(9)
+        await asyncio.sleep(0.05)
+        assert json.loads(file.read_text()) == expected
 
 
 async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Access, workdir: Path) -> None:
