@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from lab import forked
 from lab.cwl import Document
 from lab.machines.allocation import held_allocation
@@ -19,7 +17,6 @@ from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import LOGIN
 from lab.runs import Bench, Run
-from lab.templates import Template, contents, load
 
 
 @dataclass
@@ -117,21 +114,6 @@ class Site(Bench):
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)
 
-    def run_template(self, template: Template, file: str, settings: str) -> tuple[dict[str, bytes], str]:
-        """Run a StreamFlow file of a template on the deployment; return the results, and what was logged."""
-        document = load(template.directory / file) | self.settings
-        ((name, workflow),) = document["workflows"].items()
-        workflow["config"]["settings"] = settings
-        document["workflows"] = {name: self.bound(workflow)}
-        with (template.directory / file).open("w") as stream:
-            YAML().dump(document, stream)
-        results = self.directory / f"{file}.results"
-        environment = {"TMPDIR": str(self.directory), **self._user, **self.environment}
-        words = ("streamflow", "run", "--outdir", results, file)
-        finished = template.run(*words, environment=environment, namespaces=self.namespaces)
-        assert finished.returncode == 0, finished.stderr
-        return contents(results), finished.stderr + finished.stdout
-
     @property
     def _user(self) -> dict[str, str]:
         return {"XDG_DATA_HOME": str(self.data)}
@@ -153,15 +135,14 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
 
 @contextmanager
 def allocation_site(
-    laboratory: Laboratory, directory: Path, nodes: int = 2, limit: str = "60", options: Sequence[str] = ()
+    laboratory: Laboratory, directory: Path, nodes: int = 2, options: Sequence[str] = ()
 ) -> Iterator[Site]:
     """An allocation of a Slurm, as its batch jobs find it.
 
-    :param limit: of time, for `salloc`
     :param options: more words for `salloc`
     """
     site = slurm_site(laboratory, directory)
-    with held_allocation(laboratory, nodes, limit, *options) as environment:
+    with held_allocation(laboratory, nodes, "60", *options) as environment:
         yield replace(site, deployment=allocation_deployment(directory / "work"), environment=environment)
 
 

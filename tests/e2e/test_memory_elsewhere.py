@@ -154,7 +154,7 @@ def kill_runtimes(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("place", "killed"),
-    [("apart", "runtime"), ("apart", "both"), ("allocation", "both")],
+    [("apart", "driver"), ("apart", "runtime"), ("apart", "both"), ("allocation", "both")],
     indirect=["place"],
 )
 def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:

@@ -24,10 +24,10 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
-def until_rehearsed(bench: Bench, records: int = 1) -> str:
+def until_rehearsed(bench: Bench) -> str:
     """Waits until the first job was rehearsed, if this is another one, and not a run of plain StreamFlow."""
     runs = bench.data / "streamflow-io" / "runs"
-    rehearsed = f"[ $(cat {runs}/*/telemetry.jsonl | grep -c '\"rehearsed\"') -ge {records} ]"
+    rehearsed = f"[ $(cat {runs}/*/telemetry.jsonl | grep -c '\"rehearsed\"') -ge 1 ]"
     return f'[ -z "$SFIO_JOB" ] || [ $number = 1 ] || until {rehearsed}; do sleep 0.1; done\n'
 
 

@@ -14,8 +14,8 @@ from streamflow_io.storage.intermediates.disk_ledger import ExpectedSize
 from streamflow_io.storage.intermediates.learned_sizes import JobSize, RememberedSizes, SizeLearner
 
 
-def job_of(step: str, tag: int = 0, sources: tuple[str, ...] = ()) -> JobState:
-    job = JobState(Job(f"{step}/{tag}", 0, {}, "/in", "/out", "/tmp"))
+def job_of(step: str, sources: tuple[str, ...] = ()) -> JobState:
+    job = JobState(Job(f"{step}/0", 0, {}, "/in", "/out", "/tmp"))
     job.sources = sources
     return job
 
