@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from lab import forked
 from lab.cwl import Document
 from lab.machines.allocation import held_allocation
@@ -17,6 +19,7 @@ from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import LOGIN
 from lab.runs import Bench, Run
+from lab.templates import Template, contents, load
 
 
 @dataclass
@@ -113,6 +116,21 @@ class Site(Bench):
         )
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)
+
+    def run_template(self, template: Template, file: str, settings: str) -> tuple[dict[str, bytes], str]:
+        """Run a StreamFlow file of a template on the deployment; return the results, and what was logged."""
+        document = load(template.directory / file) | self.settings
+        ((name, workflow),) = document["workflows"].items()
+        workflow["config"]["settings"] = settings
+        document["workflows"] = {name: self.bound(workflow)}
+        with (template.directory / file).open("w") as stream:
+            YAML().dump(document, stream)
+        results = self.directory / f"{file}.results"
+        environment = {"TMPDIR": str(self.directory), **self._user, **self.environment}
+        words = ("streamflow", "run", "--outdir", results, file)
+        finished = template.run(*words, environment=environment, namespaces=self.namespaces)
+        assert finished.returncode == 0, finished.stderr
+        return contents(results), finished.stderr + finished.stdout
 
     @property
     def _user(self) -> dict[str, str]:
