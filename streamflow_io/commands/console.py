@@ -91,7 +91,6 @@ def table(
     numbers: Container[str] = (),
     unfolded: Container[str] = (),
     cut: Container[str] = (),
-    lines: bool = False,
 ) -> Table:
     """Make a table. Text that is wider than its column is folded. Nothing in a string is markup.
 
@@ -99,9 +98,8 @@ def table(
     :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal. On a
         terminal that is too small for them, such a text ends in an ellipsis
     :param cut: the columns in which a word that is too long ends in an ellipsis
-    :param lines: whether lines stand between the rows
     """
-    made = Table(title=None if title is None else escape(title), title_justify="left", show_lines=lines)
+    made = Table(title=None if title is None else escape(title), title_justify="left")
     kept = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for number, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in numbers else "left"

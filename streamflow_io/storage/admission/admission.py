@@ -390,7 +390,7 @@ class Admission(Generic[J]):
             if enough and is_held and resources.fits(demand, placement, found, amount):
                 return _ChosenPlacement(placement, tuple(found), constraint, turn)
             if lacking is None:
-                lacking = resources.lacking(demand, placement, found, amount)
+                lacking = resources.lacking(demand, placement, found)
                 needs = needed if enough and not is_held else []
         if locations or lacking is None:
             return _Blocked()

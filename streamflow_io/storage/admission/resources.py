@@ -183,7 +183,7 @@ class Resources:
     def fits(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> bool:
         return self._ledger.fits(self._amounts(demand, placement, locations, amount))
 
-    def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> frozenset[str]:
+    def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str]) -> frozenset[str]:
         """Return the names of the resources that I/O tasks lack at some locations.
 
         Where no location has a free executor, no other job finds one either, except jobs that need fewer locations.
