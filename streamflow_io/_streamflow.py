@@ -832,13 +832,17 @@ def offer_links(connector: Connector, copy: CopyByLink) -> bool:
     return True
 
 
-def hosts_left(connector: Connector) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
+def hosts_left(
+    connector: Connector, scheduler: HostScheduler
+) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:
     """The hosts of a connector of the plugin that are left, and the reasons why others are lost.
 
+    :param scheduler: serves the connector from now on, also where it was not deployed in `wait_for_hosts`
     :return: None: no host is lost, others may come, or another connector
     """
     if (hosts := _own_hosts(connector)) is None:
         return None
+    hosts.scheduler = scheduler
     return (hosts.left, losses) if (losses := hosts.losses) else None
 
 

@@ -390,7 +390,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
         """
-        if (found := hosts_left(connector)) is None:
+        if (found := hosts_left(connector, self)) is None:
             return False
         hosts, losses = found
         there = {name: Room(float(has.cores), float(has.memory)) for name, has in hosts.items()}
