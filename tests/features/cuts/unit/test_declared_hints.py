@@ -13,9 +13,9 @@ from tests.unit.test_hints_mistakes import DECLARED, SESSION, TOOL, WORKFLOW, _c
 @pytest.mark.parametrize(
     ("rule", "field", "message", "allowed"),
     [
-        (f"{{{DECLARED}, records: vcf, parts: n}}", "parts", "unknown input 'n'", "inputs of type value: level"),
+        (f"{DECLARED}, records: vcf, parts: n", "parts", "unknown input 'n'", "inputs of type value: level"),
         (
-            f"{{{DECLARED}, records: vcf, every: 3, count: n}}",
+            f"{DECLARED}, records: vcf, every: 3, count: n",
             "count",
             "unknown output 'n'",
             "outputs of type value: count",
@@ -29,7 +29,7 @@ def test_names_that_a_tool_does_not_have(tmp_path: Path, rule: str, field: str, 
 
 def test_declared_cuts_without_the_feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamflow_io.features.features", lambda: (Feature(),))
-    rule = SESSION.format(f"{{{DECLARED}, records: vcf, every: 3, count: n}}")
+    rule = SESSION.format(f"{DECLARED}, records: vcf, every: 3, count: n")
     (error,) = _errors(tmp_path, WORKFLOW, _put(TOOL, rule))
     message = "the feature 'cuts' is not in this installation: streamflow_io/features/cuts is missing"
     allowed = "no records: the program of the step says the parts"
