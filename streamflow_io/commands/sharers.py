@@ -41,7 +41,8 @@ def _amounts(run: Sharer) -> str:
 
 
 def _shown(amounts: Amounts) -> str:
-    return ", ".join(f"{amounts[way] / BYTES_PER_MEGABYTE:g} {way}" for way in ("write", "read") if way in amounts)
+    rates = megabytes(amounts)
+    return ", ".join(f"{rates[way]:g} {way}" for way in ("write", "read") if way in rates)
 
 
 def megabytes(amounts: Amounts) -> dict[str, float]:
