@@ -1,6 +1,6 @@
 //! A connection of a link: its socket, and TLS around what is said, or around the handshake only.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -10,22 +10,14 @@ use rustls::Connection;
 use super::error::LinkError;
 use super::frame::Timed;
 
-/// Bytes that are encrypted, or decrypted, at once.
+/// Bytes that are encrypted at once.
 pub const PIECE: usize = 1 << 18;
 /// Bytes that are heard at once.
 const HEARD: usize = 512;
-/// Bytes that are received at once. By itself rustls reads 4 KiB with each system call.
-const RECEIVED: usize = 1 << 17;
 
 pub struct Channel {
     pub socket: TcpStream,
-    tls: Option<Box<Tls>>,
-}
-
-/// The state of TLS, and the bytes that were received and not decrypted.
-struct Tls {
-    connection: Connection,
-    received: Received,
+    tls: Option<Box<Connection>>,
 }
 
 impl Channel {
@@ -40,7 +32,7 @@ impl Channel {
         while connection.is_handshaking() || connection.wants_write() {
             connection.complete_io(&mut records)?;
         }
-        Ok(Self { socket, tls: tls.then(|| Box::new(Tls { connection, received: Received::default() })) })
+        Ok(Self { socket, tls: tls.then(|| Box::new(connection)) })
     }
 
     #[cfg(test)]
@@ -69,7 +61,7 @@ impl Channel {
     pub fn push(&mut self, bytes: &[u8]) -> nix::Result<()> {
         self.flush_some()?;
         let Some(tls) = &mut self.tls else { return Err(Errno::EPIPE) };
-        tls.connection.writer().write_all(bytes).map_err(|_| Errno::EPIPE)?;
+        tls.writer().write_all(bytes).map_err(|_| Errno::EPIPE)?;
         match self.flush_some() {
             Err(Errno::EAGAIN) => Ok(()),
             result => result,
@@ -103,81 +95,33 @@ impl Channel {
                 Err(error) => nothing_yet(&error),
             };
         };
-        let Tls { connection, received } = &mut **tls;
-        loop {
-            match connection.read_tls(&mut Buffered { received, transport: &self.socket }) {
-                Ok(0) => return Err(Errno::EPIPE),
-                Ok(_) => {}
-                Err(error) => nothing_yet(&error)?,
-            }
-            let unread = connection.process_new_packets().map_err(|_| Errno::EPIPE)?.plaintext_bytes_to_read();
-            let before = heard.len();
-            heard.resize(before + unread, 0);
-            connection.reader().read_exact(&mut heard[before..]).map_err(|_| Errno::EPIPE)?;
-            if received.is_empty() {
-                return Ok(());
-            }
+        match tls.read_tls(&mut &self.socket) {
+            Ok(0) => return Err(Errno::EPIPE),
+            Ok(_) => {}
+            Err(error) => nothing_yet(&error)?,
         }
+        let unread = tls.process_new_packets().map_err(|_| Errno::EPIPE)?.plaintext_bytes_to_read();
+        let before = heard.len();
+        heard.resize(before + unread, 0);
+        tls.reader().read_exact(&mut heard[before..]).map_err(|_| Errno::EPIPE)
     }
 
     /// Whether bytes can be read without the socket.
-    ///
-    /// # Errors
-    /// When they do not belong to this connection.
-    pub fn has_unread(&mut self) -> io::Result<bool> {
-        let Some(tls) = &mut self.tls else { return Ok(false) };
-        while tls.connection.wants_read() && !tls.received.is_empty() {
-            tls.connection.complete_io(&mut Buffered { received: &mut tls.received, transport: &self.socket })?;
+    pub fn has_unread(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.wants_read())
+    }
+
+    /// Inside TLS: waits until bytes have come, and returns some of them, which stay until they are consumed.
+    pub fn unread(&mut self) -> io::Result<&[u8]> {
+        self.stream().fill()?;
+        match self.tls.as_mut().map_or(Ok(&[][..]), |tls| tls.reader().into_first_chunk())? {
+            [] => Err(ErrorKind::UnexpectedEof.into()),
+            bytes => Ok(bytes),
         }
-        Ok(!tls.connection.wants_read())
-    }
-}
-
-/// Bytes that were received, in one piece of memory.
-#[derive(Default)]
-struct Received {
-    bytes: Vec<u8>,
-    place: usize,
-    end: usize,
-}
-
-impl Received {
-    fn is_empty(&self) -> bool {
-        self.place == self.end
-    }
-}
-
-/// A transport that is read in large pieces.
-struct Buffered<'a, T> {
-    received: &'a mut Received,
-    transport: T,
-}
-
-impl<T: Read> Read for Buffered<'_, T> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = &mut *self.received;
-        if received.is_empty() {
-            received.bytes.resize(RECEIVED, 0);
-            (received.place, received.end) = (0, self.transport.read(&mut received.bytes)?);
-        }
-        let count = buffer.len().min(received.end - received.place);
-        buffer[..count].copy_from_slice(&received.bytes[received.place..][..count]);
-        received.place += count;
-        Ok(count)
-    }
-}
-
-impl<T: Write> Write for Buffered<'_, T> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.transport.write(bytes)
     }
 
-    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.transport.write_vectored(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.transport.flush()
+    pub fn consume(&mut self, count: usize) {
+        self.tls.iter_mut().for_each(|tls| tls.reader().consume(count));
     }
 }
 
@@ -222,27 +166,26 @@ fn nothing_yet(error: &io::Error) -> nix::Result<()> {
 
 /// The bytes of both sides, over a transport of their socket.
 pub struct Stream<'a, T> {
-    tls: Option<&'a mut Tls>,
+    tls: Option<&'a mut Connection>,
     transport: T,
 }
 
+impl<T: Read + Write> Stream<'_, T> {
+    /// Inside TLS: waits until there are bytes to read, or the end.
+    fn fill(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        while tls.wants_read() && tls.complete_io(&mut self.transport)? != (0, 0) {}
+        Ok(())
+    }
+}
+
 impl<T: Read + Write> Read for Stream<'_, T> {
-    /// Reads as much as was received, and waits only when nothing was.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(Tls { connection, received }) = &mut self.tls else { return self.transport.read(buffer) };
-        let mut count = 0;
-        while count < buffer.len() {
-            match connection.reader().read(&mut buffer[count..]) {
-                Ok(0) => break,
-                Ok(more) => count += more,
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
-                Err(_) if count > 0 && received.is_empty() => break,
-                Err(_) => {
-                    connection.complete_io(&mut Buffered { received, transport: &mut self.transport })?;
-                }
-            }
+        self.fill()?;
+        match &mut self.tls {
+            Some(tls) => tls.reader().read(buffer),
+            None => self.transport.read(buffer),
         }
-        Ok(count)
     }
 }
 
@@ -252,15 +195,15 @@ impl<T: Read + Write> Write for Stream<'_, T> {
             return self.transport.write(bytes);
         }
         self.flush()?;
-        let written = self.tls.as_mut().map_or(Ok(0), |tls| tls.connection.writer().write(bytes))?;
+        let written = self.tls.as_mut().map_or(Ok(0), |tls| tls.writer().write(bytes))?;
         self.flush()?;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let Some(Tls { connection, .. }) = &mut self.tls else { return self.transport.flush() };
-        while connection.wants_write() {
-            match connection.write_tls(&mut self.transport) {
+        let Some(tls) = &mut self.tls else { return self.transport.flush() };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.transport) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}

@@ -1,6 +1,6 @@
 //! How a reader gets a stream, through all that may happen to its connections.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::write;
 
-use super::channel::{Channel, PIECE};
+use super::channel::Channel;
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
@@ -225,26 +225,13 @@ impl Fetcher {
             return self.move_payload(channel, length);
         }
         let mut left = length;
-        let mut piece = vec![0; left.min(PIECE)];
         while left > 0 {
-            let most = left.min(PIECE);
             self.wait_for_word(channel)?;
-            let count = channel.stream().read(&mut piece[..most])?;
-            if count == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            self.put(&piece[..count], channel)?;
-            left -= count;
-        }
-        Ok(())
-    }
-
-    /// Writes bytes that have come into the pipe.
-    fn put(&mut self, mut bytes: &[u8], channel: &mut Channel) -> Result<(), Interruption> {
-        while !bytes.is_empty() {
-            match write(&self.sink, bytes) {
+            let bytes = channel.unread()?;
+            match write(&self.sink, &bytes[..left.min(bytes.len())]) {
                 Ok(count) => {
-                    bytes = &bytes[count..];
+                    channel.consume(count);
+                    left -= count;
                     self.request.offset += count as u64;
                     self.progress = true;
                 }
@@ -306,7 +293,7 @@ impl Fetcher {
     /// Waits until the sender has said something.
     fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), Interruption> {
         let deadline = Instant::now() + self.times.quiet;
-        while !channel.has_unread()? {
+        while !channel.has_unread() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
