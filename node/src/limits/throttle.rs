@@ -11,7 +11,7 @@ use crate::limits::pause::{Pause, LONGEST, LOOK_IN_PAUSE};
 use crate::limits::writeback::WriteOut;
 use crate::processes::io_counters::Moved;
 use crate::processes::tree::Process;
-use crate::processes::usage::thread_cpu;
+use crate::processes::usage::{thread_cpu, THRIFT};
 use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
 use crate::protocol::job::{Direction, Rate, RateLimit};
@@ -20,7 +20,6 @@ use crate::protocol::job::{Direction, Rate, RateLimit};
 /// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
-const THRIFT: u32 = 100;
 /// The shortest pause. A shorter one is not worth its signals.
 const SHORTEST: Duration = Duration::from_millis(2);
 /// Time without I/O after which a job had nothing to move.

@@ -9,6 +9,9 @@ use nix::sys::time::TimeVal;
 use crate::protocol::event::{Paused, Usage};
 use crate::sys::raw;
 
+/// Looks at a job become less frequent if they would take more than one part in this many of the time.
+pub const THRIFT: u32 = 100;
+
 const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
 
 /// The resources used up to a moment by this process, and by all descendants that were waited for.

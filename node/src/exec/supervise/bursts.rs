@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::processes::io_counters::Moved;
 use crate::processes::tree::Process;
-use crate::processes::usage::thread_cpu;
+use crate::processes::usage::{thread_cpu, THRIFT};
 use crate::protocol::event::Burst;
 use crate::protocol::job::Direction;
 
@@ -69,9 +69,6 @@ impl Bursts {
         })
     }
 }
-
-/// Looks become less frequent if they would take more than one part in this many of the time.
-const THRIFT: u32 = 100;
 
 /// Measures what a job writes.
 pub struct Writes {

@@ -9,7 +9,7 @@ use nix::sys::resource::{getrusage, UsageWho};
 
 use crate::processes::snapshot::ProcessId;
 use crate::processes::tree::{self, Process};
-use crate::processes::usage::{duration, thread_cpu};
+use crate::processes::usage::{duration, thread_cpu, THRIFT};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -47,9 +47,6 @@ impl Cores {
         (std::mem::replace(&mut self.told, needed) != needed).then_some(needed)
     }
 }
-
-/// Looks become less frequent if they would take more than one part in this many of the time.
-const THRIFT: u32 = 100;
 
 /// Programs that let a daemon compute for them, so that their use of processors cannot be seen.
 const CLIENTS: [&str; 4] = ["docker", "nerdctl", "podman", "systemd-run"];

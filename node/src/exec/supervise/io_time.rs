@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
+use crate::processes::usage::THRIFT;
+
 /// The longest mean time between two looks.
 const LONGEST: Duration = Duration::from_millis(50);
 /// The time between two looks is at most this part of the time since the first one, so that short jobs get enough
 /// looks.
 const PART: u32 = 8;
-/// The time between two looks is at least this multiple of the cost of a look. Looking then takes 1 percent of a core.
-const THRIFT: u32 = 100;
 /// Fractions of multiples of the golden ratio are spread evenly and never repeat, so they do not keep step with any
 /// job.
 const GOLDEN: f64 = 0.618_033_988_749_895;
