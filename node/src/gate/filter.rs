@@ -113,7 +113,7 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
         program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
     }
     if purpose.observes {
-        program.extend(map_of_file());
+        program.extend(catch(libc::SYS_mmap, Told::UnlessMinusOne(4)));
         program.extend(OBSERVED.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
     }
     program.push(ALLOW);
@@ -126,34 +126,27 @@ pub fn is_native(call: &libc::seccomp_data) -> bool {
     call.arch == NATIVE && !x32
 }
 
-/// Reports `mmap` of a file. Most mappings are of no file, and need no answer.
-fn map_of_file() -> [sock_filter; 5] {
-    let no_file = jump(EQUAL, -1_i32 as u32, 0, 1);
-    [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
-}
-
 /// Allows `lseek` to a place up to `end`, and reports any other.
-fn far_seek(end: u32) -> [sock_filter; 9] {
-    [
+fn far_seek(end: u32) -> impl Iterator<Item = sock_filter> {
+    let head = [
         jump(EQUAL, libc::SYS_lseek as u32, 0, 8),
         jump(LOAD, argument(2), 0, 0),
         jump(EQUAL, libc::SEEK_SET as u32, 0, 5),
-        jump(LOAD, argument(1) ^ 4, 0, 0),
-        jump(EQUAL, 0, 0, 3),
-        jump(LOAD, argument(1), 0, 0),
-        jump(MORE, end, 1, 0),
-        ALLOW,
-        NOTIFY,
-    ]
+    ];
+    head.into_iter().chain(allow_up_to(end, 1))
 }
 
 /// Allows a read at a position up to `end`, and reports any other.
-fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
+fn far_read(number: i64, position: usize, end: u32) -> impl Iterator<Item = sock_filter> {
+    std::iter::once(jump(EQUAL, number as u32, 0, 6)).chain(allow_up_to(end, position))
+}
+
+/// Allows a call with a place up to `end` in an argument of 64 bits, and reports any other.
+fn allow_up_to(end: u32, at: usize) -> [sock_filter; 6] {
     [
-        jump(EQUAL, number as u32, 0, 6),
-        jump(LOAD, argument(position) ^ 4, 0, 0),
+        jump(LOAD, argument(at) ^ 4, 0, 0),
         jump(EQUAL, 0, 0, 3),
-        jump(LOAD, argument(position), 0, 0),
+        jump(LOAD, argument(at), 0, 0),
         jump(MORE, end, 1, 0),
         ALLOW,
         NOTIFY,
