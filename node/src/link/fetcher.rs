@@ -165,7 +165,7 @@ impl Fetcher {
         self.orders.connected(&channel.socket)?;
         // What the command has read is not to wait for the answer to what was said before.
         channel.socket.set_nodelay(true)?;
-        handshake::ask(&mut channel, &self.request)?;
+        handshake::say(&mut channel, Kind::Request, &self.request.encode())?;
         self.acknowledged = 0;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {

@@ -46,12 +46,7 @@ pub fn connect_patiently(
     }
 }
 
-/// Asks for a stream.
-pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
-    Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
-}
-
-/// Says something while data come.
+/// Says something to the sender: the request, and more while data come.
 pub fn say(channel: &mut Channel, kind: Kind, payload: &[u8]) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(kind, payload))?)
 }
