@@ -125,7 +125,7 @@ def _rooms(locations: Mapping[str, AvailableLocation], target: Target) -> dict[s
 
 def _name(location: AvailableLocation, target: Target) -> str:
     if not location.stacked:
-        return str(location.name)
+        return "the driver's node" if location.local else str(location.name)
     from streamflow_io.adapters.deployment_sites import location_shown
 
     return location_shown(location, target)

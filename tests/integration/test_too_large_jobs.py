@@ -53,6 +53,7 @@ def test_a_job_that_can_never_start_ends_the_run(
     ours = bench.run(document, config={})
     assert not ours.ok
     assert f"No job of /large can start: {message}" in ours.log
+    assert "__LOCAL__" not in ours.log
     assert ours.time("small")
     told = planned(capsys, bench, document)["impossible"]
     assert set(told) == {"/large"}
@@ -88,7 +89,7 @@ def test_a_gang_that_does_not_fit_into_memory(bench: Bench, capsys: pytest.Captu
     document = workflow({}, steps, {"out": "b/out"})
     _, ours = bench.run_both(document)
     assert ours.time("written") < ours.time("reads")
-    assert "Job /b/0 needs no free core, and waits for memory on" in ours.log
+    assert "Job /b/0 needs no free core, and waits for memory on the driver's node: " in ours.log
     (gang,) = planned(capsys, bench, document)["gangs"]
     assert gang["apart"].startswith("not all at the same time: together they ask for")
     assert main(["plan", str(bench.write(document, {}, True, {}))]) == 0
