@@ -6,6 +6,7 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.runtime.protocol import Event, WarningEvent
 from streamflow_io.runtime.wire import is_without_gate
 from streamflow_io.wording import counted
@@ -23,10 +24,13 @@ class JobWarnings(Listener):
         if not isinstance(event, WarningEvent):
             return
         # The event names an input by the job and the port that write it.
-        about = event.message if event.input is None else f"{get_job_step_name(event.input)}/{event.port}"
+        about = said = event.message
+        if event.input is not None:
+            about = port_path(get_job_step_name(event.input), event.port or "")
+            said = f"{about}: {event.message.removeprefix(f'input {event.input}: ')}"
         # Where one job has no gate, other jobs have none: such a warning is for the run.
         step = "" if is_without_gate(event) else job.step
-        message, jobs = self._told.setdefault((step, about), (event.message, set()))
+        message, jobs = self._told.setdefault((step, about), (said, set()))
         if not jobs:
             logger.warning(f"Job {job.name}: {message}")
         jobs.add(job.name)

@@ -41,7 +41,7 @@ from .reach import Reach
 # The most characters that are kept of the message of a failed job.
 _REASON = 400
 # Why a declared input is not streamed again: its job holds cores, and gains nothing.
-_WAITED = "the command asks by path for more than its bytes, and waits longer for the whole file than it has run before"
+_WAITED = "the command asks by path for more than its bytes, and then waited longer for the whole file than it had run"
 # The least gain for readers: seconds, and a part of the time of the job.
 _LEAST_SECONDS = 2.0
 _LEAST_PART = 0.1

@@ -144,7 +144,7 @@ def test_a_reader_that_waits_for_the_file_begins_with_it_in_later_runs(bench: Be
     assert ours.time("read") < ours.time("end")
     assert "[SFIO-S024]" in ours.log
     reason = (
-        "the command asks by path for more than its bytes, and waits longer for the whole file than it has run before"
+        "the command asks by path for more than its bytes, and then waited longer for the whole file than it had run"
     )
     assert compared(bench) == {"/b/file": (None, reason)}
     again = bench.run(chain(second, whole), config=ALONE)

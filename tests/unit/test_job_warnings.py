@@ -21,24 +21,23 @@ async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> 
     warnings = JobWarnings()
     for number in range(1000):
         for _ in range(2):  # it was tried again
-            warnings.event(
-                job_state(f"/a/b/0.{number}"), warning(f"it asks for /tmp/{number}", input=f"/w/0.{number}", port="out")
-            )
+            asks = warning(f"input /w/0.{number}: it asks for /tmp/{number}", input=f"/w/0.{number}", port="out")
+            warnings.event(job_state(f"/a/b/0.{number}"), asks)
     warnings.event(job_state("/a/b/0.3"), warning("it asks for /tmp/o", input="/w/0.3", port="log"))
     warnings.event(job_state("/c/0"), warning("it asks for /tmp/c", input="/w/0.0", port="out"))
     for number in range(2):
         warnings.event(job_state(f"/c/{number}"), warning("no inotify"))
     assert said == [
-        "Job /a/b/0.0: it asks for /tmp/0",
-        "Job /a/b/0.3: it asks for /tmp/o",
-        "Job /c/0: it asks for /tmp/c",
+        "Job /a/b/0.0: /w/out: it asks for /tmp/0",
+        "Job /a/b/0.3: /w/log: it asks for /tmp/o",
+        "Job /c/0: /w/out: it asks for /tmp/c",
         "Job /c/0: no inotify",
     ]
     said.clear()
     await warnings.run_closed()
     await warnings.run_closed()
     assert said == [
-        "999 more jobs of /a/b, with the same warning: it asks for /tmp/0",
+        "999 more jobs of /a/b, with the same warning: /w/out: it asks for /tmp/0",
         "1 more job of /c, with the same warning: no inotify",
     ]
 
