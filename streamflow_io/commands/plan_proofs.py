@@ -38,9 +38,9 @@ _SAID = {
 class Prospect(Struct, frozen=True):
     """Whether a file streams from an output to an input without a hint.
 
-    :ivar state: `hinted`: hints decide. `by element`: each element goes on when its job has ended. `streams`: proven
-        with some options. `unknown`: not tried yet. `refused`: tried, and refused. `impossible`: the workflow does not
-        allow it
+    :ivar state: `hinted`: hints decide. `streams`: proven with some options. `by element`: not a stream, and each
+        element goes on when its job has ended. `unknown`: not tried yet. `refused`: tried, and refused. `impossible`:
+        the workflow does not allow it
     :ivar reason: why the file does not stream
     :ivar way: how the file is read
     :ivar runs: the number of jobs in which the file has streamed
@@ -62,7 +62,11 @@ class Prospect(Struct, frozen=True):
 
 def prospects(plan: Plan) -> list[Prospect]:
     """Return the prospects of all routes of a workflow with `streaming: auto`."""
-    return [_with_code(_prospect(plan, one)) for one in plan.graph.possible] if plan.proofs.is_auto else []
+    return (
+        [_with_elements(plan, _with_code(_prospect(plan, one))) for one in plan.graph.possible]
+        if plan.proofs.is_auto
+        else []
+    )
 
 
 def _with_code(found: Prospect) -> Prospect:
@@ -72,12 +76,20 @@ def _with_code(found: Prospect) -> Prospect:
     return replace(found, reason=coded(found.reason or _REFUSED, code))
 
 
+def _with_elements(plan: Plan, found: Prospect) -> Prospect:
+    """Return a prospect that says that elements of a list go on one by one, if they do so without a stream."""
+    if found.state in ("hinted", "streams"):
+        return found
+    of, to = found.output, found.input
+    if any(edge.by_element and _is_between(edge, of, to) for edge in plan.graph.edges if not edge.delivery.joins):
+        return replace(found, state="by element")
+    return found
+
+
 def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     of, to = one.output, one.input
     if one.delivery is not Delivery.TERMINATION and of not in plan.proofs.proven:
         return Prospect(of, to, "hinted")
-    if any(edge.by_element and _is_between(edge, of, to) for edge in plan.graph.edges if not edge.delivery.joins):
-        return Prospect(of, to, "by element")
     if (refused := next((proof for proof in _proofs(plan, of, "writes") if proof.is_refused), None)) is not None:
         return Prospect(of, to, "refused", f"{of} {refused.reason}")
     step, _, port = to.rpartition("/")
@@ -159,7 +171,7 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 
 def _why(one: Prospect) -> str:
     if one.state != "streams":
-        return one.reason or _SAID[one.state]
+        return "; ".join(filter(None, (_SAID.get(one.state), one.reason)))
     how = [proven_how(one.excerpt, one.bound)]
     if one.runs:
         how.append(f"it has streamed in {counted(one.runs, 'job')}")

@@ -240,6 +240,27 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("refused", "/a/out was cut [SFIO-L002]")
 
 
+def test_what_is_planned_of_the_jobs_of_a_scatter(bench: Bench) -> None:
+    """Elements go on one by one meanwhile: that says neither whether the files can stream, nor why not."""
+    write = tool("cat $file > out.txt; cat $file > out.txt.idx", {"file": "File"}, {"out": found("out.txt")})
+    indexed = {**write, "outputs": {"out": {**write["outputs"]["out"], "secondaryFiles": [".idx"]}}}
+    steps: dict[str, Document] = {
+        "a": {"run": write, "in": {"file": "files"}, "scatter": "file"},
+        "b": {"run": indexed, "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": reader(), "in": {"file": "b/out"}, "scatter": "file"},
+    }
+    file = bench.directory / "file"
+    file.touch()
+    document = workflow({"files": "File[]"}, steps, {"c": "c/out"})
+    path = bench.write(document, {"files": [{"class": "File", "path": str(file)}]}, io=True, config=AUTO)
+    tried, never = prospects(plan_file(path).plans["main"])
+    assert tried.state == never.state == "by element"
+    assert tried.reason is not None
+    assert tried.reason.startswith("not yet tried: ")
+    assert never.reason is not None
+    assert "secondaryFiles" in never.reason
+
+
 @pytest.mark.parametrize(("way", "excerpt"), [pytest.param("net", None, marks=pytest.mark.long), ("pipe", 6)])
 def test_what_is_exported_streams_for_others_in_their_first_run(
     way: Way, excerpt: int | None, proving: Proving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
