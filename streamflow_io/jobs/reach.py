@@ -118,9 +118,13 @@ class Reach(Listener):
             )
 
     def event(self, job: JobState, event: Event) -> None:
-        """Record that a command asks for its whole input, and so does not read the stream."""
-        if isinstance(event, WarningEvent) and event.input is not None and event.port is not None:
+        """Record that a command asks for its whole input, or that a commit rule has waited to the end of its job."""
+        if not isinstance(event, WarningEvent) or event.port is None:
+            return
+        if event.input is not None:
             self.fell_back(job, (event.input, event.port), _ASKS)
+        else:
+            self.fell_back(job, (job.name, event.port), event.message.removeprefix(f"output {event.port}: "))
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._told:

@@ -188,6 +188,7 @@ def test_a_rule_that_waits_for_what_never_comes_is_told_at_the_end(bench: Bench)
         "output b: on_file waited for done.* to the end: committed only now",
     ):
         assert ours.log.count(told) == 1
+    assert "Not delivered as asked: /a/a and 1 other; /a/a: on_close:3 never came" in ours.log
 
 
 def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> None:

@@ -109,11 +109,13 @@ def test_what_fell_back_and_why() -> None:
         fallback("/b/0", "connection refused"),
         fallback("/b/1", "connection refused"),
         fallback("/a/0", "no node runtime on host", None),
+        fallback("/a/1", "on_close:3 never came"),
+        fallback("/d/0", "the host of another reader is out of reach"),
         streamed("/b/2", 1_000_000),
     )
-    assert found[0][-1] == "it is a workflow output; no node runtime on host"
+    assert found[0][-1] == "it is a workflow output; no node runtime on host; on_close:3 never came"
     assert found[0][:2] == ("/a/out -> workflow output", "at termination")
-    assert found[1][2:] == ("1", "1", "", "", "connection refused; no node runtime on host")
+    assert found[1][2:] == ("1", "1", "", "", "connection refused; no node runtime on host; on_close:3 never came")
 
 
 def test_it_is_in_the_terminal_and_on_the_page() -> None:

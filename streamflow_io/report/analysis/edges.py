@@ -80,7 +80,7 @@ def _edges(history: History) -> Iterator[EdgeResult]:
             each.reason
             for each in history.fallbacks
             if each.without is None
-            if (each.output is None and each.step in steps) or (each.output == edge.output and each.step == consumer)
+            if (each.output is None and each.step in steps) or (each.output == edge.output and each.step in steps)
         ]
         yield EdgeResult(
             output=edge.output,

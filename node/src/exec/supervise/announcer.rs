@@ -9,7 +9,7 @@ use crate::outputs::commit::{Decision, What};
 use crate::outputs::rewrites::{Fate, Stamp};
 use crate::outputs::window::Discarded;
 use crate::protocol::event::{
-    Change, ChangedEvent, ClosedEvent, CommittedEvent, CompleteEvent, EntryEvent, Event, OpenedEvent,
+    Change, ChangedEvent, ClosedEvent, CommittedEvent, CompleteEvent, EntryEvent, Event, OpenedEvent, WarningEvent,
 };
 use crate::protocol::job::{Kind, Output};
 use crate::protocol::json::ByteString;
@@ -72,7 +72,8 @@ impl Announcer {
             }
             What::Complete => vec![Event::Complete(CompleteEvent { port, at_end: self.ended })],
             What::Unmet(why) => {
-                vec![Event::warning(format!("output {port}: {why}: committed only now [SFIO-S025]"), None)]
+                let message = format!("output {port}: {why}: committed only now [SFIO-S025]").into();
+                vec![Event::Warning(WarningEvent { message, input: None, port: Some(port) })]
             }
         }
     }
