@@ -27,11 +27,9 @@ from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
 from streamflow_io.features import runtimes
-from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.storage.sharing.identity import shared_directories
@@ -300,17 +298,5 @@ def _translated(
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
-    streams = [edge.route for edge in plan.graph.edges if edge.delivery is Delivery.STREAM]
-    edges = [
-        ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
-        for route in plan.graph.routes
-        if route.consumer is not None
-        and {route.output.step, route.consumer.step} <= plan.annotations.keys()
-        # Files may stream without hints, too. Then another table shows them.
-        and route not in streams
-        and not (plan.proofs.is_auto and route.consumer.step in plan.proofs.candidates)
-    ]
-    told = [*check_both_ends(plan.annotations, edges), *scripts]
-    return tuple(error.message for error in told) + (
-        plan.bandwidth.storages.warnings if plan.bandwidth.storages else ()
-    )
+    storages = plan.bandwidth.storages.warnings if plan.bandwidth.storages else ()
+    return (*plan.one_ended, *(error.message for error in scripts), *storages)

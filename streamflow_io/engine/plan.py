@@ -20,6 +20,7 @@ from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
+from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.storage.admission.demand import StepStorages
@@ -211,6 +212,21 @@ class Plan(Struct, frozen=True, dict=True):
         if self.service.unavailable is not None:
             plain = "Nothing streams in this run, everything is as with plain StreamFlow"
             yield coded(f"{plain}: {self.service.unavailable}", Code.NOTHING_STREAMS)
+
+    @property
+    def one_ended(self) -> list[str]:
+        """The edges that do not stream because only one end is `streamable`, in words."""
+        streams = [edge.route for edge in self.graph.edges if edge.delivery is Delivery.STREAM]
+        edges = [
+            ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
+            for route in self.graph.routes
+            if route.consumer is not None
+            and {route.output.step, route.consumer.step} <= self.annotations.keys()
+            # Files may stream without hints, too. Then another table of `plan` shows them.
+            and route not in streams
+            and not (self.proofs.is_auto and route.consumer.step in self.proofs.candidates)
+        ]
+        return [error.message for error in check_both_ends(self.annotations, edges)]
 
     @property
     def gang_cores(self) -> dict[str, float]:

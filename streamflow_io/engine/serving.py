@@ -12,6 +12,7 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.early_inputs import EarlyInputInjectorStep
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.messages import Code, coded
 
 from .plan import Plan
 from .ports import readers_of, replace_step
@@ -25,6 +26,11 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
+    # Declarations of other people may be meant for another end: no warning.
+    if config.runtime != "off" and (one_ended := plan.one_ended):
+        number = len(one_ended)
+        many = f"{number:,} edges are `streamable` at one end only: `streamflow-io plan` has them"
+        logger.info(one_ended[0] if number == 1 else coded(many, Code.ONE_END))
     choice = RuntimeChoice()
     if plan.service.streams:
         if (module := runtime_module(config.runtime)) is not None:

@@ -251,8 +251,12 @@ STREAMS = {
         (
             Case(
                 "A is `streamable`, and B is not: nothing streams from A to B",
-                "Write `streamable: true` on both ends if both tools allow streams. If not, ignore the warning. Of a "
+                "Write `streamable: true` on both ends if both tools allow streams. If not, ignore the message. Of a "
                 "record only fields of type `File` stream, and no fields of records in the record.",
+            ),
+            Case(
+                "N edges are `streamable` at one end only: ...",
+                "Run `streamflow-io plan`, which names both ends of each.",
             ),
         ),
         "guide.md#2-annotate",

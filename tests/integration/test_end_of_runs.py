@@ -105,3 +105,16 @@ def test_a_run_has_ended_when_the_next_workflow_of_its_file_begins(bench: Bench)
     seen, last = re.findall(r" ERROR +(FAILED .*(?:\n\t.*)*)", run.log)
     assert re.search(r'{"event":"results".*\n.*{"event":"end".*"status":"completed"}', seen), seen
     assert "job /a/0 of step /a has failed (exit code 3); not run: steps /b, /c" in last
+
+
+def test_a_run_tells_which_declarations_have_no_other_end(bench: Bench) -> None:
+    made = tool("seq 8", {}, {"out": {"type": "stdout", "streamable": True}}, stdout="out.txt")
+    read = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="b.txt")
+    steps: dict[str, Document] = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    one = workflow({}, steps, {"b": "b/out"})
+    two = workflow({}, {**steps, "c": {"run": read, "in": {"file": "a/out"}}}, {"b": "b/out", "c": "c/out"})
+    paths = [bench.write(one, {}, True), bench.write(two, {}, True), bench.write(one, {}, True, {"runtime": "off"})]
+    single, several, off = (run.log for run in bench.run_all(paths))
+    assert "/a/out is `streamable`, and /b/file is not: nothing streams from /a/out to /b/file [SFIO-S023]" in single
+    assert "2 edges are `streamable` at one end only: `streamflow-io plan` has them [SFIO-S023]" in several
+    assert "SFIO-S023" not in off
