@@ -154,6 +154,11 @@ class History(Struct):
     sessions: dict[int, Session] = field(default_factory=dict)
     tried_again: set[str] = field(default_factory=set)
 
+    @property
+    def job_names(self) -> set[str]:
+        """The jobs. A job that has started again has several attempts in `jobs`."""
+        return {job.name for job in self.jobs}
+
     def since_start(self, time: float) -> float:
         """Return the time of a record in seconds since the start of the run."""
         return max(0.0, time - self.run.time)

@@ -203,6 +203,13 @@ def test_verdicts() -> None:
     assert verdict(history(*CHAIN)) == "This run has taken 10.0 s, for 3 jobs"
 
 
+def test_a_job_that_has_moved_counts_once() -> None:
+    moved = history(*job("/a/0", 0, 0.2, 0.4, status="rolled back"), *CHAIN)
+    assert verdict(moved) == "This run has taken 10.0 s, for 3 jobs"
+    assert run_results([moved])[0].jobs == 3
+    assert [step.jobs for step in run_results([moved])[0].steps if step.step == "/a"] == [1]
+
+
 def test_what_to_do_next() -> None:
     found = history(*CHAIN)
     (first, second) = advice(found, critical_path(found), [])

@@ -111,8 +111,8 @@ def _time_line(history: History) -> str:
     took = f"{history.seconds:,.1f} s"
     if history.status in ("failed", "cancelled"):
         what = "has failed" if history.status == "failed" else "was cancelled"
-        return f"This run {what} after {took}: {done:,} of {counted(len(history.jobs), 'job')} succeeded"
-    return f"This run has taken {took}, for {counted(len(history.jobs), 'job')}"
+        return f"This run {what} after {took}: {done:,} of {counted(len(history.job_names), 'job')} succeeded"
+    return f"This run has taken {took}, for {counted(len(history.job_names), 'job')}"
 
 
 def _early_lines(history: History) -> Iterator[str]:
