@@ -627,6 +627,10 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     def drop(self, location: ExecutionLocation) -> None:
         """Count a host that does not answer as lost, and end all processes here that wait for it."""
 
+    @abstractmethod
+    def leave(self, location: ExecutionLocation, reason: str) -> None:
+        """Start no more jobs on a host whose node runtime has ended, though the host may answer."""
+
     async def _create_shell(self, command: MutableSequence[str], location: ExecutionLocation) -> Shell:
         pipe = asyncio.subprocess.PIPE
         process = await self.start(location, command, pipe, pipe, asyncio.subprocess.DEVNULL)
@@ -818,6 +822,11 @@ def _own_hosts(connector: Connector | None) -> OwnHosts | None:
     return deployed if isinstance(deployed, OwnHosts) else None
 
 
+def is_own_host(connector: Connector) -> bool:
+    """Whether the locations of a connector are hosts of the plugin: jobs go on at another when one is lost."""
+    return _own_hosts(connector) is not None
+
+
 def found_hosts(connector: Connector | None) -> str | None:
     """The hosts that a connector of the plugin has found, for people; None: another connector."""
     hosts = _own_hosts(connector)
@@ -909,6 +918,12 @@ def drop(connector: Connector, location: ExecutionLocation) -> None:
     """Let a connector of the plugin count a host that does not answer as lost."""
     if (hosts := _own_hosts(connector)) is not None:
         hosts.drop(location)
+
+
+def leave(connector: Connector, location: ExecutionLocation, reason: str) -> None:
+    """Let a connector of the plugin start no more jobs on a host whose node runtime has ended."""
+    if (hosts := _own_hosts(connector)) is not None:
+        hosts.leave(location, reason)
 
 
 def abandon(connector: Connector, location: ExecutionLocation) -> None:

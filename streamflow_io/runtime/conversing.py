@@ -225,6 +225,7 @@ class ConversingRuntime(NodeRuntime):
     def lose(self, reason: str) -> None:
         super().lose(reason)
         if self._closing is None and self._clearing is None:
+            self._access.leave(reason)
             self._clearing = asyncio.create_task(self.clear())
         waiting: list[asyncio.Future[Any]] = [*self._asked.values()]
         waiting += (command.code for command in self._commands.values())

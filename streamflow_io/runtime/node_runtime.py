@@ -527,9 +527,12 @@ class NodeRuntime(NodeCommands):
                 logger.error(reason)
             return
         if (job := self._jobs.get(event.job)) is not None:
-            job.receive(event)
-            if isinstance(event, ExitEvent):
-                del self._jobs[event.job]
+            self._pass_on(job, event)
+
+    def _pass_on(self, job: NodeJob, event: Event) -> None:
+        job.receive(event)
+        if isinstance(event, ExitEvent):
+            del self._jobs[event.job]
 
     def note_silence(self) -> None:
         """Note that `serve` has said nothing for so long that it counts as lost; :meth:`lose` follows."""

@@ -18,7 +18,8 @@ from .conversation import Conversation
 from .conversing import ConversingRuntime, Links, begin, serve
 from .locations import Place
 from .node_commands import NodeRuntimeError
-from .node_runtime import NodeRuntime
+from .node_runtime import NodeJob, NodeRuntime
+from .protocol import Event, ExitEvent
 from .session_job import RemoteSessionJob
 
 logger = logging.getLogger("streamflow")
@@ -100,6 +101,12 @@ class RemoteRuntime(ConversingRuntime):
             await asyncio.shield(runtime.close())
             raise
         return runtime
+
+    def _pass_on(self, job: NodeJob, event: Event) -> None:
+        # The job has ended because `serve` does: soon the job is lost with its node, and starts again elsewhere.
+        is_loss = isinstance(event, ExitEvent) and event.reason == "driver" and not self.is_ending
+        if not (is_loss and self._access.is_own_host):
+            super()._pass_on(job, event)
 
     @property
     def has_sessions(self) -> bool:

@@ -207,6 +207,12 @@ def kill_serve(site: Site, node: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def end_serve(site: Site, node: str) -> None:
+    """End the node runtime of a node by the signal that it handles."""
+    for pid in processes_on(site, node, b"serve"):
+        os.kill(pid, signal.SIGTERM)
+
+
 def lose_node(site: Site, node: str) -> None:
     site.control("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
@@ -220,6 +226,7 @@ def resume(site: Site, node: str) -> None:
 LOSSES = {
     "srun": (kill_launchers, "srun to node {} of allocation {} of Slurm was ended by signal 9"),
     "serve": (kill_serve, "the program on node {} of allocation {} of Slurm was ended by signal 9"),
+    "ended": (end_serve, "sfio-node serve has ended at hpc/{}"),
     "node": (lose_node, "node {} has failed: it is no longer in allocation {} of Slurm"),
 }
 
@@ -245,7 +252,7 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
     assert len(nodes_of(ours)) == 2
     why = cause.format(first, allocation.environment["SLURM_JOB_ID"])
     assert f"No more jobs start at hpc/{first}: {why}" in ours.log
-    assert f"the connection to hpc/{first} is lost: {why}" in ours.log
+    assert what == "ended" or f"the connection to hpc/{first} is lost: {why}" in ours.log
     if what != "node":  # A node that dies may leave files.
         check_gone(allocation)
 
@@ -300,7 +307,8 @@ def run_with_a_lost_node(site: Site, lost: str, what: str, oversubscribe: str) -
 
 
 @pytest.mark.parametrize(
-    ("what", "oversubscribe"), [("srun", "idle"), ("serve", "idle"), ("serve", "never"), ("node", "idle")]
+    ("what", "oversubscribe"),
+    [("srun", "idle"), ("serve", "idle"), ("ended", "idle"), ("serve", "never"), ("node", "idle")],
 )
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_jobs_that_stream_run_again_elsewhere(allocation: Site, lost: str, what: str, oversubscribe: str) -> None:

@@ -280,6 +280,12 @@ class AllocationConnector(OwnHosts):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
 
+    def leave(self, location: ExecutionLocation, reason: str) -> None:
+        name = self.own(location).name
+        if not self._closing and name not in self._lost:
+            self._lose(name, reason)
+            self._answering.add(name)
+
     async def copy_local_to_remote(
         self, src: str, dst: str, locations: MutableSequence[ExecutionLocation], read_only: bool = False
     ) -> None:
