@@ -43,6 +43,13 @@ class ProducerFailedError(Exception):
     """A job that other jobs read from has failed for good, or is not in this run."""
 
 
+class ProducerMovesError(Exception):
+    """A job that other jobs read from gives up its place, and waits for another one.
+
+    A job that waits for it gives up its own place, too: the other job may need what this one holds there.
+    """
+
+
 class Attempt(Struct, eq=False):
     """One run of a job.
 
@@ -56,7 +63,6 @@ class Attempt(Struct, eq=False):
     :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
     :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
     :ivar windows: the outputs whose bytes are discarded when their readers have them
-    :ivar leaves: the node of the job, or of one from which it reads, is lost: the job starts again at another place
     :ivar lost: is done when a reader needs the file of a window once more
     :ivar readers: by the name of a job that reads a window: whether the job needs no more of it
     :ivar collect: returns the final token of an output; None: no job reads this attempt
@@ -66,7 +72,6 @@ class Attempt(Struct, eq=False):
     output_directory: PurePosixPath
     node_job: NodeJob | None = None
     gave_way: bool = False
-    leaves: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)
@@ -170,6 +175,7 @@ class StreamingJob:
         self._replacement = replacement
         self._attempts: list[Attempt] = []
         self._closed = False
+        self._moves = False
         # Is done at the next change; None: no other job waits for a change.
         self._change: asyncio.Future[None] | None = None
 
@@ -192,8 +198,14 @@ class StreamingJob:
         attempt = Attempt(output_directory, node_job)
         attempt.collect, attempt.replacement = self._collect, self._replacement
         self._attempts.append(attempt)
+        self._moves = False
         self._tell_change()
         return attempt
+
+    def move(self) -> None:
+        """Note that the job has no place until its next attempt."""
+        self._moves = True
+        self._tell_change()
 
     def close(self) -> None:
         """Let the job have no more attempts; those that are open have failed."""
@@ -207,10 +219,12 @@ class StreamingJob:
         while not self._closed:
             await self._changed()
 
-    async def attempt(self) -> Attempt:
+    async def attempt(self, *, from_place: bool = False) -> Attempt:
         """Wait for the attempt to read from, and return it: the latest that has not failed.
 
+        :param from_place: the job that waits has a place
         :raises ProducerFailedError: if there will be no such attempt
+        :raises ProducerMovesError: if the job that waits has to give up its place first
         """
         while True:
             if self._attempts:
@@ -219,6 +233,8 @@ class StreamingJob:
                     return latest
             if self._closed:
                 raise ProducerFailedError(self.name)
+            if from_place and self._moves:
+                raise ProducerMovesError
             await self._changed()
 
     async def _changed(self) -> None:
@@ -232,12 +248,14 @@ class StreamingJob:
             _reach(self._change)
             self._change = None
 
-    async def final(self, port: str, path: str) -> Token:
+    async def final(self, port: str, path: str, *, from_place: bool = False) -> Token:
         """Return the token of a file or directory when it is final; waits through as many attempts as that takes.
 
+        :param from_place: see :meth:`attempt`
         :raises ProducerFailedError: if the file never will be final
+        :raises ProducerMovesError: see :meth:`attempt`
         """
-        while not await (await self.attempt()).settled(port, path):
+        while not await (await self.attempt(from_place=from_place)).settled(port, path):
             pass
         return await self._collect(port, path)
 

@@ -77,11 +77,14 @@ async def with_finals(
     Waits until these files are final.
 
     :raises ProducerFailedError: if a file never will be final
+    :raises ProducerMovesError: if the job has to give up its place first
     """
 
     async def final(port: str, token: StreamToken) -> Token | None:
         source = token.source
-        return await jobs.get(source.job).final(source.port, source.path) if port in names else None
+        if port not in names:
+            return None
+        return await jobs.get(source.job).final(source.port, source.path, from_place=True)
 
     return await _with_files(step, job, inputs, final)
 

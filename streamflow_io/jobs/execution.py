@@ -18,7 +18,7 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import RetryPolicy, is_lost, prepare_work_dir, retry_policy
-from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ReadWindows, StreamingJob
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ProducerMovesError, ReadWindows, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
     byte_streams,
@@ -68,7 +68,7 @@ from .ending import (
     with_replacements,
 )
 from .learned_streams import LearnedReads, LearnedWrites
-from .moving import move
+from .moving import MovesFirst, move
 from .streaming_run import StreamingRun
 
 
@@ -142,12 +142,12 @@ class Execution:
                     await self._failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True
-                    if record.attempts > 0 and record.latest.leaves:
-                        await self._move()
+                except ProducerMovesError:
+                    await self._move(record)
                 except NodeLostError as error:
                     await self._wait_for_retry(error, "at another place")
                     await self._failed()
-                    await self._move()
+                    await self._move(record)
                 except WindowLostError as error:
                     self._has_windows = False
                     why = "a reader needs the whole file" if record.latest.lost.done() else str(error)
@@ -250,7 +250,7 @@ class Execution:
         connector = context.deployment_manager.get_connector
         return any(is_lost(connector(at.deployment), at) for at in context.scheduler.get_locations(self._job.name))
 
-    async def _move(self) -> None:
+    async def _move(self, record: StreamingJob) -> None:
         """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.
 
         A job whose window it has read starts again first. It may hold the cores that this one needs, and wait for it.
@@ -261,8 +261,9 @@ class Execution:
         async def producers_run() -> None:
             await self._windows.read_again()
             for token in self._streams:
-                await self._producer(token, when_started=False)
+                await self._run.streaming_jobs.get(token.source.job).attempt()
 
+        record.move()
         try:
             self._inputs = await move(self._step, self._job, self._inputs, producers_run)
         except WorkflowException as error:
@@ -282,7 +283,7 @@ class Execution:
         try:
             with in_time(self._job):
                 await self._attempt(record)
-        except (UnrecoverableWorkflowException, ProducerFailedError, ProducerRestartError):
+        except (UnrecoverableWorkflowException, ProducerFailedError, ProducerMovesError, ProducerRestartError):
             raise
         except Exception as error:
             if self._is_lost:
@@ -311,7 +312,10 @@ class Execution:
 
         :return: the node runtime, if there is one; the streams that the attempt reads, with their producers
         :raises ProducerRestartError: if a job that this one reads from is tried again
+        :raises ProducerMovesError: if such a job has no place
         """
+        if self._state.drop(MovesFirst) is not None:
+            raise ProducerMovesError
         await self._windows.read_again()
         await self._learned.begin(self._run.reach)
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
@@ -382,7 +386,6 @@ class Execution:
         finally:
             if self._run.proofs.rehearsals is not None:
                 self._run.proofs.rehearsals.attempt_ended(self._state)
-            attempt.leaves = self._is_lost
             attempt.end(False)
 
     async def _prepare(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> _Prepared:
@@ -476,7 +479,6 @@ class Execution:
             if not node_job.exit.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.shield(node_job.cancel())
-            attempt.leaves = self._is_lost or any(producer.leaves for _, producer in producers)
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
 
@@ -485,12 +487,13 @@ class Execution:
 
         :param when_started: wait until the command of the attempt runs
         :raises ProducerFailedError: if there will be no attempt
+        :raises ProducerMovesError: if the other job has no place
         """
         job = self._run.streaming_jobs.get(token.source.job)
-        attempt = await job.attempt()
+        attempt = await job.attempt(from_place=True)
         while when_started and not attempt.has_started:
             await attempt.started()
-            attempt = await job.attempt()
+            attempt = await job.attempt(from_place=True)
         return attempt
 
     @property

@@ -14,6 +14,10 @@ from streamflow_io._streamflow import schedule_again
 from streamflow_io.adapters.steps import StreamingExecuteStep
 
 
+class MovesFirst:
+    """Marks a job that has no file of a producer that moves: the job moves, too, before its first attempt."""
+
+
 async def move(
     step: StreamingExecuteStep, job: Job, inputs: Mapping[str, Token], may_take_place: Callable[[], Awaitable[None]]
 ) -> dict[str, Token]:

@@ -16,11 +16,12 @@ from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ObjectToken
 
-from streamflow_io.adapters.attempts import ProducerFailedError
+from streamflow_io.adapters.attempts import ProducerFailedError, ProducerMovesError
 from streamflow_io.adapters.early_inputs import EarlyInputToken
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
 
+from .moving import MovesFirst
 from .streaming_run import StreamingRun
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
@@ -32,7 +33,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
 
     A job that cannot read a file early waits here until it is final, and gets it by StreamFlow's own transfer. Such a
     job holds its location meanwhile. There is no deadlock: its producer has a location already, or is in the queue of a
-    queue manager. Other jobs do not wait for the transfer.
+    queue manager. If its producer loses its location, the job gives up its own, too. Other jobs do not wait for the
+    transfer.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
 
     async def transfer(self, job: Job, token: Token) -> Token:
         if isinstance(token, StreamToken):
-            if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
+            if await self._is_read_early(job, token) or (final := await self._final(job, token)) is None:
                 return await self._place(job, token)
             return cast(Token, await super().transfer(job, final))
         if isinstance(token, PartToken):
@@ -109,12 +111,15 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return True
         return bool(await self._streams.reach.can_read(self._streams.jobs.of(job), token, producer.latest))
 
-    async def _final(self, token: StreamToken) -> Token | None:
-        """Return the token of the final file; None: the file never will be final, which the job itself reports."""
+    async def _final(self, job: Job, token: StreamToken) -> Token | None:
+        """Return the token of the final file. None: the file never will be final, or the job has to move first."""
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)
-            final = await producer.final(token.source.port, token.source.path)
+            final = await producer.final(token.source.port, token.source.path, from_place=True)
         except ProducerFailedError:
+            return None
+        except ProducerMovesError:
+            self._streams.jobs.of(job).keep(MovesFirst())
             return None
         return cast(Token, final.retag(token.tag))
 

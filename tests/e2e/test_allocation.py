@@ -318,6 +318,35 @@ def test_jobs_that_stream_run_again_elsewhere(allocation: Site, lost: str, what:
         check_gone(allocation)
 
 
+def test_a_reader_that_waits_for_the_file_lets_its_writer_move(allocation: Site) -> None:
+    """The reader fails with the stream, and holds a core of the node that is left: the writer needs both cores."""
+    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {wait}seq 1 20000'
+    reads = 'note "b $SLURMD_NODENAME"; head -n 1 $file > first.txt; cat $file > out.txt'
+    streams = [streaming({"port": "out", "mode": "no_update"})]
+    steps = {
+        "a": {"run": tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2)), "in": {}},
+        "b": {
+            "run": tool(reads, {"file": streamable()}, {"out": found("out.txt")}, requirements=cores(1)),
+            "in": {"file": "a/out"},
+        },
+    }
+    path = allocation.write(
+        workflow({}, steps, {"out": "b/out"}), {}, io=True, config={"oversubscribe": "never"}, **RETRY
+    )
+    process = allocation.start(path)
+    trace, log = path.parent / "trace", path.parent / "stderr"
+    wait_for(lambda: "Job /b/0 has failed with a stream" in log.read_text(), "a reader that needs the file", 60)
+    nodes = dict(re.findall(r" ([ab]) (n\d)", trace.read_text()))
+    kill_serve(allocation, nodes["a"])
+    wait_for_note(trace, f" a {nodes['b']}")
+    Path(f"{os.path.realpath(trace)}.go").touch()
+    ours = allocation.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
+    check_gone(allocation)
+
+
 def test_the_reader_of_a_window_runs_again_elsewhere(allocation: Site) -> None:
     """The writer holds all cores of the node that is left, and waits for its reader, which needs the window again."""
     streams = [streaming({"port": "out", "mode": "no_update", "window": "16MB"})]

@@ -30,13 +30,14 @@ from lab.fakes import (
 from lab.jobs import job_state
 from streamflow_io._streamflow import RetryPolicy
 from streamflow_io.adapters import connector
-from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ProducerMovesError, StreamingJob
 from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.adapters.inputs import gated_input, input_stream
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.jobs import ending, execution
 from streamflow_io.jobs.ending import JobFailedError, RewrittenError, check_parts, in_time
+from streamflow_io.jobs.moving import MovesFirst
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.locations import Place
@@ -163,6 +164,23 @@ async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:
         await waiting
 
 
+async def test_who_holds_a_place_does_not_wait_for_a_job_without() -> None:
+    async def collect(port: str, path: str) -> Token:
+        return Token((port, path))
+
+    job = StreamingJob("/a/0", collect)
+    first = job.begin(OUT)
+    from_place = asyncio.create_task(job.final("out", "file", from_place=True))
+    without = asyncio.create_task(job.final("out", "file"))
+    await asyncio.sleep(0)
+    first.end(False)
+    job.move()
+    with pytest.raises(ProducerMovesError):
+        await from_place
+    job.begin(OUT).end(True)
+    assert (await without).value == (await job.final("out", "file", from_place=True)).value == ("out", "file")
+
+
 @pytest.fixture
 def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Token]:
     """The requests to StreamFlow's own transfer."""
@@ -209,7 +227,7 @@ async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monke
 
     async def transfers(step: StreamingTransferStep, job: Job, token: StreamToken, **_: Any) -> None:
         if not await step._is_read_early(job, token):
-            await step._final(token)
+            await step._final(job, token)
         done.append(job.name)
 
     async def terminate(_: Any, status: Status) -> None:
@@ -253,6 +271,19 @@ async def test_a_reader_that_does_not_gets_the_file_when_it_is_committed(transfe
     assert not isinstance(token, StreamToken)
     assert (token.value, token.tag) == ({"final": ("out", "out.txt")}, "0.7")
     assert transfers == [token]
+
+
+async def test_a_reader_that_waits_moves_before_it_runs_if_its_producer_moves(transfers: list[Token]) -> None:
+    here = FakeRuntime("here")
+    run = FakeRun(here=here)
+    attempt = await attempt_at(here, run)
+    waiting = asyncio.create_task(transfer(run, "there", stream_token()))
+    await asyncio.sleep(0.002)
+    attempt.end(False)
+    run.streaming_jobs.get("/a/0").move()
+    assert isinstance(await waiting, StreamToken)
+    assert run.jobs.of(reading()).kept(MovesFirst) is not None
+    assert transfers == []
 
 
 async def test_a_reader_that_waits_is_told_by_its_own_job_that_its_producer_has_failed(transfers: list[Token]) -> None:
