@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from lab.node_remote import find_marked
 from lab.runs import RETRY, Run, kill_group, wait_for_note
 from lab.sites import Site, apart
 from streamflow_io.runtime.embedded import find_sfio_node
-from tests.e2e.test_allocation import kill_serve
+from tests.e2e.test_allocation import kill_serve, lose_node, resume
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 
@@ -120,6 +121,52 @@ def test_a_job_reads_from_the_memory_of_another_node(allocation: Site) -> None:
         assert in_memory(ours) == expected
         assert "Files go through the driver" not in ours.log
     check_gone(allocation)
+
+
+@pytest.mark.parametrize(("lose", "again"), [(kill_serve, True), (lose_node, False)])
+def test_a_file_in_the_memory_of_a_lost_node(allocation: Site, lose: Callable[[Site, str], None], again: bool) -> None:
+    """A failure manager makes the file again at the other node. Otherwise the run ends, and names the file."""
+    whole = [{"class": "ResourceRequirement", "coresMin": 2, "ramMin": 16}]
+    flag = allocation.shared / f"{allocation.directory.name}.flag"
+    make = tool(f"{NOTE}; note $SLURMD_NODENAME; seq 1 99999", {}, {"o": "stdout"}, requirements=whole, stdout="a.txt")
+    waits = f"note waits; until test -e {flag}; do sleep 0.1; done; echo"
+    wait = tool(waits, {}, {"o": "stdout"}, requirements=whole, stdout="w.txt")
+    read = tool("note reads; cat $i", {"i": "File", "w": "File"}, {"o": "stdout"}, requirements=whole, stdout="r.txt")
+    steps: dict[str, Document] = {
+        "a": {"run": make, "in": {}},
+        "w": {"run": wait, "in": {}},
+        "r": {"run": read, "in": {"i": "a/o", "w": "w/o"}},
+    }
+    document = workflow({}, steps, {"o": "r/o"})
+    flag.touch()
+    first = allocation.run(document, config=MEMORY, seconds=120)
+    assert first.ok, first.errors
+    flag.unlink()
+    path = allocation.write(document, {}, io=True, config=MEMORY, **(RETRY if again else {}))
+    driver = allocation.start(path)
+    log = path.parent / "stderr"
+    wait_for(lambda: "COMPLETED Step /a" in log.read_text(), "the end of the writer", 60)
+    wait_for_note(path, "waits")
+    trace = (path.parent / "trace").read_text()
+    assert PLACE in trace
+    (node,) = re.findall(r" (n\d)", trace)
+    try:
+        lose(allocation, node)
+        wait_for(lambda: f"No more jobs start at hpc/{node}" in log.read_text(), "the loss", 60)
+        flag.touch()
+        ours = allocation.finish(driver, path, 120)
+    finally:
+        resume(allocation, node)
+    # Slurm kills all processes of a node that is lost, and their guard with them.
+    clear(allocation)
+    wait_for(lambda: not left_in_memory(allocation), "nothing in memory", 60)
+    if again:
+        assert ours.ok, ours.errors
+        assert ours.results == first.results
+        return
+    assert ours.code == 1
+    assert ours.times("reads") == []
+    assert re.search(rf"{PLACE}\S*/a.txt cannot be copied: it is on hpc/{node}, and node {node} ", ours.errors)
 
 
 def small_memory(site: Site, size: str) -> None:
