@@ -13,7 +13,7 @@ use nix::poll::{poll, PollFd, PollFlags};
 
 use super::channel::{Channel, PIECE};
 use super::error::LinkError;
-use super::frame::{read_header, read_payload, record, Kind};
+use super::frame::{busy, read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, encode_archive, encode_failure};
 use crate::streams::origin::Failure;
@@ -199,6 +199,7 @@ fn next(channel: &mut Channel) -> Result<Word, LinkError> {
                 let (_, message) = decode_failure(&payload).of_input("");
                 return Err(LinkError::Refused(message));
             }
+            Kind::Busy => return Err(busy(&payload)),
             other => return Err(LinkError::Broken(format!("{other:?} came instead of data"))),
         }
     }

@@ -16,7 +16,7 @@ use nix::unistd::write;
 
 use super::channel::Channel;
 use super::error::LinkError;
-use super::frame::{read_header, read_payload, record, Kind};
+use super::frame::{busy, read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::protocol::job::Link;
@@ -196,6 +196,7 @@ impl Fetcher {
                 Kind::Committed => return Ok(self.compare(&payload()?).map(|()| None)),
                 Kind::Part if self.request.part => return Ok(Ok(decode_part(&payload()?)?)),
                 Kind::Failed => return Ok(Err(decode_failure(&payload()?))),
+                Kind::Busy => return Err(busy(&payload()?).into()),
                 other => return Err(LinkError::Broken(format!("{other:?} came instead of data")).into()),
             }
         }

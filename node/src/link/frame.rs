@@ -35,10 +35,12 @@ pub enum Kind {
     Archive,
     /// The word of the reader how many bytes its command has read. The producer may discard them.
     Taken,
+    /// There are too many readers, in words.
+    Busy,
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
+const KINDS: [(Kind, RangeInclusive<u32>); 10] = [
     (Kind::Request, 2..=LARGEST_TEXT),
     (Kind::Data, 1..=LARGEST_DATA),
     (Kind::Committed, 8..=8),
@@ -48,6 +50,7 @@ const KINDS: [(Kind, RangeInclusive<u32>); 9] = [
     (Kind::Part, 2..=LARGEST_TEXT),
     (Kind::Archive, 2..=LARGEST_TEXT),
     (Kind::Taken, 8..=8),
+    (Kind::Busy, 1..=LARGEST_TEXT),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,11 @@ pub fn read_header(from: &mut impl Read) -> Result<Header, LinkError> {
     let mut bytes = [0; HEADER];
     from.read_exact(&mut bytes)?;
     Header::parse(bytes)
+}
+
+/// The error of a record `Busy`: another attempt may find fewer readers.
+pub fn busy(payload: &[u8]) -> LinkError {
+    LinkError::Broken(String::from_utf8_lossy(payload).into_owned())
 }
 
 pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, LinkError> {
@@ -161,7 +169,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 10, 255, b'G'] {
+        for kind in [0, 11, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

@@ -13,6 +13,7 @@ use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
 use super::archive;
 use super::client_hello::{Doorkeeper, Hello};
+use super::frame::Kind;
 use super::handshake::{self, Asked};
 use super::pending::PendingConnections;
 use super::sender::{self, Shared};
@@ -41,6 +42,8 @@ struct Listener {
     directories: Vec<PathBuf>,
     shared: Shared,
     most: usize,
+    /// Text for a reader when there are as many.
+    busy: String,
     connections: AtomicUsize,
     /// The address of each handshake that goes on.
     handshakes: Mutex<Vec<IpAddr>>,
@@ -53,6 +56,16 @@ struct Listener {
 /// # Errors
 /// A message that says why not.
 pub fn listen(address: &str, run_directory: &Path, tls: bool, directories: Vec<PathBuf>) -> Result<SocketAddr, String> {
+    listen_with(affordable(), address, run_directory, tls, directories)
+}
+
+fn listen_with(
+    (most, allowed): (usize, u64),
+    address: &str,
+    run_directory: &Path,
+    tls: bool,
+    directories: Vec<PathBuf>,
+) -> Result<SocketAddr, String> {
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let address = own_address(address, &connection)?;
     let cannot = |error: std::io::Error| format!("cannot listen at {address}: {error}");
@@ -64,7 +77,6 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool, directories: Vec<P
     let _ = defer_accept(&socket, DEFERRED);
     // A closed connection leaves nothing behind. An admitted one is set otherwise below.
     let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 });
-    let most = affordable();
     let pending = PendingConnections::new(socket, most).map_err(|error| cannot(error.into()))?;
     let listener = Arc::new(Listener {
         certificate: run_directory.join("certificate.pem"),
@@ -72,6 +84,7 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool, directories: Vec<P
         directories,
         shared: Shared::new(run_directory.join("jobs")),
         most,
+        busy: busy(most, allowed),
         connections: AtomicUsize::new(0),
         handshakes: Mutex::default(),
     });
@@ -92,10 +105,19 @@ fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// How many connections there can be, when half of the open files are left to other things. A reader that is refused
-/// for a minute fails, so that no other limit is set to readers of this run.
-fn affordable() -> usize {
-    getrlimit(Resource::RLIMIT_NOFILE).map_or(FEWEST, |(allowed, _)| (allowed / 2 / FILES_EACH) as usize)
+/// How many connections there can be, when half of the open files are left to other things, and how many files can be
+/// open. A reader that is refused for a minute fails, so that no other limit is set to readers of this run.
+fn affordable() -> (usize, u64) {
+    let unknown = (FEWEST, FEWEST as u64 * 2 * FILES_EACH);
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(unknown, |(allowed, _)| ((allowed / 2 / FILES_EACH) as usize, allowed))
+}
+
+fn busy(most: usize, allowed: u64) -> String {
+    let each = 2 * FILES_EACH;
+    format!(
+        "{most} other jobs read from there, and the limit of open files there, {allowed}, allows no more: raise the \
+         limit (`ulimit -Hn`) to {each} for each job that reads at the same time"
+    )
 }
 
 impl Listener {
@@ -128,13 +150,15 @@ impl Listener {
             let accepted = handshake::accept(socket, hello, &listener.certificate, listener.tls);
             drop(handshake);
             // Only now: strangers take no place of a reader.
-            let Some(slot) = Slot::take(&listener) else { return };
+            let slot = Slot::take(&listener);
             match accepted {
+                Ok((mut channel, _)) if slot.is_none() => {
+                    let _ = handshake::say(&mut channel, Kind::Busy, listener.busy.as_bytes());
+                }
                 Ok((channel, Asked::Stream(request))) => sender::serve(&listener.shared, channel, request),
                 Ok((channel, Asked::Archive(path))) => archive::serve(&listener.directories, channel, &path),
                 Err(_) => {}
             }
-            drop(slot);
         });
     }
 }
@@ -146,7 +170,8 @@ impl Handshake {
     /// Returns None when there are as many handshakes as there may be, in all or of the address.
     fn begin(listener: &Arc<Listener>, origin: IpAddr) -> Option<Self> {
         let mut going = lock(&listener.handshakes);
-        let are_few = going.len() < HANDSHAKES.min(listener.most);
+        // Also where there can be no reader, which is told in the answer.
+        let are_few = going.len() < HANDSHAKES.min(listener.most.max(1));
         (are_few && going.iter().filter(|other| **other == origin).count() < HANDSHAKES_EACH).then(|| {
             going.push(origin);
             Self(listener.clone(), origin)
@@ -191,6 +216,13 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::pipe;
+
+    use crate::link::fetcher::{Fetcher, Orders, Times, TIMES};
+    use crate::link::request::{Request, Wanted};
+    use crate::link::tls::certificate_file;
+    use crate::protocol::job::Link;
+    use crate::streams::origin::Failure;
 
     #[test]
     fn one_address_has_few_handshakes_at_once_and_all_have_not_many() {
@@ -200,6 +232,7 @@ mod tests {
             directories: Vec::new(),
             shared: Shared::new(PathBuf::new()),
             most: usize::MAX,
+            busy: String::new(),
             connections: AtomicUsize::new(0),
             handshakes: Mutex::default(),
         });
@@ -225,6 +258,32 @@ mod tests {
         held.clear();
         assert!(listener.handshakes.lock().unwrap().is_empty());
     }
+
+    #[test]
+    fn a_reader_too_many_is_told_what_allows_how_many() {
+        let directory = tempfile::tempdir().unwrap();
+        let certificate = certificate_file(&directory, "certificate");
+        let address = listen_with((0, 11), "127.0.0.1", directory.path(), false, Vec::new()).unwrap();
+        let link = Link { address, job: "j".into(), certificate, tls: false };
+        let wanted = Wanted::of(&link, "p", Path::new("/a"), None, false);
+        let times = Times { patience: Duration::ZERO, ..TIMES };
+        let (_source, sink) = pipe().unwrap();
+        let mut fetcher = Fetcher {
+            link,
+            request: Request { wanted, offset: 0, part: false },
+            sink,
+            times,
+            orders: Arc::new(Orders::new().unwrap()),
+            progress: false,
+            acknowledged: 0,
+        };
+        let Err(Failure::Producer(message)) = fetcher.fetch() else { panic!("it has read") };
+        let expected =
+            format!("cannot read /a from {address}: 0 other jobs read from there, and the limit of open files");
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(message.contains("11, allows no more: raise the limit (`ulimit -Hn`) to 12 for each job"), "{message}");
+    }
+
     #[test]
     fn a_network_of_ipv6_is_one_origin() {
         for (one, other, same) in [
