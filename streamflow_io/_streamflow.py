@@ -44,7 +44,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-import cwl_utils.parser.utils
 import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
@@ -114,36 +113,6 @@ def install_provenance(manager: Callable[..., ProvenanceManager]) -> None:
     :param manager: called as StreamFlow calls its own class
     """
     streamflow.provenance.prov_classes["run_crate"]["cwl"] = manager
-
-
-@contextmanager
-def tools_loaded_once() -> Iterator[None]:
-    """Let StreamFlow's translation load the tool of a step once for its check of types.
-
-    cwl_utils 0.42 loads it again for each input and output of the step, which takes most of the translation.
-    """
-    check, load = cwl_utils.parser.utils.static_checker, cwl_utils.parser.utils.load_step
-
-    def check_workflow(workflow: Any) -> None:
-        # For one check only: translation changes what it has loaded.
-        loaded: dict[int, Any] = {}
-
-        def load_once(step: Any) -> Any:
-            if id(step) not in loaded:
-                loaded[id(step)] = load(step)
-            return loaded[id(step)]
-
-        cwl_utils.parser.utils.load_step = load_once
-        try:
-            check(workflow)
-        finally:
-            cwl_utils.parser.utils.load_step = load
-
-    cwl_utils.parser.utils.static_checker = check_workflow
-    try:
-        yield
-    finally:
-        cwl_utils.parser.utils.static_checker = check
 
 
 @contextmanager

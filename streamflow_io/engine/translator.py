@@ -31,7 +31,6 @@ from streamflow_io._streamflow import (
     separate_standard_error,
     sizes_of_nested_lists_made_once,
     split_commands_by_pieces,
-    tools_loaded_once,
 )
 from streamflow_io.nested import parts
 from streamflow_io.processes import watch_children_without_threads
@@ -90,7 +89,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _translate(self) -> Workflow:
         parse_expressions_once()
-        with tools_loaded_once(), sizes_of_nested_lists_made_once():
+        with sizes_of_nested_lists_made_once():
             workflow = super().translate()
         separate_standard_error(workflow)
         return workflow

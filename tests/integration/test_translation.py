@@ -137,31 +137,6 @@ def test_without_hints_nothing_changes(bench: Bench, config: Document) -> None:
     assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
 
 
-@pytest.mark.parametrize("embedded", [True, False])
-def test_the_tool_of_a_step_is_loaded_once_for_the_check_of_types(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, embedded: bool
-) -> None:
-    many = {f"in{number}": "string" for number in range(5)}
-    run: Any = tool("echo x > x", many, {"out": found("x")})
-    if not embedded:
-        (bench.directory / "one.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **run}))
-        run = "../one.cwl"
-    values = {name: {"default": "x"} for name in many}
-    steps = {name: {"run": run, "in": values, "out": ["out"]} for name in ("a", "b")}
-    written = {**workflow({}, {}, {}), "steps": steps}
-    path = bench.write(written, {}, io=True, config={"streaming": "auto"})
-    loaded: list[str] = []
-    load = cwl_utils.parser.utils.load_step
-    counted: Any = lambda step: loaded.append(step.id.rpartition("#")[2]) or load(step)  # noqa: E731
-    monkeypatch.setattr(cwl_utils.parser.utils, "load_step", counted)
-    plain = shape(translate(CWLTranslator, path))
-    assert loaded.count("a") > 5, "cwl_utils loads a tool once now: let it do that alone"
-    del loaded[:]
-    assert shape(translate(IOAwareTranslator, path)).keys() == plain.keys()
-    assert loaded == ["a", "b"]
-    assert cwl_utils.parser.utils.load_step is counted
-
-
 def test_an_expression_is_parsed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: Document = {}
     for name in ("a", "b", "c"):
