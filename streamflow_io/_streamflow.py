@@ -785,29 +785,10 @@ class _ShellOutput(SubprocessStreamReaderWrapper):  # type: ignore[misc]
         return content
 
 
-def _own_hosts(connector: Connector | None) -> OwnHosts | None:
+def own_hosts(connector: Connector | None) -> OwnHosts | None:
     """The connector of the plugin; None: another connector."""
     deployed = _deployed(connector)
     return deployed if isinstance(deployed, OwnHosts) else None
-
-
-def is_own_host(connector: Connector) -> bool:
-    """Whether the locations of a connector are hosts of the plugin: jobs go on at another when one is lost."""
-    return _own_hosts(connector) is not None
-
-
-def found_hosts(connector: Connector | None) -> str | None:
-    """The hosts that a connector of the plugin has found, for people; None: another connector."""
-    hosts = _own_hosts(connector)
-    return None if hosts is None else hosts.found
-
-
-def offer_links(connector: Connector, copy: CopyByLink) -> bool:
-    """Let a connector of the plugin copy between its hosts by links. False: another connector."""
-    if (hosts := _own_hosts(connector)) is None:
-        return False
-    hosts.copy_by_link = copy
-    return True
 
 
 def hosts_left(
@@ -818,7 +799,7 @@ def hosts_left(
     :param scheduler: serves the connector from now on, also where it was not deployed in `wait_for_hosts`
     :return: None: no host is lost, others may come, or another connector
     """
-    if (hosts := _own_hosts(connector)) is None:
+    if (hosts := own_hosts(connector)) is None:
         return None
     hosts.scheduler = scheduler
     return (hosts.left, losses) if (losses := hosts.losses) else None
@@ -831,7 +812,7 @@ async def wait_for_hosts(connectors: Iterable[Connector], scheduler: HostSchedul
 
     :param scheduler: serves the connectors from now on
     """
-    found = [_own_hosts(connector) for connector in connectors]
+    found = [own_hosts(connector) for connector in connectors]
     own = [hosts for hosts in found if hosts is not None]
     for hosts in own:
         hosts.scheduler = scheduler
@@ -843,12 +824,6 @@ async def wait_for_hosts(connectors: Iterable[Connector], scheduler: HostSchedul
     finally:
         for waiting in waits:
             waiting.cancel()
-
-
-async def all_hosts_known(connector: Connector) -> None:
-    """Wait until all hosts of a connector of the plugin have told their size, or are lost."""
-    if (hosts := _own_hosts(connector)) is not None:
-        await hosts.all_known()
 
 
 def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[float | None, float | None]:
@@ -864,12 +839,6 @@ def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[flo
     return connector.seconds_of(location.name), connector.seconds_left
 
 
-def is_lost(connector: Connector, location: ExecutionLocation) -> bool:
-    """Whether a host of a connector of the plugin is used no more. False: another connector."""
-    hosts = _own_hosts(connector)
-    return hosts is not None and hosts.is_lost(location.name)
-
-
 async def schedule_again(schedule: ScheduleStep, job: Job) -> None:
     """Give a job another place, and new directories there. The job has given up its place."""
     context = schedule.workflow.context
@@ -883,25 +852,14 @@ async def schedule_again(schedule: ScheduleStep, job: Job) -> None:
             context.data_manager.register_path(location=location, path=path, relpath=path)
 
 
-def drop(connector: Connector, location: ExecutionLocation) -> None:
-    """Let a connector of the plugin count a host that does not answer as lost."""
-    if (hosts := _own_hosts(connector)) is not None:
-        hosts.drop(location)
-
-
-def leave(connector: Connector, location: ExecutionLocation, reason: str) -> None:
-    """Let a connector of the plugin start no more jobs on a host whose node runtime has ended."""
-    if (hosts := _own_hosts(connector)) is not None:
-        hosts.leave(location, reason)
-
-
 def abandon(connector: Connector, location: ExecutionLocation) -> None:
     """Drop the connections to a host that does not answer.
 
     StreamFlow 0.2.0rc3 waits, when it undeploys, until they are closed: a quarter of an hour, until TCP gives up.
     """
-    drop(connector, location)
     connector = _deployed(connector)
+    if isinstance(connector, OwnHosts):
+        connector.drop(location)
     if not isinstance(connector, SSHConnector):
         return
     for factories in (connector.ssh_context_factories, connector.data_transfer_context_factories):

@@ -17,7 +17,7 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
-from streamflow_io._streamflow import found_hosts, running_containers
+from streamflow_io._streamflow import own_hosts, running_containers
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
@@ -79,7 +79,7 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
         async with deployed(path, config, deployment) as (context, locations):
             runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
-                shown = found_hosts(context.deployment_manager.get_connector(deployment))
+                hosts = own_hosts(context.deployment_manager.get_connector(deployment))
                 kind = deployment_kind(config["deployments"][deployment]["type"])
                 found = await _try_locations(context, runtimes, locations, kind is SiteKind.HOSTS)
             finally:
@@ -87,7 +87,7 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
     except NotDeployedError as error:
         return [LocationFinding("connection", False, str(error), "jobs cannot run there at all")]
     names = ", ".join(location.name for location in locations)
-    return [LocationFinding("connection", True, shown or names), *found]
+    return [LocationFinding("connection", True, names if hosts is None else hosts.found), *found]
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import HostJobs, NoHostsError, all_hosts_known
+from streamflow_io._streamflow import HostJobs, NoHostsError, own_hosts
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
@@ -104,7 +104,8 @@ async def check_room(
             reasons.append((str(error), target, False))
             continue
         if too_large(asked, _rooms(locations, target), target.locations) is not None:
-            await all_hosts_known(connector)
+            if (hosts := own_hosts(connector)) is not None:
+                await hosts.all_known()
             locations = await connector.get_available_locations(service=target.service)
         if (why := too_large(asked, _rooms(locations, target), target.locations)) is None:
             return

@@ -17,7 +17,7 @@ from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import RetryPolicy, is_lost, prepare_work_dir, retry_policy
+from streamflow_io._streamflow import RetryPolicy, own_hosts, prepare_work_dir, retry_policy
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ProducerMovesError, ReadWindows, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
@@ -248,7 +248,9 @@ class Execution:
         """Whether the node of the job is lost."""
         context = self._step.workflow.context
         connector = context.deployment_manager.get_connector
-        return any(is_lost(connector(at.deployment), at) for at in context.scheduler.get_locations(self._job.name))
+        places = context.scheduler.get_locations(self._job.name)
+        found = ((own_hosts(connector(at.deployment)), at.name) for at in places)
+        return any(hosts is not None and hosts.is_lost(name) for hosts, name in found)
 
     async def _move(self, record: StreamingJob) -> None:
         """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
-from streamflow_io._streamflow import abandon, container_command, drop, is_own_host, leave, own_shell
+from streamflow_io._streamflow import abandon, container_command, own_hosts, own_shell
 
 from .conversation import Conversation, ProcessConversation, ShellConversation
 from .node_commands import NodeRuntimeError
@@ -152,16 +152,18 @@ class Access:
 
         Connections to SSH hosts stay: jobs may have taken all sessions, and go on.
         """
-        drop(self._connector, self._location)
+        if (hosts := own_hosts(self._connector)) is not None:
+            hosts.drop(self._location)
 
     @property
     def is_own_host(self) -> bool:
         """Whether the location is a host of the plugin's connectors: jobs go on at other hosts when it is lost."""
-        return is_own_host(self._connector)
+        return own_hosts(self._connector) is not None
 
     def leave(self, reason: str) -> None:
         """Let no more jobs start at a location of the plugin's connectors, where the node runtime has ended."""
-        leave(self._connector, self._location, reason)
+        if (hosts := own_hosts(self._connector)) is not None:
+            hosts.leave(self._location, reason)
 
     def abandon(self) -> None:
         """Drop the connections to a location that does not answer: nothing waits for them any more."""

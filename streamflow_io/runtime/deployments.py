@@ -22,7 +22,7 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector, 
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 
-from streamflow_io._streamflow import HOSTS, CopyByLink, OwnHosts, offer_links, pod_location, remove_jobs
+from streamflow_io._streamflow import HOSTS, CopyByLink, OwnHosts, own_hosts, pod_location, remove_jobs
 from streamflow_io.graph.pods import PodContainer, binds_of_container, container_of
 from streamflow_io.graph.volumes import Bind, binds_of
 from streamflow_io.hints.yaml_text import check
@@ -197,7 +197,10 @@ class Deployments:
         """Let the connector of a location copy files between its hosts by links. False: the connector has no use for
         them.
         """
-        return offer_links(self._connector(location), copy)
+        if (hosts := own_hosts(self._connector(location))) is None:
+            return False
+        hosts.copy_by_link = copy
+        return True
 
     async def owner(self, location: ExecutionLocation) -> int:
         """Return the user that containers of a location run for. The user may own directories above volumes, as root.
