@@ -116,6 +116,8 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # Whether the job has to get another place before its next attempt.
+        self._is_to_move = False
         # Whether the preparation of an attempt has failed, and may have put files into the directories of the job.
         self._needs_directories = False
         self._windows = ReadWindows(job.name)
@@ -135,6 +137,8 @@ class Execution:
         try:
             while True:
                 try:
+                    if self._is_to_move:
+                        await self._move(record)
                     return await self._attempt_in_time(record)
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
@@ -143,11 +147,11 @@ class Execution:
                 except ProducerRestartError:
                     self._lost_a_producer = True
                 except ProducerMovesError:
-                    await self._move(record)
+                    self._is_to_move = True
                 except NodeLostError as error:
                     await self._wait_for_retry(error, "at another place")
                     await self._failed()
-                    await self._move(record)
+                    self._is_to_move = True
                 except WindowLostError as error:
                     self._has_windows = False
                     why = "a reader needs the whole file" if record.latest.lost.done() else str(error)
@@ -258,6 +262,7 @@ class Execution:
         A job whose window it has read starts again first. It may hold the cores that this one needs, and wait for it.
 
         :raises UnrecoverableWorkflowException: if there is no other place
+        :raises ProducerFailedError: if such a job has failed for good
         """
 
         async def producers_run() -> None:
@@ -272,6 +277,7 @@ class Execution:
             raise UnrecoverableWorkflowException(
                 f"FAILED Job {self._job.name}: it cannot start at another place: {error}"
             ) from error
+        self._is_to_move = False
         self._streams = streams_of(self._inputs)
         self._state = self._learned.state = self._run.jobs.of(self._job)
         self._state.executes(self._step, self._job)

@@ -423,6 +423,26 @@ async def test_a_job_whose_node_is_lost_says_why_it_stays(
         await step.job("/b/0", **inputs).run()
 
 
+async def test_a_reader_that_moves_is_cancelled_if_its_producer_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving = asyncio.Event()
+
+    async def move(_: Any, __: Any, inputs: Any, may_take_place: Any) -> Any:
+        moving.set()
+        await may_take_place()
+
+    monkeypatch.setattr(execution, "move", move)
+    runtime = FakeRuntime("here")
+    step = FakeStep(FakeRun(here=runtime), never, Delivery.STREAM)
+    producer = step.run.streaming_jobs.open("/a/0", cast(Any, never))
+    producer.begin(OUT, await runtime.create_job("/a/0")).end(False)
+    producer.move()
+    running = asyncio.create_task(step.job("/b/0", file=stream_token()).run())
+    await moving.wait()
+    producer.close()
+    with pytest.raises(UnrecoverableWorkflowException, match=r"^CANCELLED Job /b/0: job /a/0, from which"):
+        await running
+
+
 def test_a_host_that_does_not_answer_is_not_blamed_on_a_stream() -> None:
     with (
         pytest.raises(JobFailedError, match="does not answer") as failed,
