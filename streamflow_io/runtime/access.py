@@ -155,11 +155,6 @@ class Access:
         if (hosts := own_hosts(self._connector)) is not None:
             hosts.drop(self._location)
 
-    @property
-    def is_own_host(self) -> bool:
-        """Whether the location is a host of the plugin's connectors: jobs go on at other hosts when it is lost."""
-        return own_hosts(self._connector) is not None
-
     def leave(self, reason: str) -> None:
         """Let no more jobs start at a location of the plugin's connectors, where the node runtime has ended."""
         if (hosts := own_hosts(self._connector)) is not None:

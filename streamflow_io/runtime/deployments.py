@@ -193,14 +193,10 @@ class Deployments:
         """Whether the node runtime of a location starts commands much faster than its connector."""
         return isinstance(self._manager.get_connector(location.deployment), OwnHosts)
 
-    def offer_links(self, location: ExecutionLocation, copy: CopyByLink) -> bool:
-        """Let the connector of a location copy files between its hosts by links. False: the connector has no use for
-        them.
-        """
-        if (hosts := own_hosts(self._connector(location))) is None:
-            return False
-        hosts.copy_by_link = copy
-        return True
+    def offer_links(self, location: ExecutionLocation, copy: CopyByLink) -> None:
+        """Let the connector of a host of the plugin copy files between its hosts by links."""
+        if (hosts := own_hosts(self._connector(location))) is not None:
+            hosts.copy_by_link = copy
 
     async def owner(self, location: ExecutionLocation) -> int:
         """Return the user that containers of a location run for. The user may own directories above volumes, as root.

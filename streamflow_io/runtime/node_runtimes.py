@@ -105,7 +105,8 @@ class NodeRuntimes:
         self.deployments.hold(location)
         access, directory = self.deployments.access(location), self.deployments.workdir(location)
         links = Links(self._certificate, manner.address, self._tls) if manner.listen else None
-        if links is not None and manner.starts_commands and self.deployments.offer_links(location, self.copy):
+        if links is not None and manner.starts_commands:
+            self.deployments.offer_links(location, self.copy)
             links = replace(links, hand_out=(directory,) if workdir in (None, directory) else (directory, str(workdir)))
         if (place := await self.deployments.place(location)) is not None:
             owner = await self.deployments.owner(location)

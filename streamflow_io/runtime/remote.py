@@ -103,9 +103,9 @@ class RemoteRuntime(ConversingRuntime):
         return runtime
 
     def _pass_on(self, job: NodeJob, event: Event) -> None:
-        # The job has ended because `serve` does: soon the job is lost with its node, and starts again elsewhere.
+        # On nodes of an allocation, where `serve` starts commands, a job that ends with `serve` is lost with its node.
         is_loss = isinstance(event, ExitEvent) and event.reason == "driver" and not self.is_ending
-        if not (is_loss and self._access.is_own_host):
+        if not (is_loss and self.starts_commands):
             super()._pass_on(job, event)
 
     @property
