@@ -119,10 +119,12 @@ def _foretold(size: int, error: float | None) -> str:
 
 def _disk_limit(limit: int, peaks: Sequence[int]) -> str:
     """Say whether a `diskLimit` can hold, as far as the last run shows."""
-    text = f"The diskLimit is {size_text(limit)} on each location"
+    text = f"The diskLimit is {size_text(limit)} on each disk"
     if not peaks:
         return f"{text}; whether a run fits is known after the first one"
-    return f"{text}: {'the last run fits' if max(peaks) <= limit else 'jobs will wait for space, or the run will end'}"
+    if max(peaks) > limit:
+        return f"{text}: jobs will wait for space, or the run will end"
+    return f"{text}: the last run fits{'' if sum(peaks) <= limit else ', unless nodes share a work directory'}"
 
 
 def _memory(memory: MemoryPlan, service: Service, is_here: bool) -> str:

@@ -140,7 +140,7 @@ class IntermediatesPlan(Struct, frozen=True):
 
     :ivar removal: which intermediate files go when; None: all of them stay
     :ivar windows: the outputs for which a window is asked
-    :ivar disk_limit: the most bytes in the directories of jobs on each location; None: no limit
+    :ivar disk_limit: the most bytes in the directories of jobs on each disk; None: no limit
     :ivar tools: with a limit, or memory: the digests of all tools, by step path
     :ivar memory: which files may lie in memory; None: no memory is given
     """

@@ -263,7 +263,7 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
 
     scheduler = services.scheduler
     used, placed = scheduler.hardware_locations, scheduler.job_allocations
-    return SpaceLimits(services.plan, services.learned, used, scheduler.wake, placed, reach.runtime)
+    return SpaceLimits(services.plan, services.context, services.learned, used, scheduler.wake, placed, reach.runtime)
 
 
 def begin_removal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.scheduling import Hardware
 from streamflow.scheduling.scheduler import JobAllocation
 
@@ -14,6 +15,7 @@ from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import RememberedSizes, SizeLearner
 from streamflow_io.storage.intermediates.memory import OutputsInMemory
 from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
+from streamflow_io.storage.intermediates.work_directories import SharedWorkDirectories
 
 from .plan import Plan
 
@@ -35,6 +37,7 @@ class SpaceLimits:
     def __init__(
         self,
         plan: Plan,
+        context: StreamFlowContext,
         learned: Path,
         used: MutableMapping[str, Hardware],
         wake: Callable[[], None],
@@ -50,7 +53,8 @@ class SpaceLimits:
             gangs = plan.graph.gangs if plan.service.streams else ()
             read_once = removal.removal.read_once() if removal.removal is not None else ()
             routes, sizes = plan.graph.routes, self.sizes.sizes
-            self.disk = DiskLimit(removal.disk_limit, routes, gangs, sizes, wake, placed, read_once)
+            shared = SharedWorkDirectories(context).shared
+            self.disk = DiskLimit(removal.disk_limit, routes, gangs, sizes, wake, placed, shared, read_once)
         self.memory: OutputsInMemory | None = None
         # Without a node runtime no job would run again on disk.
         if removal.memory is not None and removal.memory.steps and plan.service.streams:

@@ -210,8 +210,8 @@ class SchedulerConfig(Model):
     disk_limit: DiskLimitOf | None = Field(
         None,
         alias="diskLimit",
-        description="the most in the directories of jobs on each location, as in 500GB, with "
-        "`intermediates: remove` or `window`",
+        description="the most in the directories of jobs, as in 500GB, with `intermediates: remove` or `window`. Nodes "
+        "that share a work directory have one limit together, other nodes have one each",
     )
     memory: DiskLimitOf | None = Field(
         None,

@@ -207,7 +207,7 @@ class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     bytes: Annotated[int, Meta(description="removed since the start of the run")]
     held: Annotated[int, Meta(description="left in directories of ended jobs, with results")]
     peak: Annotated[int, Meta(description="the most of `held`")]
-    limit: Annotated[int | None, Meta(description="the diskLimit of each location; none: no limit")] = None
+    limit: Annotated[int | None, Meta(description="the diskLimit; none: no limit")] = None
 
 
 class DiskRecord(BaseRecord, frozen=True, tag="disk"):

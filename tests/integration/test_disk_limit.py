@@ -105,7 +105,7 @@ def test_the_work_directory_never_holds_more(bench: Bench) -> None:
         assert run.ok, run.errors
         assert run.results == before.results
         assert MEGABYTES * 10**6 <= peak[0] <= limit * 10**6
-        assert f"(limit: {limit}.0 MB on each location)" in run.log
+        assert f"(limit: {limit}.0 MB on each disk)" in run.log
 
 
 def test_jobs_that_learn_a_bandwidth_let_those_run_that_free_space(bench: Bench) -> None:
@@ -200,10 +200,10 @@ def test_the_plan_and_what_was_learned(bench: Bench) -> None:
         assert done.returncode == 0, done.stderr
         return " ".join(done.stdout.split())
 
-    assert "The diskLimit is 9.0 MB on each location; whether a run fits is known after" in shown("plan", path)
+    assert "The diskLimit is 9.0 MB on each disk; whether a run fits is known after" in shown("plan", path)
     run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
-    assert "The diskLimit is 9.0 MB on each location: the last run fits" in shown("plan", path)
+    assert "The diskLimit is 9.0 MB on each disk: the last run fits" in shown("plan", path)
     learned = shown("learned", "list")
     assert "Sizes of outputs, with a diskLimit" in learned
     assert "4.0 MB" in learned

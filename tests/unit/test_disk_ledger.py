@@ -17,6 +17,7 @@ from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, ExpectedSize, SpaceGraph, StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
+from tests.unit.test_disk_limit_of_nodes import alone
 
 MEBIBYTE = 2**20
 
@@ -231,7 +232,7 @@ async def test_only_files_that_go_with_their_reader_count_as_freed(reads: Sequen
         Route(Output(step=step, port="o", kind=OutputKind.FILE), (), Input(step=reader, port=port))
         for step, reader, port in edges
     ]
-    limit = DiskLimit(49, ways, (), sizes, lambda: None, {}, {("/trim", "o"), ("/align", "o")})
+    limit = DiskLimit(49, ways, (), sizes, lambda: None, {}, alone, {("/trim", "o"), ("/align", "o")})
     here = AvailableLocation("here", "local", "host", local=True)
     started = 0
     for number in range(4):

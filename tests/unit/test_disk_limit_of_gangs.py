@@ -16,6 +16,7 @@ from streamflow_io.runtime.locations import node_name
 from streamflow_io.storage.intermediates.disk_ledger import StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
+from tests.unit.test_disk_limit_of_nodes import alone
 
 HERE = AvailableLocation("here", "local", "host", local=True)
 EDGES = (("/a", "/b"), ("/a", "/c"))
@@ -34,7 +35,7 @@ def made(limit: int, *earlier: str) -> DiskLimit:
         for step, reader in EDGES
     ]
     allocations = {name: allocated(name) for name in earlier}
-    return DiskLimit(limit, routes, [Gang(("/a", "/b", "/c"), ("/a",), 1.0)], sizes, lambda: None, allocations)
+    return DiskLimit(limit, routes, [Gang(("/a", "/b", "/c"), ("/a",), 1.0)], sizes, lambda: None, allocations, alone)
 
 
 def allocated(name: str) -> JobAllocation:

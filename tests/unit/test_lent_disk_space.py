@@ -6,12 +6,13 @@ from streamflow.core.scheduling import AvailableLocation
 
 from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
+from tests.unit.test_disk_limit_of_nodes import alone
 
 HERE = AvailableLocation("here", "local", "host", local=True)
 
 
 async def test_lent_space() -> None:
-    limit = DiskLimit(10, (), (), StepSizes(), lambda: None, {})
+    limit = DiskLimit(10, (), (), StepSizes(), lambda: None, {}, alone)
     assert not await limit.lend("too much", HERE, 11)
     assert await limit.lend("rehearsal", HERE, 6)
     (ledger,) = limit._ledgers.values()

@@ -30,7 +30,7 @@ def verdict(history: History) -> str:
 def _removed_lines(history: History) -> Iterator[str]:
     if history.removed:
         last = history.removed[-1]
-        limit = "" if last.limit is None else f" (limit: {size_text(last.limit)} on each location)"
+        limit = "" if last.limit is None else f" (limit: {size_text(last.limit)} on each disk)"
         yield (
             f"Intermediate files: {size_text(last.bytes)} removed; the directories of jobs held at most "
             f"{size_text(last.peak)}{limit}, and hold {size_text(last.held)} now"

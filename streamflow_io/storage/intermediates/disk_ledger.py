@@ -1,4 +1,4 @@
-"""Decides which jobs may write to the disk of a location, so that a limit is kept, and what space a job needs."""
+"""Decides which jobs may write to a disk, so that a limit is kept, and what space a job needs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _Reservation(Struct):
 
 
 class DiskLedger(Generic[J]):
-    """The space of a location: what lies there, what running jobs may still write, and the jobs that wait for space.
+    """The space of a disk: what lies there, what running jobs may still write, and the jobs that wait for space.
 
     Any hashable object stands for a job.
 
@@ -202,6 +202,14 @@ class DiskLedger(Generic[J]):
         """Take back the space of a job: its files are among the measured ones, or it has none."""
         self.withdraw(job)
         self._reserved.pop(job, None)
+
+    def merge(self, other: DiskLedger[J]) -> None:
+        """Add all of another ledger, whose location has the same disk. The other one is not used any more."""
+        self._held += other._held
+        self._reserved.update(other._reserved)
+        self._waiting.update(other._waiting)
+        self._allowed |= other._allowed
+        self._exceeding |= other._exceeding
 
     def allow(self, count: int) -> bool:
         """Let waiting jobs start that leave no space for others, because nothing else can go on.

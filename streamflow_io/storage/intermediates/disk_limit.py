@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_tag
@@ -29,6 +30,13 @@ from streamflow_io.wording import size_text
 from .disk_ledger import DiskDemand, DiskLedger, SpaceGraph, StepSizes
 from .learned_sizes import JobSize
 from .space_watcher import SpaceWatcher
+from .work_directories import WorkDirectory
+
+#: Returns pairs of nodes that share a work directory: of new ones with each other, and with known ones.
+FindShared = Callable[
+    [Mapping[WorkDirectory, ExecutionLocation], Mapping[WorkDirectory, ExecutionLocation]],
+    Awaitable[Collection[tuple[str, str]]],
+]
 
 # Seconds. StreamFlow works on tokens between jobs, and a job may be submitted meanwhile.
 _QUIET = 0.5
@@ -55,17 +63,20 @@ class _SpaceRequest(Struct):
 class DiskLimit(SpaceWatcher):
     """Lets a job start on a location when its files have space there.
 
+    - Nodes that share a work directory have one limit together. A job that could start on another node than those
+      before waits until that node has said what it shares.
     - The size of a job is known from earlier jobs of its step, also in earlier runs. A job of unknown size gets all
       space that is free.
     - A job that reads from a running job, or is read by one, starts together with it.
     - If nothing can go on, jobs of unknown size exceed the limit, with a warning. If all sizes are known, the run ends.
 
-    :param limit: bytes on each location
+    :param limit: bytes on each node, or on all nodes that share a work directory
     :param routes: how outputs reach inputs
     :param gangs: steps that run at the same time because of streams
     :param sizes: of earlier jobs
     :param wake: lets StreamFlow ask again for the jobs that wait
     :param placed: the jobs that StreamFlow's scheduler has placed, by name
+    :param shared: finds out which nodes share a work directory
     :param read_once: the outputs whose files go, each when the only job that reads the file has ended
     """
 
@@ -77,6 +88,7 @@ class DiskLimit(SpaceWatcher):
         sizes: StepSizes,
         wake: Callable[[], None],
         placed: Mapping[str, JobAllocation],
+        shared: FindShared,
         read_once: Collection[tuple[str, str]] = (),
     ) -> None:
         self.limit: int = limit
@@ -85,7 +97,13 @@ class DiskLimit(SpaceWatcher):
         self._placed = placed
         # Those of workflows that have run before, in the same context, maybe of the same names.
         self._earlier = dict(placed)
+        # By node. Nodes that share a work directory have one ledger.
         self._ledgers: dict[str, DiskLedger[JobState | str]] = {}
+        self._shared = shared
+        # Where jobs could start; of these, what is known to be shared, or not.
+        self._places: dict[WorkDirectory, ExecutionLocation] = {}
+        self._known: set[WorkDirectory] = set()
+        self._asking: asyncio.Task[None] | None = None
         # The jobs that have been submitted and have not ended; of these, the ones that wait for space.
         self._open: dict[str, JobState] = {}
         self._refused: set[JobState] = set()
@@ -99,7 +117,7 @@ class DiskLimit(SpaceWatcher):
         self._lent: set[str] = set()
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
-        self._holders: Callable[[str], Sequence[tuple[str, int]]] = lambda node: ()
+        self._holders: Callable[[Collection[str]], Sequence[tuple[str, int]]] = lambda nodes: ()
         self._timer: asyncio.TimerHandle | None = None
         # How often nothing had happened since the last look.
         self._quiet = 0
@@ -111,7 +129,9 @@ class DiskLimit(SpaceWatcher):
         """Whether a job waits for space."""
         return bool(self._refused)
 
-    def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
+    def removes(
+        self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
+    ) -> None:
         self._is_removing, self._holders = is_removing, holders
 
     def may_start(self, job: JobState, location: AvailableLocation) -> bool:
@@ -121,15 +141,16 @@ class DiskLimit(SpaceWatcher):
         """
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
-        ledger = self._ledger(node_name(location))
+        ledger, is_known = self._ledger(node_name(location)), self._is_known(job, location)
         request.demand = self._demand(job, request)
-        if self._leader(job, request) is not None or ledger.may_start(request.demand):
+        if self._leader(job, request) is not None or (is_known and ledger.may_start(request.demand)):
             self._refused.discard(job)
             return True
         if self._stuck is not None:
             raise WorkflowExecutionException(self._stuck)
-        self._refused.add(job)
-        self._watch()
+        if is_known:
+            self._refused.add(job)
+            self._watch()
         return False
 
     def submitted(self, job: JobState) -> None:
@@ -148,7 +169,7 @@ class DiskLimit(SpaceWatcher):
         demand = request.demand or self._demand(job, request)
         node = self._nodes[job] = node_name(job.places[0])
         leader = self._leader(job, request)
-        for other in self._ledgers.values():
+        for other in self._disks():
             other.withdraw(job)
         ledger = self._ledger(node)
         if leader is not None:
@@ -177,7 +198,7 @@ class DiskLimit(SpaceWatcher):
             running.pop(job, None)
             if not running:
                 del self._running[request.gang]
-        for ledger in self._ledgers.values():
+        for ledger in self._disks():
             ledger.withdraw(job)
         if (node := self._nodes.pop(job, None)) is not None:
             self._ended[job] = node
@@ -186,6 +207,9 @@ class DiskLimit(SpaceWatcher):
     async def run_closed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
 
     def unmeasured(self) -> list[JobState]:
         return [*self._ended]
@@ -198,8 +222,8 @@ class DiskLimit(SpaceWatcher):
             if size is None and request is not None and request.demand is not None:
                 self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
             self._ledger(node).end(job)
-        for node, ledger in self._ledgers.items():
-            ledger.measured(held.get(node, 0) + self._unseen.get(node, 0))
+        for ledger, nodes in self._disks().items():
+            ledger.measured(sum(held.get(node, 0) + self._unseen.get(node, 0) for node in nodes))
         if written:
             self._happened()
             self._is_measured.set()
@@ -226,7 +250,7 @@ class DiskLimit(SpaceWatcher):
         """Take back lent space. The files are gone."""
         if name in self._lent:
             self._lent.remove(name)
-            for ledger in self._ledgers.values():
+            for ledger in self._disks():
                 ledger.end(name)
             self._happened()
             if self._refused:
@@ -240,6 +264,36 @@ class DiskLimit(SpaceWatcher):
 
     def _ledger(self, node: str) -> DiskLedger[JobState | str]:
         return self._ledgers.setdefault(node, DiskLedger(self.limit))
+
+    def _disks(self) -> dict[DiskLedger[JobState | str], list[str]]:
+        """The ledgers, with their nodes."""
+        found: dict[DiskLedger[JobState | str], list[str]] = {}
+        for node, ledger in self._ledgers.items():
+            found.setdefault(ledger, []).append(node)
+        return found
+
+    def _is_known(self, job: JobState, location: AvailableLocation) -> bool:
+        """Whether it is known with which nodes a job would share its work directory. If not, the nodes are asked."""
+        node = node_name(location)
+        here = [(node, each.workdir) for each in job.targets if each.deployment.name == location.deployment]
+        self._places.update((place, location.location) for place in here if place not in self._places)
+        if self._known.issuperset(here) or all(place[0] == node for place in self._places):
+            return True
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask_nodes())
+        return False
+
+    async def _ask_nodes(self) -> None:
+        while new := {place: at for place, at in self._places.items() if place not in self._known}:
+            known = {place: self._places[place] for place in self._known}
+            for one, other in await self._shared(new, known):
+                kept, gone = self._ledger(one), self._ledger(other)
+                if kept is not gone:
+                    kept.merge(gone)
+                    self._ledgers = {node: kept if each is gone else each for node, each in self._ledgers.items()}
+            self._known.update(new)
+        self._asking = None
+        self._wake()
 
     def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand[JobState | str]:
         size = job.kept(JobSize)
@@ -271,7 +325,7 @@ class DiskLimit(SpaceWatcher):
     def _is_quiet(self) -> bool:
         """Whether no job can go on before one that waits gets space."""
         waits = bool(self._open) and self._refused.issuperset(self._open.values())
-        return waits and not self._ended and not self._lent and not self._is_removing()
+        return waits and not self._ended and not self._lent and self._asking is None and not self._is_removing()
 
     def _watch(self) -> None:
         if self._timer is None and self._refused and self._stuck is None:
@@ -288,25 +342,27 @@ class DiskLimit(SpaceWatcher):
     def _go_on(self) -> None:
         """Let a job start though others will lack space, or end the run."""
         # Each ledger is asked: jobs of several locations may go on.
-        can_go_on = [ledger.allow(self._quiet - 1) for ledger in self._ledgers.values()]
+        can_go_on = [ledger.allow(self._quiet - 1) for ledger in self._disks()]
         if not any(can_go_on) and self._quiet >= _EXCEEDS:
-            exceeding = [(ledger, job) for ledger in self._ledgers.values() if (job := ledger.exceed()) is not None]
-            for ledger, demand in exceeding:
-                logger.warning(coded(_exceeds(demand, ledger), Code.DISK_LIMIT))
+            asked = [(ledger, ledger.exceed()) for ledger in self._disks()]
+            # A job may wait for several disks.
+            exceeding = {demand.job: _exceeds(demand, ledger) for ledger, demand in asked if demand is not None}
+            for text in exceeding.values():
+                logger.warning(coded(text, Code.DISK_LIMIT))
             if not exceeding and self._quiet >= _ENDS:
                 self._stuck = coded("; ".join(self._why()), Code.DISK_LIMIT)
         self._wake()
 
     def _why(self) -> Iterator[str]:
-        """Say for each location why nothing can go on."""
-        for node, ledger in self._ledgers.items():
+        """Say for each disk why nothing can go on."""
+        for ledger, nodes in self._disks().items():
             for demand in ledger.waiting[:1]:
-                found = [f"{path} ({size_text(size)})" for path, size in self._holders(node)]
+                found = [f"{path} ({size_text(size)})" for path, size in self._holders(nodes)]
                 files = f"; the space is held by {', '.join(found)}" if found else ""
                 yield (
-                    f"Nothing can go on within the diskLimit of {size_text(ledger.limit)} on {node}: job {demand.job} "
-                    f"writes {size_text(demand.size)}, {size_text(max(ledger.free, 0))} are free, and "
-                    f"{size_text(demand.size - ledger.free)} are missing{files}"
+                    f"Nothing can go on within the diskLimit of {size_text(ledger.limit)} on {' and '.join(nodes)}: "
+                    f"job {demand.job} writes {size_text(demand.size)}, {size_text(max(ledger.free, 0))} are free, "
+                    f"and {size_text(demand.size - ledger.free)} are missing{files}"
                 )
 
 

@@ -316,11 +316,11 @@ class Intermediates(Listener):
             held[node_name(self._places[name][0])] += size
         return held
 
-    def _holders(self, node: str) -> list[tuple[str, int]]:
-        """The largest directories on a node, by the outputs in them."""
-        names = [name for name in self._bytes if node_name(self._places[name][0]) == node]
+    def _holders(self, nodes: Collection[str]) -> list[tuple[str, int]]:
+        """The largest directories on some nodes, by the outputs in them."""
+        names = [name for name in self._bytes if node_name(self._places[name][0]) in nodes]
         found = [(self._bytes[name], self._ledger.shown(name)) for name in names]
-        found += [(size, path) for path, (at, size) in self._stays.items() if node_name(at) == node]
+        found += [(size, path) for path, (at, size) in self._stays.items() if node_name(at) in nodes]
         return [(shown, size) for size, shown in sorted(found, reverse=True)[:_SHOWN] if size]
 
     def _has_ended(self, name: str) -> bool:

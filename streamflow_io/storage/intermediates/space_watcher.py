@@ -10,7 +10,7 @@ from streamflow_io.adapters.jobs import JobState, Listener
 class SpaceWatcher(Listener):
     """Hears how much lies in the directories of jobs.
 
-    :ivar limit: the most bytes on the disk of a location; None: no limit
+    :ivar limit: the most bytes on a disk; None: no limit
     """
 
     limit: int | None = None
@@ -20,11 +20,13 @@ class SpaceWatcher(Listener):
         """Whether a job waits for space."""
         return False
 
-    def removes(self, is_removing: Callable[[], bool], holders: Callable[[str], Sequence[tuple[str, int]]]) -> None:
+    def removes(
+        self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
+    ) -> None:
         """Set the functions that tell about files.
 
         :param is_removing: whether files of ended jobs are about to be measured or removed
-        :param holders: returns the largest files and directories on a node, with their bytes
+        :param holders: returns the largest files and directories on some nodes, with their bytes
         """
 
     def unmeasured(self) -> list[JobState]:

@@ -1,0 +1,72 @@
+"""Finds out which nodes have the same work directory. No configuration is believed: the nodes are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.log_handler import logger
+
+from .directories import ask, chunks
+
+#: The name of a node, and the path of a work directory there.
+WorkDirectory = tuple[str, str]
+
+# StreamFlow makes the work directory in the same way for the first job.
+_MAKE = 'mkdir -p "$1" && mkdir "$1/$2" && echo made'
+_LOOK = 'cd "$1" || exit; shift; for d; do test -d "$d" && echo "$d"; done; echo end'
+_REMOVE = 'rmdir "$1/$2"'
+# Seconds for each question.
+_PATIENCE = 60.0
+
+
+class SharedWorkDirectories:
+    """Says which nodes share a work directory: one node sees what another one makes in the directory."""
+
+    def __init__(self, context: StreamFlowContext) -> None:
+        self._context = context
+
+    async def shared(
+        self, new: Mapping[WorkDirectory, ExecutionLocation], known: Mapping[WorkDirectory, ExecutionLocation]
+    ) -> set[tuple[str, str]]:
+        """Return pairs of nodes that share a work directory. Raises nothing.
+
+        In doubt, directories are shared: one that cannot be written shares with all others.
+
+        :param new: directories with their locations
+        :param known: further ones, whose pairs are known
+        """
+        every = {**known, **new}
+        names = {f".sfio-{os.urandom(8).hex()}": place for place in new}
+        try:
+            made = await asyncio.gather(*(self._ask(new[at], _MAKE, at[1], name) for name, at in names.items()))
+            seen = await asyncio.gather(*(self._look(every[at], at[1], [*names]) for at in every))
+        finally:
+            await asyncio.gather(*(self._ask(new[at], _REMOVE, at[1], name) for name, at in names.items()))
+        unclear = {at for (name, at), done in zip(names.items(), made, strict=True) if not done}
+        unclear.update(at for at, found in zip(every, seen, strict=True) if found is None)
+        for node, path in unclear:
+            logger.info(f"Nothing can be found out about {path} on {node}: it counts as shared with all other nodes")
+        pairs = {(names[name][0], at[0]) for at, found in zip(every, seen, strict=True) for name in found or ()}
+        return pairs | {(at[0], other[0]) for at in unclear for other in every}
+
+    async def _look(self, location: ExecutionLocation, path: str, names: list[str]) -> list[str] | None:
+        """The names that a node sees in a directory; None: the node does not say."""
+        found: list[str] = []
+        for some in chunks(names):
+            *those, end = (await self._ask(location, _LOOK, path, *some)) or [""]
+            if end != "end":
+                return None
+            found += those
+        return found
+
+    async def _ask(self, location: ExecutionLocation, script: str, *words: str) -> list[str]:
+        """The lines that a script prints; none where the location cannot be asked."""
+        with suppress(Exception):  # Connectors raise what the libraries behind them do.
+            said = await asyncio.wait_for(ask(self._context, location, script, words), _PATIENCE)
+            return said.decode().splitlines()
+        return []
