@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
+from streamflow_io.records.records import RequestRecord
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.report.analysis.requirements import requests_of, requirements
 
@@ -93,7 +93,7 @@ def _measures(telemetry: Path) -> dict[str, float]:
     found = requirements(history)
     [step] = found.steps
     requests = requests_of(history)
-    rates = [(one.bytes / (one.ended - one.started), one.limit) for one in requests]
+    rates = [(one.bytes / 1e6 / (one.ended - one.started), one.limit) for one in requests]
     off = [100 * abs(rate / limit - 1) for rate, limit in rates if limit is not None]
     return {
         _EXPLOITATION: _exploitation(requests),
@@ -103,7 +103,7 @@ def _measures(telemetry: Path) -> dict[str, float]:
     }
 
 
-def _exploitation(requests: Sequence[IORequest]) -> float:
+def _exploitation(requests: Sequence[RequestRecord]) -> float:
     """Return the share of the lifetime of the only channel in which data moved and no job waited for it."""
     hidden = sum(max(0.0, min(one.ended, one.required) - one.started) for one in requests if one.rule != "exposed")
     return hidden / (max(max(one.required, one.ended) for one in requests) - min(one.ready for one in requests))

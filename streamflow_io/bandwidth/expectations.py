@@ -16,8 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
+from streamflow_io.records.records import RequestRecord
 
-from .phases import LEAST_BYTES, SHORTEST_WINDOW, IORequest, is_exposed
+from .phases import LEAST_BYTES, SHORTEST_WINDOW, is_exposed
 
 # StreamFlow's own time before a command, in seconds, until it is measured. The same after a command.
 _OVERHEAD = 0.25
@@ -181,7 +182,7 @@ class Expectations(Struct):
         """Record the speed of a request without a limit, in bytes per second."""
         self._throughputs.append(throughput)
 
-    def told(self, request: IORequest) -> None:
+    def told(self, request: RequestRecord) -> None:
         """Learn the window of a finished request, if the request belongs to a first phase and is not exposed."""
         if request.phase == 0 and request.rule != "exposed":
             self._windows.append(request.window)

@@ -15,11 +15,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction, Way
-from streamflow_io.hints.reasons import EndRule, RequestKind
+from streamflow_io.hints.models import Way
 from streamflow_io.records.records import RequestRecord
 from streamflow_io.series import covered, sums
 
@@ -27,49 +25,12 @@ SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
 
 
-class IORequest(Struct, frozen=True):
-    """Bytes that a job moves in one go.
-
-    :ivar channel: the channel that issues the request
-    :ivar phase: number of the phase in the channel, from 0
-    :ivar ready: when the request could start
-    :ivar started: when it began to move
-    :ivar ended: when all bytes were moved
-    :ivar required: its required end: when a job first waits for it; not before `ready`
-    :ivar rule: the rule that gave the required end
-    :ivar is_estimate: the required end is not certain
-    :ivar storage: the storage that the request uses. None: unknown
-    :ivar limit: how fast the request was allowed to move at its start, in bytes per second. None: no limit
-    """
-
-    job: str
-    step: str
-    channel: str
-    phase: int
-    direction: Direction
-    bytes: int
-    ready: float
-    started: float
-    ended: float
-    required: float
-    rule: EndRule
-    is_estimate: bool = False
-    storage: str | None = None
-    limit: float | None = None
-    kind: RequestKind = "task"
-
-    @property
-    def window(self) -> float:
-        """The seconds that the request may take without a job waiting for it."""
-        return self.required - self.ready
-
-
 def is_exposed(window: float, moved: int) -> bool:
     """Whether a request counts as synchronous: a job waits for it at once, or it is small."""
     return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
-def direction_of(request: IORequest) -> Way:
+def direction_of(request: RequestRecord) -> Way:
     """Return the direction in which a request counts. A request in both directions counts as written."""
     return "read" if request.direction == "read" else "write"
 
@@ -77,10 +38,10 @@ def direction_of(request: IORequest) -> Way:
 class Phase(Struct, frozen=True, dict=True):
     """Requests of a channel that were ready at the same time, none of them exposed; at least one."""
 
-    requests: Sequence[IORequest]
+    requests: Sequence[RequestRecord]
 
     @property
-    def first(self) -> IORequest:
+    def first(self) -> RequestRecord:
         return self.requests[0]
 
     @property
@@ -134,7 +95,7 @@ class Phase(Struct, frozen=True, dict=True):
         return max(0.0, self.ended - self.required)
 
 
-def phases(requests: Iterable[IORequest]) -> list[Phase]:
+def phases(requests: Iterable[RequestRecord]) -> list[Phase]:
     """Return the phases of all channels, ordered by the time when they were ready. Exposed requests are left out."""
     counted = sorted((one for one in requests if one.rule != "exposed"), key=lambda one: one.ready)
     return [Phase(of_phase) for of_phase in grouped(counted, lambda one: (one.channel, one.phase)).values()]
@@ -180,13 +141,3 @@ def overlap(of: Sequence[Interval], other: Sequence[Interval]) -> float | None:
         return None
     # |A and B| = |A| + |B| - |A or B|
     return max(0.0, time + covered(other) - covered((*of, *other))) / time
-
-
-_MB = 10**6
-
-
-def request_record(request: IORequest, now: float) -> RequestRecord:
-    """Return the record of a finished request."""
-    facts = {name: value for name, value in asdict(request).items() if name != "is_estimate"}
-    facts |= {"limit": None if request.limit is None else request.limit / _MB}
-    return RequestRecord(time=now, estimate=request.is_estimate, **facts)

@@ -21,7 +21,7 @@ from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import RateRecord, Record
+from streamflow_io.records.records import RateRecord, Record, RequestRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, RateLimit
 from streamflow_io.storage.admission.demand import StepStorages, StoragePlace, bytes_per_second
@@ -31,7 +31,6 @@ from streamflow_io.storage.storages import Storages
 from .expectations import Expectations
 from .learned_windows import RememberedWindows
 from .pacing import CapacityOf, PacedRequest, Pacing
-from .phases import IORequest
 from .windows import Moved, UnreportedRequest
 
 _MB = 10**6
@@ -155,7 +154,7 @@ class Rates(Listener):
         else:
             self._pacing.ended(request, now, moved.bytes, (moved.started, moved.ended))
 
-    def told(self, request: IORequest) -> None:
+    def told(self, request: RequestRecord) -> None:
         """Learn from a finished request."""
         if request.step in self._steps:
             self._steps[request.step].told(request)
@@ -178,8 +177,9 @@ class Rates(Listener):
         return None if (request := job.kept(PacedRequest)) is None else request.rate
 
     def first_rate(self, job: JobState) -> float | None:
-        """Return how fast a job was allowed to move when it started, in bytes per second. None: no limit."""
-        return None if (request := job.kept(PacedRequest)) is None else request.first
+        """Return how fast a job was allowed to move when it started, in MB/s. None: no limit."""
+        request = job.kept(PacedRequest)
+        return None if request is None or request.first is None else request.first / _MB
 
     def expected_bytes(self, job: JobState) -> float | None:
         """Return how many bytes a job is expected to move. None: unknown."""

@@ -21,10 +21,9 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
 from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.inheritance import StepAnnotations, within
-from streamflow_io.records.records import Record
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.storage.admission.demand import Grant
 
-from .phases import IORequest, request_record
 from .rates import Rates
 from .windows import Moved, UnreportedRequest, Windows
 
@@ -124,7 +123,7 @@ class Requests(Listener):
 
     async def run_closed(self) -> None:
         """Report all remaining requests."""
-        self._tell(self._windows.close(), time.time())
+        self._tell(self._windows.close(time.time()))
 
     def _is_followed(self, job: JobState) -> bool:
         """Whether a job counts. StreamFlow has jobs of its own that collect the outputs of a workflow; these do not."""
@@ -133,12 +132,12 @@ class Requests(Listener):
     def _tell_settled(self, now: float) -> None:
         """Report the requests that are final now."""
         self._rates.update(now)
-        self._tell(self._windows.settled(now), now)
+        self._tell(self._windows.settled(now))
 
-    def _tell(self, requests: Iterable[IORequest], now: float) -> None:
-        for request in list(requests):
+    def _tell(self, requests: Iterable[RequestRecord]) -> None:
+        for request in requests:
             self._rates.told(request)
-            self._record(request_record(request, now))
+            self._record(request)
 
     def _end(self, job: JobState, now: float) -> None:
         if job.status is Status.COMPLETED:

@@ -20,8 +20,9 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.models import Direction
 from streamflow_io.hints.reasons import EndRule
+from streamflow_io.records.records import RequestRecord
 
-from .phases import SHORTEST_WINDOW, IORequest, is_exposed
+from .phases import SHORTEST_WINDOW, is_exposed
 
 # In seconds. A required end may turn out to be earlier while StreamFlow has not reached another job that reads the
 # files.
@@ -29,7 +30,7 @@ SETTLED_AFTER = 2.0
 
 
 class Moved(Struct, frozen=True):
-    """Bytes and times of the job of a request; times as in :class:`IORequest`."""
+    """Bytes, times and limit of the job of a request, as in a :class:`RequestRecord`."""
 
     bytes: int
     started: float
@@ -178,9 +179,9 @@ class Windows:
         """Note that a job that is no I/O task has ended."""
         self._last_computed = at if self._last_computed is None else max(self._last_computed, at)
 
-    def settled(self, now: float) -> list[IORequest]:
+    def settled(self, now: float) -> list[RequestRecord]:
         """Return the requests whose facts have not changed for :data:`SETTLED_AFTER`; each once."""
-        found: list[IORequest] = []
+        found: list[RequestRecord] = []
         # There may be thousands of requests, and events come all the time.
         if abs(now - self._looked) < SETTLED_AFTER:
             return found
@@ -188,16 +189,16 @@ class Windows:
         for request in self._untold:
             is_known = request.required is not None and all(one.is_told for one in request.readers)
             if is_known and now >= max(request.changed, request.phase.changed) + SETTLED_AFTER:
-                found += self._tell(request)
+                found += self._tell(request, now)
         self._untold = [request for request in self._untold if not request.is_told]
         return found
 
-    def close(self) -> list[IORequest]:
+    def close(self, now: float) -> list[RequestRecord]:
         """Return all other requests that have moved bytes. No job may compute any more."""
-        found: list[IORequest] = []
+        found: list[RequestRecord] = []
         # Requests come before the requests whose output they read.
         for request in sorted(self._untold, key=lambda one: -one.ready):
-            found += self._tell(request)
+            found += self._tell(request, now)
         self._untold = []
         return sorted(found, key=lambda one: one.ready)
 
@@ -214,7 +215,7 @@ class Windows:
         self._phases[channel] = phase
         return phase
 
-    def _tell(self, request: UnreportedRequest) -> Iterator[IORequest]:
+    def _tell(self, request: UnreportedRequest, now: float) -> Iterator[RequestRecord]:
         if request.moved is None or request.is_told:
             return
         request.is_told = True
@@ -225,7 +226,8 @@ class Windows:
         for source in request.sources:
             _share(source, moved.bytes, _RequiredEnd(required, end.rule))
         exposed = is_exposed(required - request.ready, moved.bytes)
-        yield IORequest(
+        yield RequestRecord(
+            time=now,
             job=request.job,
             step=request.step,
             channel=request.channel,
@@ -237,7 +239,7 @@ class Windows:
             ended=moved.ended,
             required=required,
             rule="exposed" if exposed else end.rule,
-            is_estimate=request.is_estimate or end.is_estimate,
+            estimate=request.is_estimate or end.is_estimate,
             storage=moved.storage,
             limit=moved.limit,
         )

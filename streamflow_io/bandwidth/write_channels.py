@@ -9,7 +9,7 @@ FTIO finds a period in the spectrum of the sum of all channels. No spectrum is n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from statistics import median
 
@@ -19,14 +19,12 @@ from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.hints.models import Way
-from streamflow_io.records.records import Record
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent
 from streamflow_io.runtime.wire import with_observation
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
-
-from .phases import IORequest, request_record
 
 # Fewer times have no rhythm.
 _LEAST_TIMES = 4
@@ -81,15 +79,17 @@ class WriteBursts(Struct, eq=False):
             return 0.0
         return median(burst.bytes for burst in self.bursts) / seconds
 
-    @property
-    def requests(self) -> list[IORequest]:
+    def records(self, now: float) -> Iterator[RequestRecord]:
         """The bursts as requests."""
-        return [
-            IORequest(
+        for number, burst in enumerate(self.bursts):
+            yield RequestRecord(
+                time=now,
                 job=self.job,
                 step=self.step,
                 channel=self.job,
                 phase=number,
+                kind="write",
+                storage=self.storage,
                 direction="write",
                 bytes=burst.bytes,
                 ready=burst.start,
@@ -97,11 +97,7 @@ class WriteBursts(Struct, eq=False):
                 ended=burst.last,
                 required=burst.start,
                 rule="exposed",
-                storage=self.storage,
-                kind="write",
             )
-            for number, burst in enumerate(self.bursts)
-        ]
 
 
 class WriteChannels(Listener):
@@ -139,8 +135,8 @@ class WriteChannels(Listener):
     def ended(self, job: JobState) -> None:
         """Record what the job has written, if the job has succeeded."""
         if (bursts := self._end(job)) is not None and job.status is Status.COMPLETED:
-            for request in bursts.requests:
-                self._record(request_record(request, time.time()))
+            for record in bursts.records(time.time()):
+                self._record(record)
 
     def left(self, capacity: Capacity | None, place: StoragePlace, way: Way) -> Capacity | None:
         """Return the capacity of a storage that is left for others, without what jobs write there in a rhythm."""

@@ -158,6 +158,11 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     limit: Annotated[float | None, Meta(description="MB/s at the start; none: no limit")] = None
     estimate: Annotated[bool, Meta(description="true: `ready` or `required` is an estimate")] = False
 
+    @property
+    def window(self) -> float:
+        """The seconds that the request may take without a job waiting for it."""
+        return self.required - self.ready
+
 
 class RateRecord(JobRecord, frozen=True, tag="rate", kw_only=True):
     """A new rate of a job of an I/O task: no faster than required."""

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.bandwidth.phases import (
-    IORequest,
     is_exposed,
     most,
     overlap,
@@ -20,19 +19,35 @@ from streamflow_io.bandwidth.phases import (
     throughput_spans,
 )
 from streamflow_io.bandwidth.write_channels import period
+from streamflow_io.records.records import RequestRecord
 
 MB = 1_000_000
-REQUEST = IORequest("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
+REQUEST = RequestRecord(
+    time=9.0,
+    job="/save/0.0",
+    step="/save",
+    channel="/save/0.*",
+    phase=0,
+    direction="write",
+    bytes=10 * MB,
+    ready=0.0,
+    started=1.0,
+    ended=3.0,
+    required=5.0,
+    rule="next",
+)
 
 
-def request(ready: float, started: float, ended: float, required: float, phase: int = 0, size: int = 10) -> IORequest:
+def request(
+    ready: float, started: float, ended: float, required: float, phase: int = 0, size: int = 10
+) -> RequestRecord:
     times = {"ready": ready, "started": started, "ended": ended, "required": required}
     return replace(REQUEST, phase=phase, bytes=size * MB, **times)
 
 
 # Times are whole seconds, so that the definitions can count them.
 @st.composite
-def some_requests(draw: st.DrawFn) -> list[IORequest]:
+def some_requests(draw: st.DrawFn) -> list[RequestRecord]:
     found = []
     for number in range(draw(st.integers(0, 6))):
         ready = draw(st.integers(0, 20))
@@ -84,7 +99,7 @@ def test_what_took_no_time_has_no_throughput() -> None:
 
 
 @given(some_requests())
-def test_phases_are_as_defined(requests: list[IORequest]) -> None:
+def test_phases_are_as_defined(requests: list[RequestRecord]) -> None:
     found = phases(requests)
     assert sorted(one.job for phase in found for one in phase.requests) == sorted(one.job for one in requests)
     assert len({(phase.first.channel, phase.first.phase) for phase in found}) == len(found)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.phases import IORequest
 from streamflow_io.bandwidth.windows import SETTLED_AFTER, Moved, Windows
+from streamflow_io.records.records import RequestRecord
 
 MB = 1_000_000
 NEVER = float("-inf")
@@ -20,7 +20,7 @@ def save(windows: Windows, job: str, ready: float, channel: str = "c", moved: bo
         request.move(Moved(size * MB, ready + 0.1, ready + 1.0, "disk"), ready + 1.0)
 
 
-def only(requests: list[IORequest]) -> IORequest:
+def only(requests: list[RequestRecord]) -> RequestRecord:
     [found] = requests
     return found
 
@@ -31,7 +31,7 @@ def test_the_next_request_of_the_channel() -> None:
         save(windows, f"save{number}", ready)
     save(windows, "other", 2.0, "another channel")
     windows.computed(20.0)
-    found = {one.job: one for one in windows.close()}
+    found = {one.job: one for one in windows.close(99.0)}
     assert [found[f"save{n}"].required for n in range(3)] == [5.0, 11.0, 20.0]
     assert [found[f"save{n}"].rule for n in range(3)] == ["next", "next", "end"]
     assert [found[f"save{n}"].phase for n in range(3)] == [0, 1, 2]
@@ -43,8 +43,8 @@ def test_a_job_that_lacks_nothing_else() -> None:
     windows = Windows()
     save(windows, "save", 1.0)
     windows.needed(["save"], others=4.0, now=9.0)
-    found = only(windows.close())
-    assert (found.required, found.rule, found.window, found.is_estimate) == (4.0, "need", 3.0, False)
+    found = only(windows.close(99.0))
+    assert (found.required, found.rule, found.window, found.estimate) == (4.0, "need", 3.0, False)
 
 
 def test_the_first_that_waits_counts() -> None:
@@ -53,8 +53,8 @@ def test_the_first_that_waits_counts() -> None:
     windows.needed(["save"], others=7.0, now=9.0)
     windows.needed(["save"], others=4.0, now=9.5, is_estimate=True)
     windows.needed(["save"], others=6.0, now=9.6)
-    found = only(windows.close())
-    assert (found.required, found.is_estimate) == (4.0, True)
+    found = only(windows.close(99.0))
+    assert (found.required, found.estimate) == (4.0, True)
 
 
 def test_a_job_that_reads_of_several_requests_needs_all_from_when_the_last_was_ready() -> None:
@@ -62,7 +62,7 @@ def test_a_job_that_reads_of_several_requests_needs_all_from_when_the_last_was_r
     save(windows, "one", 1.0, "a")
     save(windows, "two", 6.0, "b")
     windows.needed(["one", "two"], NEVER, 9.0)
-    one, two = windows.close()
+    one, two = windows.close(99.0)
     assert (one.required, one.rule) == (6.0, "need")
     # It was waited for as soon as it was ready.
     assert (two.required, two.rule) == (6.0, "exposed")
@@ -72,14 +72,14 @@ def test_small_requests_are_exposed() -> None:
     windows = Windows()
     save(windows, "save", 1.0, size=0)
     windows.computed(5.0)
-    found = only(windows.close())
+    found = only(windows.close(99.0))
     assert (found.required, found.rule) == (5.0, "exposed")
 
 
 def test_without_compute_somebody_waits_at_once() -> None:
     windows = Windows()
     save(windows, "save", 1.0)
-    assert (found := only(windows.close())).rule == "exposed"
+    assert (found := only(windows.close(99.0))).rule == "exposed"
     assert found.required == 1.0
 
 
@@ -88,7 +88,7 @@ def test_a_job_that_is_repeated_was_ready_before() -> None:
     save(windows, "save", 1.0, moved=False)
     save(windows, "save", 3.0)
     windows.computed(9.0)
-    found = only(windows.close())
+    found = only(windows.close(99.0))
     assert (found.ready, found.phase, found.required) == (1.0, 0, 9.0)
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_has_failed_is_no_request() -> None:
     windows = Windows()
     save(windows, "save", 1.0, moved=False)
     windows.computed(9.0)
-    assert windows.close() == []
+    assert windows.close(99.0) == []
 
 
 def test_requests_that_are_ready_together_are_one_phase() -> None:
@@ -105,7 +105,7 @@ def test_requests_that_are_ready_together_are_one_phase() -> None:
     save(windows, "two", 1.02)
     save(windows, "three", 4.0)
     windows.computed(9.0)
-    assert [(one.phase, one.required) for one in windows.close()] == [(0, 4.0), (0, 4.0), (1, 9.0)]
+    assert [(one.phase, one.required) for one in windows.close(99.0)] == [(0, 4.0), (0, 4.0), (1, 9.0)]
 
 
 def test_what_an_io_task_reads_gets_its_part_of_the_time() -> None:
@@ -114,9 +114,9 @@ def test_what_an_io_task_reads_gets_its_part_of_the_time() -> None:
     send = windows.ready("send", "/send", "b", "write", 2.0, 2.0, ["pack"])
     send.move(Moved(10 * MB, 2.0, 3.0), 3.0)
     windows.needed(["send"], 8.0, 9.0)
-    pack, sent = windows.close()
-    assert (sent.required, sent.is_estimate) == (8.0, False)
-    assert (pack.required, pack.rule, pack.is_estimate) == (6.0, "need", True)
+    pack, sent = windows.close(99.0)
+    assert (sent.required, sent.estimate) == (8.0, False)
+    assert (pack.required, pack.rule, pack.estimate) == (6.0, "need", True)
 
 
 def test_it_is_told_when_it_will_not_change() -> None:
@@ -125,10 +125,24 @@ def test_it_is_told_when_it_will_not_change() -> None:
     save(windows, "two", 10.0, moved=False)
     assert windows.settled(10.0) == []
     assert windows.settled(10.0 + SETTLED_AFTER) == [
-        IORequest("one", "/save", "c", 0, "write", 10 * MB, 0.0, 0.1, 1.0, 10.0, "next", False, "disk")
+        RequestRecord(
+            time=10.0 + SETTLED_AFTER,
+            job="one",
+            step="/save",
+            channel="c",
+            phase=0,
+            storage="disk",
+            direction="write",
+            bytes=10 * MB,
+            ready=0.0,
+            started=0.1,
+            ended=1.0,
+            required=10.0,
+            rule="next",
+        )
     ]
     assert windows.settled(30.0) == []
-    assert windows.close() == []
+    assert windows.close(99.0) == []
 
 
 def test_who_reads_it_is_told_first() -> None:
@@ -166,7 +180,7 @@ def test_required_ends_are_the_earliest_of_all(saves: list[Saved], last: int) ->
         for others in one.needs:
             windows.needed([str(number)], others, 41.0)
     windows.computed(last)
-    found = {one.job: one for one in windows.close()}
+    found = {one.job: one for one in windows.close(99.0)}
     assert len(found) == len(saves)
     for number, one in enumerate(saves):
         following = [two.ready for two in saves if two.channel == one.channel and two.ready > one.ready]
@@ -179,4 +193,4 @@ def test_thousands_of_requests_are_told_by_the_way() -> None:
     for number in range(4000):
         save(windows, str(number), float(number), str(number % 16))
         windows.settled(float(number))
-    assert len(windows.close()) < 100
+    assert len(windows.close(99.0)) < 100

@@ -284,7 +284,7 @@ def test_what_is_learned_is_of_first_phases() -> None:
             of.ready(phase * window, f"{channel}{phase}", channel=channel)
             of.end(phase * window + 0.5, f"{channel}{phase}", size=50)
     of.windows.computed(100)
-    for request in of.windows.close():
+    for request in of.windows.close(99.0):
         of.step.told(request)
     assert of.step.learned == Learned(6, 0.5, 3)
     assert exact().step.learned is None

@@ -112,7 +112,7 @@ def bursts(*starts: float, holds: bool = False) -> WriteBursts:
 
 
 def test_bursts_are_exposed_requests() -> None:
-    first, second = bursts(1.0, 4.0).requests
+    first, second = bursts(1.0, 4.0).records(9.0)
     facts = (first.kind, first.rule, first.channel, first.storage, first.direction)
     assert facts == ("write", "exposed", "/a/0", "disk", "write")
     assert [(one.phase, one.ready, one.ended, one.bytes) for one in (first, second)] == [

@@ -10,7 +10,6 @@ from math import inf
 from statistics import median
 
 from streamflow_io.bandwidth.phases import (
-    IORequest,
     Phase,
     Span,
     direction_of,
@@ -103,9 +102,9 @@ class Requirements(RequestAmounts):
     storages: list[StorageRequirement]
 
 
-def requests_of(history: History) -> list[IORequest]:
+def requests_of(history: History) -> list[RequestRecord]:
     """Return the requests of a run, by the time when they were ready; times as recorded."""
-    return sorted(map(_request, history.requests), key=lambda one: one.ready)
+    return sorted(history.requests, key=lambda one: one.ready)
 
 
 def requirements(history: History) -> Requirements:
@@ -128,14 +127,7 @@ def requirements(history: History) -> Requirements:
     )
 
 
-def _request(record: RequestRecord) -> IORequest:
-    facts = {
-        name: getattr(record, name) for name in IORequest.__struct_fields__ if name not in ("limit", "is_estimate")
-    }
-    return IORequest(**facts, limit=None if record.limit is None else record.limit * MB, is_estimate=record.estimate)
-
-
-def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, float | int | None]:
+def _amounts(requests: Sequence[RequestRecord], of: Sequence[Phase]) -> dict[str, float | int | None]:
     exposed = [one for one in requests if one.rule == "exposed"]
     return {
         "requests": len(requests),
@@ -150,10 +142,10 @@ def _amounts(requests: Sequence[IORequest], of: Sequence[Phase]) -> dict[str, fl
     }
 
 
-def _step(step: str, requests: Sequence[IORequest]) -> StepRequirement:
+def _step(step: str, requests: Sequence[RequestRecord]) -> StepRequirement:
     of = phases(requests)
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
-    limits = [sum(one.limit or 0.0 for one in phase.requests) / MB for phase in of if phase.is_limited]
+    limits = [sum(one.limit or 0.0 for one in phase.requests) for phase in of if phase.is_limited]
     return StepRequirement(
         **_amounts(requests, of),
         step=step,
@@ -166,7 +158,7 @@ def _step(step: str, requests: Sequence[IORequest]) -> StepRequirement:
     )
 
 
-def _storage(history: History, name: str | None, way: Way, requests: Sequence[IORequest]) -> StorageRequirement:
+def _storage(history: History, name: str | None, way: Way, requests: Sequence[RequestRecord]) -> StorageRequirement:
     of = phases(requests)
     bandwidths = {storage.name: storage.read if way == "read" else storage.write for storage in history.run.storages}
 
@@ -211,7 +203,7 @@ def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
     return spans
 
 
-def _of_rates(request: IORequest, rates: Sequence[RateRecord]) -> Iterator[Span]:
+def _of_rates(request: RequestRecord, rates: Sequence[RateRecord]) -> Iterator[Span]:
     ends = [*(rate.time for rate in rates[1:]), inf]
     for rate, end in zip(rates, ends, strict=False):
         span = max(rate.time, request.started), min(end, request.ended)
