@@ -17,6 +17,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.adapters.job_spec import time_limit
 from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -25,7 +26,6 @@ from streamflow_io.records.records import RateRecord, Record, RequestRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, RateLimit
 from streamflow_io.storage.admission.demand import StepStorages, StoragePlace, bytes_per_second
-from streamflow_io.storage.learned_limits import input_bytes
 from streamflow_io.storage.storages import Storages
 
 from .expectations import Expectations
@@ -87,7 +87,7 @@ class Rates(Listener):
         """Open the request of an I/O task's job, which has all its input."""
         if (step := job.step) not in self._steps:
             return
-        size = sum(map(input_bytes, job.job.inputs.values()))
+        size = file_bytes(job.job.inputs)
         if step not in self._looked_up:
             self._looked_up.add(step)
             if (learned := self._remembered.of(step, size)) is not None:

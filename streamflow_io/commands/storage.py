@@ -18,13 +18,13 @@ from rich.text import Text
 
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.size import ALLOWED_LIMIT, parse_limit
 from streamflow_io.storage.probe.evaluation import (
     Measurement,
     ProbeTransfer,
     Sample,
     entry_fields,
     meaning,
-    parse_size,
     storage_entry,
     warnings,
 )
@@ -85,9 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     probe.add_argument(
         "--bytes",
         type=_bytes,
-        default="256MiB",
+        default="256MB",
         metavar="SIZE",
-        help="the most bytes to write for each number of writers, as 1GB or 512MiB (default: 256MiB)",
+        help="the most bytes to write for each number of writers, as 1GB or 512MB (default: 256MB)",
     )
     probe.add_argument(
         "--seconds",
@@ -154,11 +154,11 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _bytes(text: str) -> int:
     try:
-        size = parse_size(text)
+        size = parse_limit(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(f"{error}; allowed: {ALLOWED_LIMIT}") from None
     if size < LEAST_BYTES:
-        raise argparse.ArgumentTypeError(f"{text} is too little; allowed: {LEAST_BYTES // 2**20}MiB or more")
+        raise argparse.ArgumentTypeError(f"{text} is too little; allowed: {LEAST_BYTES // 10**6}MB or more")
     return size
 
 

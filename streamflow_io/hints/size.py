@@ -1,4 +1,4 @@
-"""Sizes that users write: of a `window`, the most bytes that a reader may be behind; of `diskLimit` and `memory`."""
+"""Sizes that users write: of a `window`, the most bytes that a reader may be behind; of others, as `diskLimit`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_limit(value: object) -> int:
-    """Read a `diskLimit`.
+    """Read a size on disk or in memory.
 
     :return: bytes
     :raises ValueError: with one sentence that says what is wrong

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -151,22 +150,13 @@ def last_seconds(telemetry: Path) -> float | None:
 
     :param telemetry: the telemetry file of a run, which is not compared with itself
     """
-    with contextlib.suppress(OSError, ValueError, RecursionError, StopIteration):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         with telemetry.open("rb") as file:
             own = record_decoder().decode(file.readline())
         if isinstance(own, RunRecord):
-            return next(_seconds_of_others(own))
+            runs = (run for run in list_runs() if run.workflow == own.workflow and run.began < own.time)
+            return next((run.seconds for run in runs if run.state == "completed"), None)
     return None
-
-
-def _seconds_of_others(own: RunRecord) -> Iterator[float]:
-    for name in run_names():
-        with contextlib.suppress(OSError, ValueError), (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
-            first = json.loads(file.readline())
-            if first.get("workflow") == own.workflow and first.get("time", own.time) < own.time:
-                end = end_record(file)
-                if end is not None and end.get("status") == "completed":
-                    yield float(str(end["time"])) - float(first["time"])
 
 
 def read_latest(path: Path) -> ProgressRecord | None:

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
-from streamflow.core.workflow import Job, Token
-from streamflow.workflow.token import FileToken, ListToken, ObjectToken
+from streamflow.core.workflow import Job
 
+from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.records.learned.database import LearnedEntry
 from streamflow_io.records.learned.remembered import Remembered
@@ -101,7 +101,7 @@ class RememberedLimits:
     def _size_class(self, step: str, tool: str, job: Job) -> int:
         """Return the size class of a step's first job, or a near one of another step with the same tool."""
         if step not in self._classes:
-            found = size_class_of(sum(map(input_bytes, job.inputs.values())))
+            found = size_class_of(file_bytes(job.inputs))
             of_tool = self._classes_of_tools[tool]
             near = min(of_tool, key=lambda other: abs(other - found), default=None)
             if near is None or abs(near - found) > 1:
@@ -154,14 +154,3 @@ def _identity(subject: Subject) -> str:
     where = f"{storage.path} ({storage.scope}{f', {storage.deployment}' if storage.deployment else ''})"
     bandwidth = f"{subject.direction} {storage.bandwidth(subject.direction):g} MB/s"
     return f"{storage.name}: {where}, {bandwidth}, {subject.constraint}"
-
-
-def input_bytes(token: Token) -> float:
-    """Return the bytes of the files of a token, as far as their sizes are known."""
-    if isinstance(token, ListToken):
-        return sum(map(input_bytes, token.value))
-    if isinstance(token, ObjectToken):
-        return sum(map(input_bytes, token.value.values()))
-    if isinstance(token, FileToken) and isinstance(token.value, Mapping):
-        return float(token.value.get("size") or 0)
-    return 0

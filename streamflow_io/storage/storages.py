@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from streamflow.core.deployment import Target
 
 from streamflow_io.adapters.deployment_sites import Sites, deployment_name
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.config import StorageConfig
-
-from .admission.demand import storage_of
 
 
 class Storages:
@@ -81,10 +80,8 @@ def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False
 
     :param is_here: both are on the driver's node, where links can be followed
     """
-    real = os.path.realpath if is_here else str
-    # The deployments have been looked at before.
-    anywhere = {
-        storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage for storage in storages
-    }
-    found = storage_of(anywhere, "", real(path))
-    return None if found is None else anywhere[found]
+    real = os.path.realpath if is_here else os.path.normpath
+    path = real(path)
+    roots = [(real(storage.path), storage) for storage in storages]
+    found = [(len(root), storage) for root, storage in roots if path == root or path.startswith(root.rstrip("/") + "/")]
+    return max(found, key=itemgetter(0))[1] if found else None

@@ -29,7 +29,7 @@ from streamflow_io.storage.probe import measuring
 from streamflow_io.storage.probe.measuring import LEAST_BYTES, measure
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
-QUICK = ["--bytes", "8MiB", "--seconds", "2"]
+QUICK = ["--bytes", "8MB", "--seconds", "2"]
 LIMIT = 8 * 2**20
 NOBODY = 65534
 

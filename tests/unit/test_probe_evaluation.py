@@ -15,7 +15,6 @@ from streamflow_io.storage.probe.evaluation import (
     ProbeTransfer,
     Sample,
     entry_fields,
-    parse_size,
     round_down,
     storage_entry,
     warnings,
@@ -128,17 +127,3 @@ def test_a_short_sample_with_all_bytes_counts() -> None:
 def test_warnings(measured: Measurement, words: str) -> None:
     (warning,) = warnings(measured)
     assert words in warning
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("8388608", 8 * 2**20), ("256MiB", 256 * 2**20), ("1.5 GB", 1_500_000_000), ("20kB", 20_000), ("1GiB", 2**30)],
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1e9", "12 parsecs", "MB", "1 mb", "nan"])
-def test_no_sizes(text: str) -> None:
-    with pytest.raises(ValueError, match="allowed: a number of bytes, or with kB"):
-        parse_size(text)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -149,24 +148,6 @@ class StepStorages(Struct, frozen=True):
 def bytes_per_second(megabytes: float) -> int:
     """Convert MB/s to a whole number of bytes per second, at least 1."""
     return max(1, round(megabytes * BYTES_PER_MEGABYTE))
-
-
-def holds_path(storage: StorageConfig, deployment: str, path: str) -> bool:
-    """Whether a path of a deployment is on a storage."""
-    if storage.deployment not in (None, deployment):
-        return False
-    root = posixpath.normpath(storage.path)
-    return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def storage_of(storages: Iterable[StorageConfig], deployment: str, path: str) -> StorageConfig | None:
-    """Return the storage that holds a path. Of several, prefer the longest path, then one that names the deployment."""
-    path = posixpath.normpath(path)
-    return max(
-        (storage for storage in storages if holds_path(storage, deployment, path)),
-        key=lambda storage: (len(posixpath.normpath(storage.path)), storage.deployment is not None),
-        default=None,
-    )
 
 
 def bandwidth_account(storage: StorageConfig, direction: Way, location: str) -> Account:

@@ -6,7 +6,6 @@ MB is 10^6 bytes.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
@@ -18,8 +17,6 @@ from streamflow_io.hints.config import StorageConfig
 from .mounts import MountPoint
 
 Access = Literal["direct", "buffered"]
-_UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})")
 # A shorter sample shows caches and the start of threads more than the storage.
 _SHORT_SECONDS = 0.25
 _STILL_RISING = 1.10
@@ -110,17 +107,6 @@ class Measurement(Struct, frozen=True):
     def is_full(self, sample: Sample) -> bool:
         """Whether the size of a sample was bounded by `bytes`, not by `seconds`."""
         return sample.bytes >= self.bytes / 2
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes of a text such as `1000000`, `256MiB` or `1.5 GB`.
-
-    :raises ValueError: if the text is no such size
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size; allowed: a number of bytes, or with kB, MB, GB, KiB, MiB or GiB")
-    return int(Decimal(match[1]) * _UNITS[match[2]])
 
 
 def round_down(bandwidth: float) -> float:

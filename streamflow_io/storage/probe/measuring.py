@@ -27,7 +27,7 @@ from .evaluation import Access, LoadLevel, Measurement, ProbeTransfer, Sample
 from .mounts import mount_of
 
 LEVELS = (1, 2, 4, 8)
-LEAST_BYTES = max(LEVELS) * 1024 * 1024
+LEAST_BYTES = max(LEVELS) * 10**6
 Task = Literal["write", "read"]
 Announce = Callable[[int, Task], None]
 
@@ -90,7 +90,7 @@ def _check(path: str, limit: int) -> None:
         raise _refusal(
             path,
             f"{path} has {free / 1e6:.0f} MB of free space, too little to write {limit / 1e6:.0f} MB and leave as much",
-            f"more free space, or a lower --bytes (at least {LEAST_BYTES // 2**20}MiB)",
+            f"more free space, or a lower --bytes (at least {LEAST_BYTES // 10**6}MB)",
         )
 
 
