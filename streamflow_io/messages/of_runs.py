@@ -232,6 +232,10 @@ RUNS = {
                 "The file system cannot remove a part of a file. Choose a `workdir` on ext4, XFS, Btrfs or tmpfs.",
             ),
             Case(
+                "... no room to test for holes: ...",
+                "The file system is full, or your quota. A full tmpfs has used its part of memory. Free some space.",
+            ),
+            Case(
                 "... its reader takes nothing, and may wait for another output ...",
                 "The job is not paused any more until its reader has caught up.",
             ),

@@ -6,6 +6,7 @@ import pytest
 
 from lab.cwl import workflow
 from lab.disks import can_mount, small_disk
+from lab.node import wait_for
 from lab.runs import Bench
 from tests.integration.test_windows import BEGUN, MB, WINDOW, numbers, reader, writer
 
@@ -41,4 +42,26 @@ def test_a_full_disk(bench: Bench, write: str, read: str, named: str) -> None:
     assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
     assert "SFIO-S030" not in run.log
     assert run.log.count("EXECUTING step") == 2
+    assert left == []
+
+
+def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
+    """The file is kept whole. The message says that the disk is full, and not that the file system has no holes."""
+    leave = "free=$(df -B1 --output=avail . | tail -n 1); head -c $((free - 600000)) /dev/zero > x.txt"
+    until = 'for t in $(seq 600); do test -e "$TRACE.{}" && break; sleep 0.1; done'.format
+    steps = {
+        "a": writer(f'{numbers(4 * MB)}; {leave}; touch "$TRACE.full"; {until("told")}'),
+        "b": reader(f"{until('full')}; sha1sum < $i", "a/o", "b"),
+    }
+    path, left = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW), list[str]()
+    disk, log = path.parent / "tmp", path.parent / "stderr"
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with small_disk(disk, left, 24 * MB):
+        process = bench.start(path)
+        wait_for(lambda: log.exists() and "SFIO-N004" in log.read_text(), "the message about the window", 60)
+        path.with_name("trace.told").touch()
+        run = bench.finish(process, path)
+    assert run.ok, run.errors
+    assert "a.txt is kept whole, without a window: no room to test for holes: No space left on device" in run.log
     assert left == []

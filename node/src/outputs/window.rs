@@ -238,7 +238,12 @@ impl Written {
         if self.closed_by_others() > 0 {
             return Err("another program has read it".into());
         }
-        has_holes(self.path.parent().unwrap_or(Path::new("/"))).map_err(|error| format!("no holes: {error}"))?;
+        has_holes(self.path.parent().unwrap_or(Path::new("/"))).map_err(|error| match error.raw_os_error() {
+            Some(code) if [Errno::ENOSPC as i32, Errno::EDQUOT as i32].contains(&code) => {
+                format!("no room to test for holes: {error}")
+            }
+            _ => format!("no holes: {error}"),
+        })?;
         match self.readers.close() {
             Ok(count) if count == self.expected => Ok(()),
             Ok(_) => Err("it has more readers than expected".into()),
