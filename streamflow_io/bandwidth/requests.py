@@ -19,7 +19,7 @@ from streamflow.workflow.step import LoopCombinatorStep
 from streamflow_io.adapters.job_spec import paths_of
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
-from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.hints.inheritance import StepAnnotations, within
 from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.storage.admission.demand import Grant
@@ -36,7 +36,6 @@ class Requests(Listener):
     A workflow without I/O tasks has no requests, and nothing is followed.
 
     :param hints: the hints of the steps of the workflow, by path
-    :param routes: all routes of outputs, and of the names of their files
     :param delivered: the edges whose files come before their producer has ended
     :param rates: limits requests to the required bandwidth
     :param record: keeps a record for telemetry
@@ -46,7 +45,6 @@ class Requests(Listener):
         self,
         workflow: Workflow,
         hints: Mapping[str, StepAnnotations],
-        routes: Iterable[Route],
         delivered: Iterable[StreamEdge],
         rates: Rates,
         record: Callable[[Record], None],
@@ -67,8 +65,6 @@ class Requests(Listener):
             for edge in delivered
             if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT
         }
-        # Steps and loops that read values, or names of files, from jobs.
-        self._read_values = {_reader(route) for route in routes if route.by_name or _is_value(route.output)}
         # The job of each output directory.
         self._jobs: dict[str, str] = {}
         # When each job has ended, and when others could read each path that was delivered at commit.
@@ -80,20 +76,16 @@ class Requests(Listener):
         if not self._is_followed(job):
             return
         sources = self._sources(job, now)
-        waits_for_values = self._waits_for_values(job, sources)
         if (direction := self._directions.get(step)) is None:
             reads = [source for source in sources if self._windows.is_request(source)]
             others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
-            self._windows.needed(reads, others, now, waits_for_values)
+            self._windows.needed(reads, others, now)
             self._rates.computes(job)
             self._rates.update(now)
             return
         at = max(sources.values(), default=now)
         channel = self._channel(job, sources)
-        is_estimate = waits_for_values or not sources
-        request = self._windows.ready(
-            job.name, step, channel, direction, at, now, sources, is_estimate, self._within[step]
-        )
+        request = self._windows.ready(job.name, step, channel, direction, at, now, sources, self._within[step])
         job.keep(request)
         self._rates.opened(job, request, now)
         self._rates.update(now)
@@ -192,22 +184,6 @@ class Requests(Listener):
                 tag[level] = "*"
         return posixpath.join(step, ".".join(tag))
 
-    def _waits_for_values(self, job: JobState, sources: Iterable[str]) -> bool:
-        """Whether a job may have lacked a value when all its files were there.
-
-        A job that reads a file of its own iteration has everything that the iteration waited for.
-        """
-        step = job.step
-        if step in self._read_values:
-            return True
-        for loop in filter(self._read_values.__contains__, self._loops):
-            if (level := self._level(step, loop)) is not None:
-                inside = [source for source in sources if within(get_job_step_name(source), loop)]
-                tags = [get_job_tag(one).split(".")[: level + 1] for one in (job.name, *inside)]
-                if tags[0] not in tags[1:]:
-                    return True
-        return False
-
     def _level(self, step: str, loop: str) -> int | None:
         """Return the position of a loop's iteration in the tags of a step. None: the step is outside the loop."""
         if not within(step, loop) or not self._loops[loop].iteration_map:
@@ -220,15 +196,3 @@ def _storage(job: JobState) -> str | None:
     """Return the name of the storage that a job was granted. None: the job uses no storage."""
     grant = job.kept(Grant)
     return None if grant is None or grant.placement.storage is None else grant.placement.storage.name
-
-
-def _is_value(output: Output) -> bool:
-    return output.kind is OutputKind.OTHER
-
-
-def _reader(route: Route) -> str | None:
-    """Return the step that a route reaches, or the loop that the route enters, or goes round in."""
-    if not route.hops or route.hops[-1].kind is not HopKind.LOOP:
-        return None if route.consumer is None else route.consumer.step
-    last = route.hops[-1].step
-    return last.removesuffix(_LOOP) if last.endswith(_LOOP) else posixpath.dirname(last)

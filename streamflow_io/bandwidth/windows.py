@@ -42,7 +42,6 @@ class Moved(Struct, frozen=True):
 class _RequiredEnd(Struct, frozen=True):
     time: float
     rule: EndRule
-    is_estimate: bool = False
 
 
 class _OpenPhase(Struct):
@@ -80,7 +79,6 @@ class UnreportedRequest(Struct, eq=False):
     ready: float
     changed: float
     sources: list[UnreportedRequest]
-    is_estimate: bool
     end: _RequiredEnd | None = None
     moved: Moved | None = None
     readers: list[UnreportedRequest] = field(default_factory=list)
@@ -138,14 +136,12 @@ class Windows:
         at: float,
         now: float,
         reads: Iterable[str] = (),
-        is_estimate: bool = False,
         within: float | None = None,
     ) -> UnreportedRequest:
         """Return a new request of an I/O task that could start at a time, or the open request that has not moved.
 
         :param at: when the task could start
         :param reads: the jobs whose files it reads
-        :param is_estimate: `at` is not certain
         :param within: seconds after which a job waits for it, as the user has said. None: derived from other jobs
         """
         before = self._requests.get(job)
@@ -153,7 +149,7 @@ class Windows:
             return before
         phase = self._phase_at(channel, at, now)
         sources = [self._requests[one] for one in dict.fromkeys(reads) if one in self._requests and one != job]
-        opened = UnreportedRequest(job, step, channel, phase, direction, at, now, sources, is_estimate)
+        opened = UnreportedRequest(job, step, channel, phase, direction, at, now, sources)
         if within is not None:
             opened.needed(_RequiredEnd(at + within, "within"), now)
         for source in sources:
@@ -162,18 +158,17 @@ class Windows:
         self._untold.append(opened)
         return opened
 
-    def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
+    def needed(self, reads: Iterable[str], others: float, now: float) -> None:
         """Note that a job that is no I/O task has all its input, or is about to read files while they are written.
 
         :param reads: the jobs whose files it reads
         :param others: when the last input from jobs without a request was there. -inf: no such input
-        :param is_estimate: other input may have come later
         """
         requests = [self._requests[one] for one in reads if one in self._requests]
         if requests:
             time = max(others, *(request.ready for request in requests))
             for request in requests:
-                request.needed(_RequiredEnd(time, "need", is_estimate), now)
+                request.needed(_RequiredEnd(time, "need"), now)
 
     def computed(self, at: float) -> None:
         """Note that a job that is no I/O task has ended."""
@@ -239,7 +234,6 @@ class Windows:
             ended=moved.ended,
             required=required,
             rule="exposed" if exposed else end.rule,
-            estimate=request.is_estimate or end.is_estimate,
             storage=moved.storage,
             limit=moved.limit,
         )
@@ -250,6 +244,4 @@ def _share(source: UnreportedRequest, bytes_after: int, end: _RequiredEnd) -> No
     if source.moved is None or source.moved.bytes + bytes_after <= 0:
         return
     part = source.moved.bytes / (source.moved.bytes + bytes_after)
-    source.needed(
-        _RequiredEnd(source.ready + (end.time - source.ready) * part, end.rule, is_estimate=True), source.changed
-    )
+    source.needed(_RequiredEnd(source.ready + (end.time - source.ready) * part, end.rule), source.changed)

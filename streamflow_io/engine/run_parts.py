@@ -162,11 +162,8 @@ class BandwidthOfRun:
             if config.storages
             else None,
         )
-        routes, delivered = (
-            (*plan.graph.routes, *plan.graph.names),
-            plan.graph.delivered if plan.service.streams else (),
-        )
-        requests = Requests(plan.workflow, plan.annotations, routes, delivered, rates, services.record)
+        delivered = plan.graph.delivered if plan.service.streams else ()
+        requests = Requests(plan.workflow, plan.annotations, delivered, rates, services.record)
         self.listeners: tuple[Listener, ...] = (
             *self.admission.listeners,
             rates,

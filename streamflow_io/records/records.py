@@ -156,7 +156,6 @@ class RequestRecord(JobRecord, frozen=True, tag="request", kw_only=True):
     required: Annotated[float, Meta(description="when a job first waits for the data")]
     rule: Annotated[EndRule, Meta(description="the reason for the required end")]
     limit: Annotated[float | None, Meta(description="MB/s at the start; none: no limit")] = None
-    estimate: Annotated[bool, Meta(description="true: `ready` or `required` is an estimate")] = False
 
     @property
     def window(self) -> float:

@@ -44,17 +44,16 @@ def test_a_job_that_lacks_nothing_else() -> None:
     save(windows, "save", 1.0)
     windows.needed(["save"], others=4.0, now=9.0)
     found = only(windows.close(99.0))
-    assert (found.required, found.rule, found.window, found.estimate) == (4.0, "need", 3.0, False)
+    assert (found.required, found.rule, found.window) == (4.0, "need", 3.0)
 
 
 def test_the_first_that_waits_counts() -> None:
     windows = Windows()
     save(windows, "save", 1.0)
     windows.needed(["save"], others=7.0, now=9.0)
-    windows.needed(["save"], others=4.0, now=9.5, is_estimate=True)
+    windows.needed(["save"], others=4.0, now=9.5)
     windows.needed(["save"], others=6.0, now=9.6)
-    found = only(windows.close(99.0))
-    assert (found.required, found.estimate) == (4.0, True)
+    assert only(windows.close(99.0)).required == 4.0
 
 
 def test_a_job_that_reads_of_several_requests_needs_all_from_when_the_last_was_ready() -> None:
@@ -115,8 +114,8 @@ def test_what_an_io_task_reads_gets_its_part_of_the_time() -> None:
     send.move(Moved(10 * MB, 2.0, 3.0), 3.0)
     windows.needed(["send"], 8.0, 9.0)
     pack, sent = windows.close(99.0)
-    assert (sent.required, sent.estimate) == (8.0, False)
-    assert (pack.required, pack.rule, pack.estimate) == (6.0, "need", True)
+    assert sent.required == 8.0
+    assert (pack.required, pack.rule) == (6.0, "need")
 
 
 def test_it_is_told_when_it_will_not_change() -> None:

@@ -21,7 +21,7 @@ from streamflow_io.bandwidth import requests
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
-from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -55,7 +55,6 @@ class Driver:
         monkeypatch: pytest.MonkeyPatch,
         hints: dict[str, StepAnnotations] | None = None,
         limits: bool = True,
-        routes: tuple[Route, ...] = (),
         delivered: tuple[StreamEdge, ...] = (),
         steps: dict[str, Any] | None = None,
     ) -> None:
@@ -84,7 +83,6 @@ class Driver:
         self.requests = Requests(
             cast(Any, workflow),
             annotations,
-            routes,
             delivered,
             self.adapter,
             self.records.append,
@@ -163,7 +161,7 @@ async def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Drive
     driver.end(11, "/save/0")
     found = (await driver.close())["/save/0"]
     assert (found.ready, found.started, found.ended) == (BEGIN + 5, BEGIN + 10, BEGIN + 11)
-    assert (found.storage, found.direction, found.bytes, found.estimate) == ("disk", "write", SIZE, False)
+    assert (found.storage, found.direction, found.bytes) == ("disk", "write", SIZE)
     # No job computes any more.
     assert (found.required, found.rule) == (BEGIN + 5, "exposed")
 
@@ -180,8 +178,7 @@ async def test_what_has_not_ended_yet_is_there_now(driver: Driver) -> None:
 async def test_without_a_job_before_it_is_ready_when_it_is_submitted(driver: Driver) -> None:
     driver.submit(2, "/save/0", "/input")
     driver.end(4, "/save/0")
-    found = (await driver.close())["/save/0"]
-    assert (found.ready, found.estimate) == (BEGIN + 2, True)
+    assert (await driver.close())["/save/0"].ready == BEGIN + 2
 
 
 async def test_a_further_attempt_of_a_job_has_a_directory_of_its_own(driver: Driver) -> None:
@@ -246,34 +243,6 @@ async def test_what_is_delivered_at_commit(
     driver.end(9, "/save/0.1")
     found = (await driver.close())["/save/0.1"]
     assert (found.ready, found.channel) == (BEGIN + ready, channel)
-
-
-async def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = Route(Output("/compute", "n", OutputKind.OTHER), (), Input("/save", "n"))
-    driver = Driver(monkeypatch, routes=(value,))
-    driver.submit(0, "/compute/0")
-    driver.end(3, "/compute/0")
-    for job in ("/save/0", "/loop/save/0"):
-        driver.submit(5, job, "/out/compute/0/file")
-        driver.end(6, job)
-    assert {job: one.estimate for job, one in (await driver.close()).items()} == {
-        "/save/0": True,
-        "/loop/save/0": False,
-    }
-
-
-@pytest.mark.parametrize("hop", ["/loop-loop-combinator", "/loop/n-back-propagation-transformer"])
-async def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: str) -> None:
-    """A reader of a file of its own iteration has them; a reader of the iteration before may wait for them."""
-    value = Route(Output("/loop/compute", "n", OutputKind.OTHER), (Hop(hop, "n", HopKind.LOOP),), Input("/", "n"))
-    driver = Driver(monkeypatch, routes=(value,), steps={"/loop-loop-combinator": loop_combinator("0")})
-    for iteration in range(2):
-        driver.submit(5 * iteration, f"/loop/compute/0.{iteration}")
-        driver.end(5 * iteration + 1, f"/loop/compute/0.{iteration}")
-    for job, source in (("0.1", "0.1"), ("0.2", "0.1")):
-        driver.submit(20, f"/loop/save/{job}", f"/out/loop/compute/{source}/file")
-        driver.end(22, f"/loop/save/{job}")
-    assert [one.estimate for one in (await driver.close()).values()] == [False, True]
 
 
 async def test_a_repeated_job_counts_once(driver: Driver) -> None:
