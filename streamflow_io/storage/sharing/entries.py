@@ -41,7 +41,6 @@ class Entry(_SharedModel):
     :ivar beat: one more with each time that the entry was written
     :ivar bandwidth: the storage's bandwidth in the run's StreamFlow file
     :ivar wanted: what the run waits for
-    :ivar useful: what the run could use beyond what it holds
     :ivar ticket: order of asking: a run with a smaller ticket asked before
     :ivar asked: when the burst of the run began
     """
@@ -56,7 +55,6 @@ class Entry(_SharedModel):
     bandwidth: dict[Way, _Amount]
     held: dict[Way, _Amount] = Field(default_factory=dict)
     wanted: dict[Way, _Amount] = Field(default_factory=dict)
-    useful: dict[Way, _Amount] = Field(default_factory=dict)
     ticket: Annotated[int, Field(ge=0, le=LAST_TICKET)] = 0
     asked: _Seconds = 0.0
     due: _Seconds = 0.0

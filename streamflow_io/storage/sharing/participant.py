@@ -93,11 +93,6 @@ class Participant:
             return 0.0
         return due(self._asked, self._request.seconds) if self.hold is None else self.hold.due
 
-    @property
-    def useful(self) -> Amounts:
-        """The bandwidth that the run could use beyond what it holds."""
-        return positive(self._request.useful) if self._wanted else {}
-
     def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
         """Return held bandwidth that is not kept, and take the bandwidth that is available.
 

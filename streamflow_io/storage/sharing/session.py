@@ -220,16 +220,14 @@ class LeaseSession:
         fields = {} if turns is None else turns.fields()
         if (tenant, fields) == (last, self._fields) and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
             return
-        participant = self.participant
         self._entry = self._entry.model_copy(
             update={
                 "now": time.time(),
                 "beat": self._entry.beat + 1,
                 "held": dict(tenant.held),
                 "wanted": dict(tenant.wanted),
-                "useful": dict(participant.useful),
                 "ticket": tenant.ticket,
-                "asked": participant.asked,
+                "asked": self.participant.asked,
                 "due": tenant.due,
                 **fields,
             }
