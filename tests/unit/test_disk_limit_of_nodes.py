@@ -142,14 +142,18 @@ class Nodes:
 
     def __init__(self, directory: Path, shell: list[str]) -> None:
         self.directory, self.shell = directory, shell
-        self.silent = ""
+        self.silent = self.hangs = ""
+        self.has_made = asyncio.Event()
         self.context: Any = SimpleNamespace(deployment_manager=SimpleNamespace(get_connector=lambda name: self))
 
     async def run(self, location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
         if location.name == self.silent:
             raise ConnectionError("no answer")
+        if location.name == self.hangs:
+            await asyncio.Event().wait()
         text = " ".join(command).replace("/work", f"{self.directory}/{location.name}/work")
         done = await asyncio.to_thread(subprocess.run, [*self.shell, "-c", text], capture_output=True, text=True)
+        self.has_made.set()
         return done.stdout.strip(), done.returncode
 
     async def found(self, new: str, known: str = "") -> set[frozenset[str]]:
@@ -179,3 +183,17 @@ async def test_in_doubt_nodes_share(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "work").write_text("no directory")
     assert await nodes.found("d", "ac") == {frozenset("ad"), frozenset("cd")}
+
+
+async def test_a_run_that_ends_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, ["sh"])
+    for name in "ab":
+        (tmp_path / name / "work").mkdir(parents=True)
+    nodes.hangs = "b"
+    asking = asyncio.create_task(nodes.found("ab"))
+    await nodes.has_made.wait()
+    asking.cancel()
+    nodes.hangs = ""
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert not [*(tmp_path / "a" / "work").iterdir()]

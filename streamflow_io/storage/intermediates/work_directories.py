@@ -20,8 +20,8 @@ WorkDirectory = tuple[str, str]
 _MAKE = 'mkdir -p "$1" && mkdir "$1/$2" && echo made'
 _LOOK = 'cd "$1" || exit; shift; for d; do test -d "$d" && echo "$d"; done; echo end'
 _REMOVE = 'rmdir "$1/$2"'
-# Seconds for each question.
-_PATIENCE = 60.0
+# Seconds for each question, and to clean up: the end of a run may wait for that.
+_PATIENCE, _REMOVING = 60.0, 5.0
 
 
 class SharedWorkDirectories:
@@ -46,7 +46,8 @@ class SharedWorkDirectories:
             made = await asyncio.gather(*(self._ask(new[at], _MAKE, at[1], name) for name, at in names.items()))
             seen = await asyncio.gather(*(self._look(every[at], at[1], [*names]) for at in every))
         finally:
-            await asyncio.gather(*(self._ask(new[at], _REMOVE, at[1], name) for name, at in names.items()))
+            gone = (self._ask(new[at], _REMOVE, at[1], name, seconds=_REMOVING) for name, at in names.items())
+            await asyncio.gather(*gone)
         unclear = {at for (name, at), done in zip(names.items(), made, strict=True) if not done}
         unclear.update(at for at, found in zip(every, seen, strict=True) if found is None)
         for node, path in unclear:
@@ -64,9 +65,11 @@ class SharedWorkDirectories:
             found += those
         return found
 
-    async def _ask(self, location: ExecutionLocation, script: str, *words: str) -> list[str]:
+    async def _ask(
+        self, location: ExecutionLocation, script: str, *words: str, seconds: float = _PATIENCE
+    ) -> list[str]:
         """The lines that a script prints; none where the location cannot be asked."""
         with suppress(Exception):  # Connectors raise what the libraries behind them do.
-            said = await asyncio.wait_for(ask(self._context, location, script, words), _PATIENCE)
+            said = await asyncio.wait_for(ask(self._context, location, script, words), seconds)
             return said.decode().splitlines()
         return []
