@@ -43,17 +43,20 @@ def wait_for(
     timeout: float = TIMEOUT,
     progress: Callable[[], object] | None = None,
 ) -> None:
-    """Waits until ``condition`` holds.
+    """Waits until ``condition`` holds. One that takes long, as a look at all processes, is asked for less often.
 
     :param progress: something that changes while what is waited for goes on; without it, nothing tells
     :raises AssertionError: when it does not within ``timeout`` seconds after the last progress; names ``what``.
     """
     deadline, last = time.monotonic() + timeout, None
-    while not condition():
+    while True:
+        asked = time.monotonic()
+        if condition():
+            return
         if progress is not None and (now := progress()) != last:
             deadline, last = time.monotonic() + timeout, now
         assert time.monotonic() < deadline, f"timed out waiting for {what}"
-        time.sleep(0.005)
+        time.sleep(min(max(0.005, 4 * (time.monotonic() - asked)), 0.25))
 
 
 def output(
