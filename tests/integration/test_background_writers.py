@@ -36,7 +36,7 @@ def every_kind() -> Document:
         "bytes": {"committed": "on_close", "mode": "no_update"},
         "gate": {"committed": "on_termination", "start": "producer"},
     }
-    zipped = "bash -c 'seq 1 300000 > >(gzip -9n > {}.gz)'"
+    zipped = "bash -c 'seq 1 30000 > >(sleep 0.5; gzip -9n > {}.gz)'"
     steps: dict[str, Document] = {
         "io": {"run": tool(zipped.format("io"), {}, {"out": found("io.gz")}, [IO_TASK]), "in": {}},
         "limited": {"run": tool(zipped.format("limited"), {}, {"out": found("limited.gz")}, [LIMITED]), "in": {}},
