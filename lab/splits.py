@@ -21,6 +21,15 @@ def count(kind: Any = "File") -> Document:
     )
 
 
+def counted(each: int = 14) -> dict[str, bytes]:
+    """The files that jobs of :func:`count` make of :data:`LINES`."""
+    parts = [LINES[start : start + each] for start in range(0, len(LINES), each)]
+    return {
+        f"chunk-{number:02d}.counted": f"{len(part)}\n{''.join(part)}chunk-{number:02d}.txt\n".encode()
+        for number, part in enumerate(parts)
+    }
+
+
 def fifo() -> Document:
     """A tool that reads one part front to back."""
     script = 'exec 3< "$chunk"; test -p /dev/fd/3 && note count fifo; cat <&3'

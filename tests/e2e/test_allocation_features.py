@@ -102,6 +102,7 @@ def test_a_core_is_lent(allocation: Site) -> None:
     assert offered == sorted({*offered})
     assert len(offered) == 2
     check_gone(allocation)
+    assert allocation.control("squeue", "-h", "-s").split() == []
 
 
 def test_what_is_proven_streams_in_the_next_run(allocation: Site, tmp_path: Path) -> None:
@@ -128,8 +129,7 @@ def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path) -> No
 
 
 def test_a_split_writes_nothing(allocation: Site, tmp_path: Path) -> None:
-    _, ours = allocation.run_both(split_and_count(), job(tmp_path), seconds=120)
-    check_virtual(ours)
+    check_virtual(allocation.run_ours(split_and_count(), job(tmp_path)))
     check_gone(allocation)
 
 

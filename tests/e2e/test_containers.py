@@ -197,7 +197,7 @@ def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: st
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True
     docker.options = {"readOnly": True, "capDrop": ["ALL"]}
-    _, ours = docker.run_both(contained(stream_and_gate(), a=user))
+    ours = docker.run_ours(contained(stream_and_gate(), a=user))
     check_both_early(ours)
 
 
@@ -269,7 +269,7 @@ def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: boo
     """The node runtime is started elsewhere, or all is as with plain StreamFlow, and the run says so."""
     docker.workdir = Path(tempfile.mkdtemp(dir=docker.laboratory.directory / "noexec"))
     docker.options = {} if elsewhere else {"readOnly": True}
-    _, ours = docker.run_both(contained(stream(), b=None))
+    ours = docker.run_ours(contained(stream(), b=None))
     assert ours.files["read.txt"] == b"first\nsecond\n"
     if elsewhere:
         check_streamed(ours)
@@ -283,7 +283,7 @@ def test_podman(docker: Containers) -> None:
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
     podman = replace(docker, environment=podman_environment(docker.laboratory))
-    _, ours = podman.run_both(contained(stream_and_gate(), a=BUSYBOX, b=BUSYBOX))
+    ours = podman.run_ours(contained(stream_and_gate(), a=BUSYBOX, b=BUSYBOX))
     check_both_early(ours)
 
 
@@ -291,5 +291,5 @@ def test_podman(docker: Containers) -> None:
 def test_singularity(docker: Containers, a: str | None) -> None:
     environment = docker.environment | singularity_environment(docker.laboratory)
     singularity = replace(docker, environment=environment, engine="singularity")
-    _, ours = singularity.run_both(contained(stream_and_gate(), a=a))
+    ours = singularity.run_ours(contained(stream_and_gate(), a=a))
     check_both_early(ours)

@@ -21,7 +21,7 @@ from tests.e2e.test_containers import (
     LONG,
     WRITE,
     check_both_early,
-    check_nothing_fell_back,
+    check_streamed,
     fallbacks,
     stream,
     stream_and_gate,
@@ -47,7 +47,7 @@ def services(work: Path, workdir: str, **more: Any) -> Document:
 @pytest.mark.parametrize("b", [pytest.param("all/one", marks=LONG), "all/two"])
 def test_services_that_share_a_directory(compose: Containers, b: str) -> None:
     compose.deployments, compose.bound = lambda work: services(work, "/shared"), {"/a": "all/one", "/b": b}
-    _, ours = compose.run_both(stream_and_gate())
+    ours = compose.run_ours(stream_and_gate())
     check_both_early(ours)
 
 
@@ -60,9 +60,8 @@ def boxes(work: Path, workdir: str = "/tmp/own", **options: Any) -> Document:
 @pytest.mark.parametrize("tls", [True, pytest.param(False, marks=LONG)])
 def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> None:
     docker.deployments, docker.bound = boxes, {"/a": "one", "/b": "two"}
-    _, ours = docker.run_both(stream(), {"trace": "/shared/trace"}, config={"tls": True} if tls else {})
-    assert_early(ours, "first")
-    check_nothing_fell_back(ours)
+    ours = docker.run_ours(stream(), {"trace": "/shared/trace"}, config={"tls": True} if tls else {})
+    check_streamed(ours)
 
 
 def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
@@ -70,7 +69,7 @@ def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
     document = read_by_more("c", "d")
     say(document, "a", "meet done", "meet done; meet first d")
     containers_host.bound = {"/d": "other"}
-    _, ours = containers_host.run_both(contained(document, c=None))
+    ours = containers_host.run_ours(contained(document, c=None))
     for what in ("first b", "first c", "done", "first d"):
         assert_early(ours, what)
     assert ours.files["read.txt"] == b"first\nsecond\nlate\n"

@@ -67,7 +67,8 @@ def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -
     if what == "storage":
         hints, config = [IO_TASK, bandwidth(30)], {"storages": [disk(docker, deployment="here", scope="node")]}
     document = contained(scattered("a", "b", "c", hints=hints, script=TOGETHER), c=None)
-    _, ours = docker.run_both(document, {"parts": [1, 2]}, config=config)
+    ours = docker.run_ours(document, {"parts": [1, 2]}, config=config)
+    assert ours.files == {f"{name}{part}.txt": f"{part}\n".encode() for name in "abc" for part in (1, 2)}
     assert at_once(ours) == 3
     check_admitted(docker, "disk" if what == "storage" else None, 6)
     assert "not applied" not in ours.log
@@ -103,7 +104,8 @@ def test_files_are_observed_in_containers(docker: Containers) -> None:
 
 def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None:
     document = pair(producer(WRITE, "on_close", mode="no_update"), stream_reader())
-    _, ours = docker.run_both(contained(document, b=None), config={"observe": True})
+    ours = docker.run_ours(contained(document, b=None), config={"observe": True})
+    assert ours.files["read.txt"] == b"first\nsecond\n"
     assert ours.time("first") < ours.time("end")
     assert {record["step"]: record["path"] for record in records(docker, "output")} == {
         "/a": "out.txt",

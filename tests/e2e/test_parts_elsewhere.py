@@ -19,7 +19,7 @@ from lab.machines.hosts import ADDRESSES
 from lab.memory_limit import limited_memory
 from lab.runs import Run
 from lab.sites import Site
-from lab.splits import LINES, count, job
+from lab.splits import count, counted, job
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 from tests.features.cuts.integration.test_declared_parts import scattered as declared_scattered
@@ -61,7 +61,14 @@ def scattered(reader: Document | None = None, after: str = "") -> Document:
 def check_virtual(ours: Run) -> None:
     assert ours.ok, ours.errors
     assert (len(ours.times("said")), len(ours.times("count l"))) == (1, 3)
+    assert ours.files in (counted(), texts())
     assert " WARNING " not in ours.log, ours.errors
+
+
+def texts() -> dict[str, bytes]:
+    """The files that jobs of :data:`STREAMED` make."""
+    lines = {name.replace("counted", "text"): text.splitlines(keepends=True) for name, text in counted().items()}
+    return {name: b"".join(text[1:-1]) for name, text in lines.items()}
 
 
 def one_host(hosts: Site) -> Site:
@@ -73,8 +80,7 @@ def one_host(hosts: Site) -> Site:
 def test_where_all_see_the_file(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     site: Site = request.getfixturevalue("slurm" if place == "slurm" else "hosts")
     site = site if place == "slurm" else one_host(site)
-    _, ours = site.run_both(scattered(), job(tmp_path))
-    check_virtual(ours)
+    check_virtual(site.run_ours(scattered(), job(tmp_path)))
     check_gone(site)
 
 
@@ -96,7 +102,6 @@ def test_hosts_that_see_the_file(hosts: Site, shared: Path) -> None:
     site = two_hosts(hosts, {"port": "/reads", "target": {"deployment": "hosts", "workdir": str(hosts.shared)}})
     ours = site.run(scattered(STREAMED), values)
     check_virtual(ours)
-    assert b"".join(content for _, content in sorted(ours.files.items())) == "".join(LINES).encode()
     check_gone(site)
 
 
@@ -104,8 +109,7 @@ def test_hosts_that_see_the_file(hosts: Site, shared: Path) -> None:
 def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path, reader: Document) -> None:
     """StreamFlow has copied the file to the first host, which sends the parts."""
     site = two_hosts(hosts)
-    _, ours = site.run_both(scattered(reader), job(tmp_path))
-    check_virtual(ours)
+    check_virtual(site.run_ours(scattered(reader), job(tmp_path)))
     check_gone(site)
 
 
@@ -324,15 +328,13 @@ def test_slurm_and_the_driver(slurm: Site, tmp_path: Path) -> None:
     assert ours.times("said") == []
     assert ours.log.count("name the storage that hpc shares, with `scope: shared`, among the `storages`") == 1
     shared = {"name": "home", "path": str(tmp_path), "scope": "shared", "read": 1000}
-    _, ours = slurm.run_both(scattered(), job(tmp_path), config={"storages": [shared]})
-    check_virtual(ours)
+    check_virtual(slurm.run_ours(scattered(), job(tmp_path), config={"storages": [shared]}))
     check_gone(slurm)
 
 
 @pytest.mark.parametrize("images", [{}, pytest.param({"split": BUSYBOX}, marks=LONG)], ids=["one", "two"])
 def test_containers(docker: Containers, tmp_path: Path, images: Document) -> None:
-    _, ours = docker.run_both(contained(scattered(), **images), job(tmp_path))
-    check_virtual(ours)
+    check_virtual(docker.run_ours(contained(scattered(), **images), job(tmp_path)))
 
 
 @LONG
@@ -340,8 +342,7 @@ def test_containers(docker: Containers, tmp_path: Path, images: Document) -> Non
 def test_a_container_and_its_host(docker: Containers, tmp_path: Path, outside: str) -> None:
     docker.workdir = tmp_path / "work"
     docker.options = {"volume": [f"{docker.workdir}:{docker.workdir}", f"{tmp_path}:{tmp_path}:ro"]}
-    _, ours = docker.run_both(contained(scattered(), **{outside: None}), job(tmp_path))
-    check_virtual(ours)
+    check_virtual(docker.run_ours(contained(scattered(), **{outside: None}), job(tmp_path)))
 
 
 @LONG
