@@ -18,11 +18,13 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from lab.once import once
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["lab.preloaded"])
@@ -41,6 +43,8 @@ _PROGRAMS = {
 }
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
+#: Of a socket, in bytes.
+_LONGEST_ADDRESS = 100
 
 
 class Driver(Protocol):
@@ -55,9 +59,29 @@ class Driver(Protocol):
     def send_signal(self, number: int) -> None: ...
 
 
-def prepare() -> None:
-    """Start the process to be forked: with the environment of a test it would be taken for what is left of one."""
-    forkserver.ensure_running()
+def prepare(directory: Path) -> None:
+    """Start the process to be forked: with the environment of a test it would be taken for what is left of one.
+
+    :param directory: of all processes that run tests. One of them starts that process for all: importing takes long
+    """
+    server: Any = vars(forkserver)["_forkserver"]
+    address = directory / "forked"
+    if len(os.fsencode(address)) > _LONGEST_ADDRESS:
+        server.ensure_running()
+        return
+
+    def start() -> tuple[int, int]:
+        server.ensure_running()
+        os.link(server._forkserver_address, address)  # The other name goes when this process ends.
+        return os.getpid(), server._forkserver_alive_fd
+
+    process, alive = once(directory / "forked.process", start)
+    if process != os.getpid():
+        # If the process that has started it has ended, this one starts its own.
+        with contextlib.suppress(OSError):
+            server._forkserver_alive_fd = os.open(f"/proc/{process}/fd/{alive}", os.O_WRONLY)
+            server._forkserver_address = str(address)
+            server.ensure_running = resource_tracker.ensure_running
 
 
 class Forked:

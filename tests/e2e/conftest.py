@@ -26,6 +26,9 @@ from lab.machines.laboratory import (
 )
 from lab.once import once
 from lab.sites import Site, allocation_site, hosts_site, login_site, on_volume, slurm_site
+from tests.integration.conftest import _prepared
+
+__all__ = ["_prepared"]
 
 # Whether the work directories of all tests of a Slurm are on a distributed file system: `tests/RUNNING.md`.
 ON_VOLUME = os.environ.get("SFIO_SLURM_FILES") == "glusterfs"

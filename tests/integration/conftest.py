@@ -16,8 +16,8 @@ from lab.runs import Bench
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _prepared() -> None:
-    forked.prepare()
+def _prepared(common: Path) -> None:
+    forked.prepare(common)
 
 
 @pytest.fixture(scope="session", autouse=True)
