@@ -108,20 +108,20 @@ def test_windows_in_memory(bench: Bench) -> None:
 IN_MEMORY: Final = f"case $PWD in {PLACE}/*)"
 
 
-@pytest.mark.parametrize(
-    ("otherwise", "why"),
-    [("seq 1 999; exit 1", "FAILED Job /a/0"), ("head -c 30000000 /dev/zero; sleep 600", "they are larger than")],
-    ids=["fails", "outgrows"],
-)
-def test_a_job_that_memory_is_too_small_for_runs_again_on_the_disk(bench: Bench, otherwise: str, why: str) -> None:
-    document = chain(f"{IN_MEMORY} {otherwise};; *) seq 1 99999;; esac")
-    (plain,) = bench.run_all([bench.write_plain(document, {})])
-    run(bench, document, MEMORY)
-    log, results, found = run(bench, document, MEMORY)
-    assert results == plain.results
-    assert found == [True, False, True, False]
-    assert f"Job /a/0 starts again, with its files on the disk: {why}" in log
-    assert bench.leftovers() == []
+def test_a_job_that_memory_is_too_small_for_runs_again_on_the_disk(bench: Bench) -> None:
+    cases = {
+        "seq 1 999; exit 1": "FAILED Job /a/0",
+        "head -c 30000000 /dev/zero; sleep 600": "they are larger than",
+    }
+    (plain,) = bench.run_all([bench.write_plain(chain("seq 1 99999"), {})])
+    for otherwise, why in cases.items():
+        document = chain(f"{IN_MEMORY} {otherwise};; *) seq 1 99999;; esac")
+        run(bench, document, MEMORY)
+        log, results, found = run(bench, document, MEMORY)
+        assert results == plain.results
+        assert found == [True, False, True, False]
+        assert f"Job /a/0 starts again, with its files on the disk: {why}" in log
+        assert bench.leftovers() == []
 
 
 def test_a_job_that_always_fails(bench: Bench) -> None:
@@ -136,20 +136,20 @@ def test_a_job_that_always_fails(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench, number: signal.Signals) -> None:
+def test_nothing_is_left_of_a_driver_that_is_ended(bench: Bench) -> None:
     flag = bench.directory / "flag"
     document = chain(f"seq 1 99999; test ! -e {flag} || {{ {IN_MEMORY} note there; sleep 600;; esac; }}")
     run(bench, document, MEMORY)
     flag.touch()
-    path = bench.write(document, {}, io=True, config=MEMORY)
-    driver = bench.start(path)
-    wait_for_note(path, "there", seconds=40)
-    assert left(bench)
-    os.kill(driver.pid, number)
-    driver.wait(60)
-    wait_for(lambda: not left(bench), "nothing in memory")
-    wait_for(lambda: not bench.leftovers(), "no process")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        path = bench.write(document, {}, io=True, config=MEMORY)
+        driver = bench.start(path)
+        wait_for_note(path, "there", seconds=40)
+        assert left(bench)
+        os.kill(driver.pid, number)
+        driver.wait(60)
+        wait_for(lambda: not left(bench), f"nothing in memory after signal {number}")
+        wait_for(lambda: not bench.leftovers(), f"no process after signal {number}")
 
 
 @pytest.mark.parametrize(

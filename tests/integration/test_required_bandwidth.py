@@ -170,7 +170,8 @@ def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
     required = {"class": "sfio:StorageBandwidth", "storageBW": "required"}
     document = looped(required, times=4, seconds=2, size=size, script=SLOWLY)
     # What is observed of a job is told to the same reader as what it has moved.
-    bench.run_both(document, config={"storages": [disk], "observe": True})
+    ours = bench.run_ours(document, config={"storages": [disk], "observe": True})
+    assert ours.files == {"made.bin": bytes(BYTES), "saved.bin": bytes(size)}
     told = requests(bench)
     assert [one["phase"] for one in told] == [0, 1, 2, 3]
     assert told[0].get("limit") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import pty
@@ -192,9 +193,9 @@ def test_a_mount_that_is_read_only(tmp_path: Path) -> None:
         "-c",
         'mount -t tmpfs -o ro,size=100m tmpfs "$0" || exit 99; exec "$@"',
     ]
-    ended = subprocess.run(
-        [*mounted, str(tmp_path), *COMMAND, str(tmp_path), *QUICK], capture_output=True, text=True, check=False
-    )
+    code = f"import sys; from {measuring.__name__} import measure; measure(sys.argv[1], {LIMIT}, 2)"
+    command = [*mounted, str(tmp_path), sys.executable, "-c", code, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode == 99 or ended.stderr.startswith("unshare:"):
         pytest.skip("needs the right to mount")
     assert ended.returncode == 1
@@ -204,16 +205,14 @@ def test_a_mount_that_is_read_only(tmp_path: Path) -> None:
 
 def test_a_writer_that_fails(storage: Path) -> None:
     """Files may not grow beyond 328 kB: the first level fails in the middle."""
-    code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5 * 65536, {resource.RLIM_INFINITY}))"
-    main = "import sys; from streamflow_io.cli import main; sys.exit(main(sys.argv[1:]))"
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{code}; {main}", "storage", "probe", str(storage), *QUICK],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert f"{storage} cannot be measured: File too large" in ended.stderr
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5 * 65536, before[1]))
+    try:
+        with pytest.raises(HintErrors, match=f"{storage} cannot be measured: File too large"):
+            measure(str(storage), LIMIT, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    gc.collect()  # The error refers to the file.
 
 
 @pytest.mark.usefixtures("few")

@@ -93,7 +93,7 @@ def test_lakes_are_counted_once(tmp_path: Path) -> None:
 def test_results_are_the_same_from_three_runners(tmp_path: Path) -> None:
     check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
     template = Template.copy("water-bodies", tmp_path)
-    assert template.script("generate.py", "small", "--size", 200, "--lakes", 6).returncode == 0
+    assert template.script("generate.py", "small", "--size", 120, "--lakes", 6).returncode == 0
     (tmp_path / "plan").mkdir()
     all_stream = StreamFlowRun(template.directory / "main.cwl", {}, ["stream"] * 4, template.directory / JOB)
     all_stream.verify(tmp_path / "plan")
