@@ -200,17 +200,23 @@ def kill_runtimes(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "killed"),
-    [("apart", "driver"), ("apart", "runtime"), ("apart", "both"), ("allocation", "both")],
-    indirect=["place"],
+    ("place", "kills"), [("apart", ("driver", "runtime", "both")), ("allocation", ("both",))], indirect=["place"]
 )
-def test_nothing_is_left_of_what_is_killed(place: Site, killed: str) -> None:
+def test_nothing_is_left_of_what_is_killed(place: Site, kills: tuple[str, ...]) -> None:
     flag = place.shared / f"{place.directory.name}.flag"
     waits = f"test ! -e {flag} || {{ case $PWD in {PLACE}*) note there; sleep 600;; esac; }}"
     document = chain(second=f"tr 0-4 5-9 < $i; {waits}")
     first = place.run(document, config=MEMORY, seconds=120)
     assert first.ok, first.errors
-    flag.touch()
+    for killed in kills:
+        flag.touch()
+        kill(place, document, killed, flag)
+        wait_for(lambda: not left_in_memory(place), f"nothing in memory without {killed}", 60)
+        check_gone(place)
+
+
+def kill(place: Site, document: Document, killed: str, flag: Path) -> None:
+    """Kill the driver, all runtimes or both when a file is in memory. The job waits as long as the flag is there."""
     path = place.write(document, {}, io=True, config=MEMORY, **RETRY)
     driver = place.start(path)
     try:
