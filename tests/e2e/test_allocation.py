@@ -72,15 +72,15 @@ def nodes_of(run: Run) -> set[str]:
     return {what for _, what in run.trace if re.fullmatch(r"n\d", what)}
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site, how: signal.Signals) -> None:
-    path = allocation.write(three_streams("nothing"), {}, io=True)
-    process = allocation.start(path)
-    wait_for_note(path, " n", 4)
-    os.kill(process.pid, how)
-    process.wait(60)
-    check_gone(allocation)
-    wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), "no step", 60)
+def test_nothing_is_left_of_a_run_that_is_ended(allocation: Site) -> None:
+    for how in (signal.SIGINT, signal.SIGKILL):
+        path = allocation.write(three_streams("nothing"), {}, io=True)
+        process = allocation.start(path)
+        wait_for_note(path, " n", 4)
+        os.kill(process.pid, how)
+        process.wait(60)
+        check_gone(allocation)
+        wait_for(lambda: not allocation.control("squeue", "-h", "-s").split(), f"no step after {how}", 60)
 
 
 @pytest.fixture
@@ -222,37 +222,56 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("what", ["serve", "node"])
-def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: str) -> None:
-    """A failure manager tries the job again. The lost node gets no more jobs."""
+WAIT = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
+
+
+def run_with_a_loss(site: Site, document: Document, lost: str, what: str, again: str, **config: str) -> Run:
+    """Run a workflow whose jobs note their names and nodes, and wait for :data:`WAIT`. A failure manager tries again.
+
+    :param lost: the job whose node is lost when all jobs run. The node gets no more jobs
+    :param again: the job that has to begin once more before the wait has an end; empty: none
+    """
     lose, cause = LOSSES[what]
-    script = f'{NODE}until [ $(wc -l < "$TRACE") = 2 ]; do sleep 0.1; done; echo done > out.txt'
-    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
-    path = allocation.write(document, {}, io=True, **RETRY)
-    process = allocation.start(path)
+    path = site.write(document, {}, io=True, config=config, **RETRY)
+    process = site.start(path)
     trace = path.parent / "trace"
-    wait_for_note(trace, " ")
-    first = trace.read_text().split()[1]
+    for name in document["steps"]:
+        wait_for_note(trace, f" {name} n")
+    node = dict(re.findall(r" ([abc]) (n\d)", trace.read_text()))[lost]
     try:
-        lose(allocation, first)
-        ours = allocation.finish(process, path)
+        lose(site, node)
+        if again:
+            wait_for_note(trace, f" {again} n", 2)
+        Path(f"{os.path.realpath(trace)}.go").touch()
+        ours = site.finish(process, path)
     finally:
         if what == "node":
-            resume(allocation, first)
+            resume(site, node)
     assert ours.ok, ours.errors
-    assert len(nodes_of(ours)) == 2
-    why = cause.format(first, allocation.environment["SLURM_JOB_ID"])
-    assert f"No more jobs start at hpc/{first}: {why}" in ours.log
-    assert what == "ended" or f"the connection to hpc/{first} is lost: {why}" in ours.log
+    why = cause.format(node, site.environment["SLURM_JOB_ID"])
+    assert f"No more jobs start at hpc/{node}: {why}" in ours.log
+    assert what == "ended" or f"the connection to hpc/{node} is lost: {why}" in ours.log
     if what != "node":  # A node that dies may leave files.
-        check_gone(allocation)
+        check_gone(site)
+    return ours
+
+
+def places(run: Run, name: str) -> list[str]:
+    """The nodes of the attempts of a job."""
+    return [what.split()[1] for _, what in run.trace if what.startswith(f"{name} ")]
+
+
+@pytest.mark.parametrize("what", ["serve", "node"])
+def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: str) -> None:
+    script = f'note "a $SLURMD_NODENAME"; {WAIT}echo done > out.txt'
+    document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
+    assert len(set(places(run_with_a_loss(allocation, document, "a", what, "a"), "a"))) == 2
 
 
 def waiting_streams() -> Document:
     """A chain of three jobs with two byte streams. The first writes its second half when the note `go` is there."""
     streams = [streaming({"port": "out", "mode": "no_update"})]
-    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
-    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {wait}seq 1 20000'
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {WAIT}seq 1 20000'
     first = tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2))
 
     def reader(name: str, hints: list[Document]) -> Document:
@@ -267,35 +286,14 @@ def waiting_streams() -> Document:
     return workflow({}, steps, {"out": "c/out"})
 
 
-def run_with_a_lost_node(site: Site, lost: str, what: str, oversubscribe: str) -> Run:
-    """Run :func:`waiting_streams`: the writer takes a whole node, and its readers have the other.
-
-    :param lost: the name of a job whose node is lost while all jobs run
-    """
-    lose, cause = LOSSES[what]
-    path = site.write(waiting_streams(), {}, io=True, config={"oversubscribe": oversubscribe}, **RETRY)
-    process = site.start(path)
-    trace = path.parent / "trace"
-    for name in "abc":
-        wait_for_note(trace, f" {name} n")
-    nodes = dict(re.findall(r" ([abc]) (n\d)", trace.read_text()))
-    assert nodes["a"] != nodes["b"] == nodes["c"]
-    try:
-        lose(site, nodes[lost])
-        if lost == "a" or oversubscribe == "idle":
-            wait_for_note(trace, f" {lost} n", 2)
-        Path(f"{os.path.realpath(trace)}.go").touch()
-        ours = site.finish(process, path)
-    finally:
-        if what == "node":
-            resume(site, nodes[lost])
-    assert ours.ok, ours.errors
-    why = cause.format(nodes[lost], site.environment["SLURM_JOB_ID"])
-    assert f"No more jobs start at hpc/{nodes[lost]}: {why}" in ours.log
-    left = nodes["b" if lost == "a" else "a"]
-    assert re.findall(rf"{lost} (n\d)", trace.read_text()) == [nodes[lost], left]
+def check_streams_with_a_loss(site: Site, lost: str, what: str, oversubscribe: str) -> None:
+    """Run :func:`waiting_streams`: the writer takes a whole node, and its readers have the other."""
+    again = lost if lost == "a" or oversubscribe == "idle" else ""
+    ours = run_with_a_loss(site, waiting_streams(), lost, what, again, oversubscribe=oversubscribe)
+    of_a, of_b, of_c = (places(ours, name) for name in "abc")
+    assert of_a[0] != of_b[0] == of_c[0]
+    assert {"a": of_a, "b": of_b}[lost] == ([of_a[0], of_b[0]] if lost == "a" else [of_b[0], of_a[0]])
     assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 20001)) * 2
-    return ours
 
 
 @pytest.mark.parametrize(
@@ -310,15 +308,12 @@ def run_with_a_lost_node(site: Site, lost: str, what: str, oversubscribe: str) -
 )
 def test_jobs_that_stream_run_again_elsewhere(allocation: Site, lost: str, what: str, oversubscribe: str) -> None:
     """With `never`, the readers get cores of the other node when the writer has ended."""
-    run_with_a_lost_node(allocation, lost, what, oversubscribe)
-    if what != "node":  # A node that dies may leave files.
-        check_gone(allocation)
+    check_streams_with_a_loss(allocation, lost, what, oversubscribe)
 
 
 def test_a_reader_that_waits_for_the_file_lets_its_writer_move(allocation: Site) -> None:
     """The reader fails with the stream, and holds a core of the node that is left: the writer needs both cores."""
-    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
-    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {wait}seq 1 20000'
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 20000; {WAIT}seq 1 20000'
     reads = 'note "b $SLURMD_NODENAME"; head -n 1 $file > first.txt; cat $file > out.txt'
     streams = [streaming({"port": "out", "mode": "no_update"})]
     steps = {
@@ -347,9 +342,8 @@ def test_a_reader_that_waits_for_the_file_lets_its_writer_move(allocation: Site)
 def test_the_reader_of_a_window_runs_again_elsewhere(allocation: Site) -> None:
     """The writer holds all cores of the node that is left, and waits for its reader, which needs the window again."""
     streams = [streaming({"port": "out", "mode": "no_update", "window": "16MB"})]
-    wait = 'until [ -e "$TRACE.go" ]; do sleep 0.1; done; '
-    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 3000000; {wait}seq 3000001 3100000'
-    reads = f'{{ head -c 20000000; note "b $SLURMD_NODENAME"; {wait}cat; }} < $file > out.txt'
+    writes = f'note "a $SLURMD_NODENAME"; exec > out.txt; seq 1 3000000; {WAIT}seq 3000001 3100000'
+    reads = f'{{ head -c 20000000; note "b $SLURMD_NODENAME"; {WAIT}cat; }} < $file > out.txt'
     steps = {
         "a": {"run": tool(writes, {}, {"out": found("out.txt")}, streams, requirements=cores(2)), "in": {}},
         "b": {
@@ -358,18 +352,9 @@ def test_the_reader_of_a_window_runs_again_elsewhere(allocation: Site) -> None:
         },
     }
     config = {"oversubscribe": "never", "intermediates": "window"}
-    path = allocation.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, config=config, **RETRY)
-    process = allocation.start(path)
-    trace = path.parent / "trace"
-    wait_for_note(trace, " b n")
-    nodes = dict(re.findall(r" ([ab]) (n\d)", trace.read_text()))
-    kill_serve(allocation, nodes["b"])
-    wait_for_note(trace, f" a {nodes['a']}", 2)
-    Path(f"{os.path.realpath(trace)}.go").touch()
-    ours = allocation.finish(process, path)
-    assert ours.ok, ours.errors
+    ours = run_with_a_loss(allocation, workflow({}, steps, {"out": "b/out"}), "b", "serve", "a", **config)
+    assert len(set(places(ours, "a"))) == 1
     assert ours.files["out.txt"].decode() == "".join(f"{number}\n" for number in range(1, 3100001))
-    check_gone(allocation)
 
 
 def test_a_job_that_takes_too_much_memory_fails_alone(slurm_laboratory: Laboratory, tmp_path: Path) -> None:

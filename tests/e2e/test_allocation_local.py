@@ -20,13 +20,13 @@ from lab.runs import RETRY, Run, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import (
     NODE,
+    check_streams_with_a_loss,
     cores,
     kill_serve,
     lose_node,
     nodes_of,
     resume,
     run_in_batch_job,
-    run_with_a_lost_node,
     three_streams,
 )
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
@@ -174,8 +174,7 @@ def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_jobs_that_stream_run_again_elsewhere(local: Site, lost: str) -> None:
     """The other node has all that is needed."""
-    run_with_a_lost_node(local, lost, "serve", "idle")
-    check_gone(local)
+    check_streams_with_a_loss(local, lost, "serve", "idle")
 
 
 def test_a_file_that_was_delivered_early_is_lost_with_its_node(local: Site) -> None:
