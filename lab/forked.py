@@ -66,7 +66,8 @@ def prepare(directory: Path) -> None:
     """
     server: Any = vars(forkserver)["_forkserver"]
     address = directory / "forked"
-    if len(os.fsencode(address)) > _LONGEST_ADDRESS:
+    # From Python 3.14 on, a key is needed that only the process has that starts it.
+    if len(os.fsencode(address)) > _LONGEST_ADDRESS or hasattr(server, "_forkserver_authkey"):
         server.ensure_running()
         return
 
