@@ -13,7 +13,7 @@ from streamflow.log_handler import logger
 from streamflow_io.jobs.learned_streams import not_as_declared
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
@@ -75,6 +75,23 @@ class Findings:
         elif key in self._expected and hold_for(self._expected[key], sizes):
             return False
         return self._proofs.is_wanted(key, sizes)
+
+    def ways_beside(self, rehearsal: Rehearsal, unconfirmed: Iterable[Rehearsal]) -> dict[str, Way]:
+        """The other inputs of the job that jobs may read as streams, with their ways.
+
+        :param unconfirmed: rehearsals with a finding that is not a proof yet
+        """
+        if rehearsal.key.kind == "declared":
+            return {port: "pipe" for port in rehearsal.keys if port != rehearsal.port}
+        found = {each.key: each.way for each in unconfirmed}
+        ways: dict[str, Way] = {}
+        for port, key in rehearsal.keys.items():
+            sizes = [int(file.value.get("size") or 0) for file in rehearsal.original.files(port)]
+            proof = self._proofs.of(key)
+            way = proof.way if proof is not None and hold_for(proof.extents, sizes) else found.get(key)
+            if way is not None and port != rehearsal.port:
+                ways[port] = way
+        return ways
 
     def is_fruitless(self, rehearsal: Rehearsal) -> bool:
         """Whether the last rehearsal of the same input has run, and has shown nothing."""

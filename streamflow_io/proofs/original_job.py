@@ -20,7 +20,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 
 from .clocks import Span
-from .same_outputs import Places
 
 
 class JobResult(Struct, frozen=True):
@@ -87,10 +86,6 @@ class OriginalJob(Struct, frozen=True, eq=False):
     def files(self, port: str) -> list[Token]:
         """The files of one of its inputs."""
         return list(file_tokens(self.inputs[port]))
-
-    def places(self, port: str) -> Places:
-        """The paths of the job, with the files of one of its inputs."""
-        return Places(self.directories, tuple(file.value["path"] for file in self.files(port)))
 
     def copied_inputs(self) -> dict[str, Token]:
         """Return copies of its inputs, which can be changed in place."""

@@ -148,11 +148,11 @@ class RehearsableJobs:
         original = job.original
         values = {name: get_token_value(token) for name, token in original.inputs.items()}
         is_here = original.runtime.is_here
-        keys = {port: proof_key(job.candidate, port, values, programs, sees_files=is_here) for port in job.ports}
+        keys = ((port, proof_key(job.candidate, port, values, programs, sees_files=is_here)) for port in job.ports)
+        known = {port: key for port, key in keys if key is not None}
         return [
-            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key)
-            for port, key in keys.items()
-            if key is not None
+            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, keys=known)
+            for port, key in known.items()
         ]
 
     async def _with_files(self, job: RehearsableJob) -> RehearsableJob | None:
@@ -285,7 +285,7 @@ class Comparison(Rehearsal):
     @cached_property
     def job(self) -> RepeatedJob:
         # The job has read the stream to its end, whatever the program has asked. Only the outputs count.
-        return RepeatedJob(self.original, self.port, is_declared=True)
+        return RepeatedJob(self.original, {self.port: "pipe"}, is_declared=True)
 
     async def run(self, lend: Lend | None = None) -> Finding | None:
         try:
@@ -299,16 +299,31 @@ class Comparison(Rehearsal):
 
     async def _tried(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
-        while isinstance(following := next_of_declared(ran), str):
-            ran.append((following, await self._run(following, [each for _, each in ran])))
-        return await self._with_output(following)
+        finding = await self._compared(self.job, ran)
+        if finding == Finding("pipe") and len(ran) > 1 and self.beside:
+            # The job differs with files, but not for this stream alone.
+            together = RepeatedJob(self.original, {self.port: "pipe", **self.beside}, is_declared=True)
+            finding = await self._compared(together, ran[:1])
+        return await self._with_output(finding)
 
-    async def _run(self, manner: Manner, ran: Sequence[Ran]) -> Ran:
+    async def _compared(self, job: RepeatedJob, ran: list[tuple[Manner, Ran]]) -> Finding:
+        """Run a job until it is decided what is found.
+
+        :param ran: the runs so far; gets the others
+        """
+        while isinstance(following := next_of_declared(ran), str):
+            ran.append((following, await self._run(job, following, [each for _, each in ran])))
+        return following
+
+    async def _run(self, job: RepeatedJob, manner: Manner, ran: Sequence[Ran]) -> Ran:
         """Run the job once more."""
         if manner == "file":
-            return await self.job.run(manner, None)
+            return await job.run(manner, None)
         before = None if len(ran) == 1 else ran[2] if manner == "again" else ran[1]
-        return await self.job.run_apart(manner, before)
+        return await job.run_apart(manner, before)
+
+    async def _refuted_together(self, way: Way) -> None:
+        return None  # the job has read all of its streams together
 
     async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:
         if self._proven is not None and self._proven.reason is not None:

@@ -2,13 +2,14 @@
 
 The rehearsal runs when the job has succeeded, or beside the job. Beside the job its bounds are narrower, and its result
 counts only when the job has succeeded. Of a large file, the first bytes are tried before the whole file, because they
-take less time. A proven input is tried with a short file in the end.
+take less time. A proven input is tried with a short file, and in the end together with other proven inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +30,7 @@ from .rehearsal_rules import (
     disk_for,
     is_dear,
     next_manner,
+    next_together,
     next_with_short,
     shorts,
     unknown,
@@ -102,6 +104,8 @@ class Rehearsal(Struct, eq=False, dict=True):
     :ivar killed: how often the rehearsal was ended before it had shown anything
     :ivar spent: seconds of all runs so far
     :ivar waits_for_its_job: the rehearsal does not run beside its job
+    :ivar keys: the keys of all inputs of the job that can be rehearsed, by port
+    :ivar beside: the other inputs of the job that are known to be read as streams, with their ways
     """
 
     original: OriginalJob
@@ -110,8 +114,10 @@ class Rehearsal(Struct, eq=False, dict=True):
     killed: int = 0
     spent: float = 0.0
     waits_for_its_job: bool = False
+    keys: Mapping[str, ProofKey] = field(default_factory=dict)
+    beside: Mapping[str, Way] = field(default_factory=dict)
     _has_tried_excerpts: bool = False
-    # A finding that is still to be tried with short files.
+    # A finding that is still to be tried with short files, and together with other inputs.
     _proven: Finding | None = None
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -138,7 +144,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     @cached_property
     def job(self) -> RepeatedJob:
         """The job, to be run once more."""
-        return RepeatedJob(self.original, self.port)
+        return RepeatedJob(self.original, {self.port: None})
 
     @cached_property
     def _most(self) -> tuple[int, ...] | None:
@@ -149,6 +155,11 @@ class Rehearsal(Struct, eq=False, dict=True):
     def _short(self) -> tuple[int, ...] | None:
         """The bytes of each short file; None: the files are short themselves."""
         return shorts(self.job.sizes)
+
+    @property
+    def way(self) -> Way | None:
+        """How the program reads the input alone as a stream, as far as is known."""
+        return None if self._proven is None else self._proven.way
 
     @property
     def share(self) -> float:
@@ -167,7 +178,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     async def run(self, lend: Lend | None = None) -> Finding | None:
         """Rehearse the input, and return the result. When cancelled, leaves neither processes nor files.
 
-        If the call is cancelled while short files are tried, the finding before that is kept for the next call.
+        If the call is cancelled after the input was proven alone, that finding is kept for the next call.
 
         :param lend: None: the run has no limit
         :return: None: the excerpts have shown nothing, and the next call is to try the whole files
@@ -178,10 +189,13 @@ class Rehearsal(Struct, eq=False, dict=True):
             if (lack := await self._lack_of_room(lend)) is not None:
                 return unknown(lack)
             finding = self._proven or await self._tried()
-            if finding is None or finding.way is None or self._short is None:
+            if finding is None or finding.way is None:
                 return finding
             self._proven = finding
-            return await self._refuted_by(self._short, finding.way) or finding
+            refuted = None if self._short is None else await self._refuted_by(self._short, finding.way)
+            if (refuted := refuted or await self._refuted_together(finding.way)) is not None:
+                self._proven = None
+            return refuted or finding
         except NotApartError:
             raise
         except (ExhaustedError, NoChecksumsError) as error:
@@ -218,10 +232,7 @@ class Rehearsal(Struct, eq=False, dict=True):
         return None
 
     async def _run_until_known(self) -> Finding:
-        ran: list[tuple[Manner, Ran]] = []
-        while not isinstance(following := next_manner(ran, self.size, self.original.cpu), Finding):
-            before = ran[-1][1] if following in ("twin", "again") else None
-            ran.append((following, await self.job.run(following, before)))
+        following = await _found(self.job, lambda ran: next_manner(ran, self.size, self.original.cpu))
         # A failure for lack of space says nothing about the program.
         if following.way is None and following.is_known and (lack := await self._lack_of_room()) is not None:
             return unknown(lack)
@@ -245,6 +256,17 @@ class Rehearsal(Struct, eq=False, dict=True):
         """Return why the proof does not hold for short files; None: the proof stands, as far as is known."""
         finding, _ = await self._run_with_excerpts(short, lambda ran, _: next_with_short(ran, way), look_whole=False)
         return finding
+
+    async def _refuted_together(self, way: Way) -> Finding | None:
+        """Return why the proof does not hold when other inputs are streams, too; None: the proof stands."""
+        if not self.beside:
+            return None
+        together = RepeatedJob(self.original, {self.port: way, **self.beside})
+        finding = await _found(together, next_together)
+        if finding.way is not None:
+            return None
+        others = " and ".join(port_path(self.original.step.name, port) for port in self.beside)
+        return replace(finding, reason=f"together with {others}, {finding.reason}")
 
     async def _run_with_excerpts(
         self, most: Sequence[int], decide: _Decide, *, look_whole: bool
@@ -278,3 +300,12 @@ class Rehearsal(Struct, eq=False, dict=True):
             return "the free space is not known"
         needed += sum(self._most or ())
         return None if there >= needed and (lend is None or await lend(needed)) else "there is too little space"
+
+
+async def _found(job: RepeatedJob, decide: Callable[[Sequence[tuple[Manner, Ran]]], Manner | Finding]) -> Finding:
+    """Run a job until it is decided what is found."""
+    ran: list[tuple[Manner, Ran]] = []
+    while not isinstance(following := decide(ran), Finding):
+        before = ran[-1][1] if following in ("twin", "again") else None
+        ran.append((following, await job.run(following, before)))
+    return following

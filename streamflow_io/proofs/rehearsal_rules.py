@@ -227,6 +227,15 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     return Finding("net", read=ran.read) if ran.fed or ran.held_at else unknown("the tool has not read the file")
 
 
+def next_together(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding:
+    """Decide how a job is to be run next with several inputs as streams that are proven alone, or what is found.
+
+    Some programs do something else only if none of their inputs is a file. `cmp -l` aligns its numbers by the smallest
+    file that it knows the size of. It does not matter how much of the inputs the program reads as streams.
+    """
+    return next_manner(so_far, 0, math.inf)
+
+
 def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
     """The sizes of the short files that stand for these files; None: the files are short themselves.
 

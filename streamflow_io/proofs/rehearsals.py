@@ -317,6 +317,7 @@ class Rehearsals(Listener, RepeatedJobs):
             self.look()
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
+        rehearsal.beside = self._findings.ways_beside(rehearsal, self._confirming.values())
         if (space := self._space) is None:
             return await rehearsal.run()
         name = f"{rehearsal.original.job.name}:{rehearsal.port}"

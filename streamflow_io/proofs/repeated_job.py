@@ -1,4 +1,4 @@
-"""Runs a job once more, in directories of its own, with one of its inputs as a stream, or as a file.
+"""Runs a job once more, in directories of its own, with some of its inputs as streams, or as files.
 
 The run may be ended at any time. A question to a location goes to its end, however (:func:`to_the_end`). StreamFlow
 asks through one shell there, and would take an unread answer for the answer to its next question.
@@ -31,6 +31,7 @@ from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
 from streamflow_io.jobs.ending import is_want
+from streamflow_io.records.learned.proofs import Way
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Excerpt, ExitEvent, InputStream, JobSpec, Mount
@@ -121,25 +122,25 @@ class NotApartError(Exception):
 class RepeatedJob(Struct, eq=False, dict=True):
     """A job that runs once more.
 
-    :ivar port: the input that the job reads as a stream
+    :ivar ways: the inputs that the job reads as streams, each with its way if that is known
     :ivar is_declared: the stream is declared, and only the outputs count. The job goes to its end. The job does not run
         where the kernel cannot keep it from changing other files, and from TCP
     :ivar is_compared: the job has run, and its outputs are compared
     """
 
     original: OriginalJob
-    port: str
+    ways: Mapping[str, Way | None]
     is_declared: bool = False
     is_compared: bool = False
 
     @cached_property
     def files(self) -> list[Token]:
-        """The files of the input."""
-        return self.original.files(self.port)
+        """The files of the inputs."""
+        return [file for port in self.ways for file in self.original.files(port)]
 
     @property
     def sizes(self) -> list[int]:
-        """The sizes of the files of the input, in bytes."""
+        """The sizes of the files of the inputs, in bytes."""
         return [int(file.value.get("size") or 0) for file in self.files]
 
     async def used(self) -> int:
@@ -191,7 +192,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
         return str(posixpath.join(posixpath.dirname(self.original.job.input_directory), random_name()))
 
     async def make_excerpts(self, directory: str, most: Sequence[int], *, look_whole: bool) -> Excerpts:
-        """Make the excerpts of the files of the input.
+        """Make the excerpts of the files of the inputs.
 
         :param directory: is made
         :raises OSError: if an excerpt cannot be made
@@ -211,7 +212,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 await job_path(self.original.step.workflow.context, self.original.job, directory).rmtree()
 
     async def _find_files(self) -> list[str]:
-        """Return the real paths of the files of the input."""
+        """Return the real paths of the files of the inputs."""
         return [str((await self.original.runtime.find(file.value["path"])).path) for file in self.files]
 
     @cached_property
@@ -221,7 +222,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     @cached_property
     def _streams(self) -> tuple[str, ...]:
-        """The paths of the files of the input in each run with streams."""
+        """The paths of the files of the inputs in each run with streams."""
         place = self._names[self.original.job.input_directory]
         return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self.files)
 
@@ -431,7 +432,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
 
     @property
     def _here(self) -> Places:
-        return self.original.places(self.port)
+        return Places(self.original.directories, tuple(file.value["path"] for file in self.files))
 
     def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
         """The mounts that let the program find everything where the job had it.
@@ -451,13 +452,14 @@ class RepeatedJob(Struct, eq=False, dict=True):
         return tuple(Mount(path=path, at=at) for path, at in pairs)
 
     def _inputs(self, paths: Sequence[str], *, is_stream: bool) -> dict[str, Token]:
-        """The inputs of the job, with the files of the rehearsed one at these paths, if there are any.
+        """The inputs of the job, with the files of the rehearsed ones at these paths, if there are any.
 
         :param is_stream: nothing is known of the files but their paths
         """
         inputs = self.original.copied_inputs()
         if paths:
-            inputs[self.port] = _moved(inputs[self.port], iter(paths), is_stream)
+            left = iter(paths)
+            inputs |= {port: _moved(inputs[port], left, is_stream) for port in self.ways}
         return inputs
 
     async def _spec(
@@ -465,16 +467,17 @@ class RepeatedJob(Struct, eq=False, dict=True):
     ) -> JobSpec:
         inputs: tuple[InputStream, ...] = ()
         if manner in ("net", "pipe"):
+            ports = [(port, way or manner) for port, way in self.ways.items() for _ in self.original.files(port)]
             inputs = tuple(
                 InputStream(
                     name=str(number),
-                    port=self.port,
+                    port=port,
                     path=file,
                     target={"fifo": stream},
-                    net=manner == "net",
+                    net=way == "net",
                     replay=True,
                 )
-                for number, (file, stream) in enumerate(zip(files, streams, strict=True))
+                for number, (file, stream, (port, way)) in enumerate(zip(files, streams, ports, strict=True))
             )
         bounds: dict[str, int | bool]
         if self.original.has_ended:

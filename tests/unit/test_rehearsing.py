@@ -26,7 +26,7 @@ from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
 from streamflow_io.proofs.repeated_job import NotApartError
 from streamflow_io.records.jobs import RehearsedRecord
-from streamflow_io.records.learned.proofs import Proof, RememberedProofs
+from streamflow_io.records.learned.proofs import Proof, RememberedProofs, Way
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.protocol import ExitEvent
 
@@ -66,6 +66,7 @@ class Stage:
 
     :ivar begun: the inputs that were rehearsed, in order
     :ivar ended: those of them that were ended before they had shown anything
+    :ivar beside: the inputs that were streams, too, by rehearsed input
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +76,7 @@ class Stage:
         monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
         self.begun: list[str] = []
         self.ended: list[str] = []
+        self.beside: dict[str, dict[str, Way]] = {}
         self.findings: dict[str, asyncio.Future[Finding | None]] = {}
         self.records: list[Record] = []
         self.used = {"host": Hardware(0, 0)}
@@ -99,9 +101,11 @@ class Stage:
         rehearsal.job.is_compared = self.are_compared
         name = rehearsal.original.step.name + "/" + rehearsal.port
         self.begun.append(name)
+        self.beside[name] = dict(rehearsal.beside)
         self.findings[name] = asyncio.get_running_loop().create_future()
         try:
-            return await self.findings[name]
+            rehearsal._proven = await self.findings[name]
+            return rehearsal._proven
         except asyncio.CancelledError:
             self.ended.append(name)
             if self.shown_at_the_end is None:
@@ -126,6 +130,7 @@ class Stage:
         self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
     ) -> JobState:
         """A job of a step is about to run."""
+        more = fields.pop("more", None)
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
         workflow = SimpleNamespace(context=self.context)
@@ -136,6 +141,8 @@ class Stage:
         job.allocation, job.places = cast(Any, SimpleNamespace(target=target)), [self.host]
         self.rehearsals.placed(job)
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
+        if more is not None:
+            inputs["more"] = File({**value, "path": "/m", "size": more})
         runtime = runtime or Runtime(is_here=True)
         self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
         return job
@@ -399,6 +406,33 @@ async def test_who_cannot_be_kept_apart_waits_for_its_job(stage: Stage) -> None:
     assert stage.begun == ["/a/text"] * 2
     await stage.finds("/a/text", NET)
     assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_an_input_is_tried_together_with_those_that_are_proven(stage: Stage, has_ended: bool) -> None:
+    job = stage.begins("a", more=9)
+    await (stage.succeeds(job) if has_ended else stage.account(1))
+    await stage.finds("/a/text", NET)
+    assert stage.beside == {"/a/text": {}, "/a/more": {"text": "net"}}
+    await stage.finds("/a/more", Finding("pipe", read=(9,)))
+    if not has_ended:
+        assert stage.told == []
+        await stage.succeeds(job)
+    await stage.runs("a", size=10, more=9)
+    assert stage.beside["/a/text"] == {"more": "pipe"}
+    await stage.finds("/a/text", Finding(None, "it is another one"))
+    await stage.runs("a", size=10, more=10)
+    assert stage.beside["/a/more"] == {}, "no job reads `text` as a stream"
+    await stage.rehearsals.close()
+
+
+async def test_a_proof_for_a_smaller_file_says_nothing_of_a_stream_beside(stage: Stage) -> None:
+    await stage.runs("a", more=9)
+    await stage.finds("/a/text", NET)
+    await stage.finds("/a/more", NET)
+    await stage.runs("a", size=10, more=10)
+    assert stage.beside["/a/text"] == {}
     await stage.rehearsals.close()
 
 
