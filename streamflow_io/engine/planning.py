@@ -129,7 +129,7 @@ def make_plan(
             outputs=graph.outputs,
             routes=graph.routes,
             names=graph.names,
-            possible=_possible(workflow, proved, edges, cuts, config) if shows_possible else (),
+            possible=_possible(workflow, proved.hinted, edges, cuts, config) if shows_possible else (),
         ),
         service=Service(wanted and unavailable is None, unavailable),
         parts=PartsPlan(partitions, early, cuts=cuts),
@@ -313,10 +313,10 @@ def _shared(config: SchedulerConfig) -> set[str | None]:
 
 
 def _possible(
-    workflow: Workflow, proved: Proved, edges: Iterable[StreamEdge], cuts: PlannedCuts, config: SchedulerConfig
+    workflow: Workflow, graph: IOGraph, edges: Iterable[StreamEdge], cuts: PlannedCuts, config: SchedulerConfig
 ) -> tuple[PossibleRoute, ...]:
-    written = cuts.never_parts(proved.graph, _shared(config))
-    return possible_routes(proved.without_own_rules(), edges, standard_outputs(workflow), written)
+    written = cuts.never_parts(graph, _shared(config))
+    return possible_routes(graph.routes, edges, standard_outputs(workflow), written)
 
 
 def _storages(

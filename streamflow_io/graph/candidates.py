@@ -133,11 +133,6 @@ class Proved(Struct, frozen=True):
             edge if asked else replace(edge, fallback=None) for edge, asked in found if asked or not edge.is_plain
         )
 
-    def without_own_rules(self) -> list[Route]:
-        """The routes, without the rules that let elements go on one by one: no hint has asked for these."""
-        pairs = zip(self.hinted.routes, self.graph.routes, strict=True)
-        return [hinted if hinted.output.name in self.one_by_one else route for hinted, route in pairs]
-
 
 def with_proofs(
     graph: IOGraph,

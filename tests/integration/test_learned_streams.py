@@ -421,3 +421,17 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
     assert plain.time("read 1") > max(plain.time(f"wrote {number}") for number in (1, 2, 3))
     assert ours.time("read 1") < ours.time("wrote 3")
     assert ours.files["all.txt"] == b"3\n1\n2\n"
+
+
+def test_what_is_planned_for_another_reader_of_a_proven_stream(
+    proving: Proving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(proving.bench.data))
+    tools = {"b": reader(), "c": reader("cat $file")}
+    readers = {name: {"run": each, "in": {"file": "a/out"}} for name, each in tools.items()}
+    document = workflow({}, {"a": {"run": producer(), "in": {}}, **readers}, {"b": "b/out"})
+    path = proving.bench.write(document, {}, io=True, config=AUTO)
+    proving.prove(path, {("/b", "file"): "net"})
+    found = {one.input: (one.state, one.reason) for one in prospects(plan_file(path).plans["main"])}
+    not_tried = "not yet tried: its job runs once more on an idle core when it has succeeded [SFIO-L003]"
+    assert found == {"/b/file": ("streams", None), "/c/file": ("unknown", not_tried)}
