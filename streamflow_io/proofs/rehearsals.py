@@ -386,7 +386,8 @@ class _NoMessages(logging.Filter):
         return not rehearsing.get()
 
 
-# The most rehearsals that wait at a host. Where each job has a value of its own, there may be thousands.
+# The most rehearsals that wait at a host, unless further inputs have none yet. Where each job has a value of its own,
+# there may be thousands for one input.
 _MOST_WAITING = 64
 
 
@@ -424,7 +425,7 @@ class WaitingRehearsals:
         for rehearsal in rehearsals:
             # A larger file proves more than a smaller one that waits. But files that are kept already take less.
             left = [each for each in waiting if each.key != rehearsal.key or each.spent or self._is_kept(each)]
-            if len(left) < _MOST_WAITING:
+            if len(left) < _MOST_WAITING or all(each.name != rehearsal.name for each in left):
                 waiting[:] = [*left, rehearsal]
                 added.append(rehearsal)
         return added

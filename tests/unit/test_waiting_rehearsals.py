@@ -96,3 +96,12 @@ def test_no_more_than_so_many_wait(sizes: list[int]) -> None:
     for job, count in enumerate(sizes):
         added += len(waiting.add([rehearsal("a", key=f"{job} {number}") for number in range(count)]))
     assert added == len(list(waiting)) == min(sum(sizes), 64)
+
+
+def test_each_input_has_a_place() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a", key=f"{number}") for number in range(80)])
+    for number in range(80):
+        waiting.add([rehearsal(f"b{number}"), rehearsal(f"b{number}", key=f"other {number}")])
+    names = [each.name for each in waiting]
+    assert names == ["a"] * 64 + [f"b{number}" for number in range(80)]
