@@ -113,8 +113,8 @@ def _option(value: Any, rule: _Rule) -> Any:
         # The number of samples does not matter.
         is_data = rule.contents != "small"
         return sorted({json.dumps(option, sort_keys=True) for option in options}) if is_data else options
-    if isinstance(value, str) and rule.sees_files and (stamp := script_stamp(value)) is not None:
-        return [value, stamp]
+    if isinstance(value, str) and rule.sees_files and (stamps := _script_stamps(value)):
+        return [value, stamps]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
@@ -148,6 +148,8 @@ _SCRIPT = re.compile(
     r"|bat|bc|cfg|conf|config|cwl|do|gnuplot|gp|ini|jq|json|m|mak|mk|plt|properties|sql|toml|ts|xml|xsl|yaml|yml)",
     re.IGNORECASE | re.DOTALL,
 )
+# An absolute path among other words.
+_PATH = re.compile(r"""/[^\s'"`;|&<>()\[\]{}=,:!#\\]+""")
 # The extensions of programs without such a name, which may be large.
 _PROGRAMS = ("", ".bin", ".exe", ".out")
 # A script that names its interpreter, and a program of Linux. Some data begin with `#!` and a word.
@@ -165,6 +167,12 @@ def is_script(file: Mapping[str, Any], *, is_seen: bool) -> bool:
     if is_large and posixpath.splitext(name)[1] not in _PROGRAMS:
         return False
     return is_seen and _begins_as_script(file.get("path"))
+
+
+def _script_stamps(text: str) -> dict[str, tuple[int, int]]:
+    """The stamps of the scripts on this node whose paths a text has, as a command line for the shell does."""
+    found = ((path, script_stamp(path)) for path in (text, *_PATH.findall(text)))
+    return {path: stamp for path, stamp in found if stamp is not None}
 
 
 def script_stamp(path: str) -> tuple[int, int] | None:

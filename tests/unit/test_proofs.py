@@ -289,10 +289,11 @@ def test_a_large_file_named_like_a_configuration_is_data_while_it_is_written() -
     )
 
 
-def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{}", "python3 -I {} -q | sort", "cd /; '{}'<in", "--script={}"])
+def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path, text: str) -> None:
     def key(name: str, content: str) -> ProofKey | None:
         (tmp_path / name).write_text(content)
-        values = {"text": file("a.txt"), "path": str(tmp_path / name)}
+        values = {"text": file("a.txt"), "path": text.format(tmp_path / name)}
         return proof_key(READER, "text", values, sees_files=True)
 
     assert key("run.py", "print(1)") != key("run.py", "print(1, 2)")
