@@ -89,6 +89,8 @@ class Findings:
             sizes = [int(file.value.get("size") or 0) for file in rehearsal.original.files(port)]
             proof = self._proofs.of(key)
             way = proof.way if proof is not None and hold_for(proof.extents, sizes) else found.get(key)
+            if key.kind == "declared":
+                way = "pipe" if self._proofs.is_believed(key) else None
             if way is not None and port != rehearsal.port:
                 ways[port] = way
         return ways

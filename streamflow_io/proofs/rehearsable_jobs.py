@@ -109,10 +109,8 @@ class RehearsableJobs:
         if job.concerns_storage or not _can_run_again(step, inputs):
             return None
         has_streams = bool(streams_of(inputs))
-        if has_streams:
-            ports = [port for port in candidate.declared if port in streams]
-        else:
-            ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        ports = [port for port in candidate.declared if port in streams]
+        ports += [port for port in candidate.inputs if port not in streams and _can_be_rehearsed(inputs.get(port))]
         if not ports or (has_streams and not _can_be_compared(step, job, inputs, streams)):
             return None
         if runtime.wrapper == "run":
@@ -148,11 +146,17 @@ class RehearsableJobs:
         original = job.original
         values = {name: get_token_value(token) for name, token in original.inputs.items()}
         is_here = original.runtime.is_here
-        keys = ((port, proof_key(job.candidate, port, values, programs, sees_files=is_here)) for port in job.ports)
+        ports = dict.fromkeys((*job.ports, *job.candidate.inputs, *job.candidate.declared))
+        files = [port for port in ports if _can_be_rehearsed(original.inputs.get(port))]
+        keys = ((port, proof_key(job.candidate, port, values, programs, sees_files=is_here)) for port in files)
         known = {port: key for port, key in keys if key is not None}
+        declared = {port: key for port, key in known.items() if key.kind == "declared" and port in job.ports}
         return [
-            (Comparison if key.kind == "declared" else Rehearsal)(original, port, key, keys=known)
+            Comparison(original, port, key, keys=declared)
+            if port in declared
+            else Rehearsal(original, port, key, keys=known)
             for port, key in known.items()
+            if port in job.ports
         ]
 
     async def _with_files(self, job: RehearsableJob) -> RehearsableJob | None:

@@ -23,16 +23,19 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
-def readers(is_declared: bool) -> Document:
-    """A workflow with two files of one size, which is short of five digits, and with tools that read both."""
-    file: Any = streamable() if is_declared else "File"
-    out = streamable(outputBinding={"glob": "out.txt"}) if is_declared else found("out.txt")
+def readers(*declared: str) -> Document:
+    """A workflow with two files of one size, which is short of five digits, and with tools that read both.
+
+    :param declared: the inputs that are declared `streamable`
+    """
+    file: dict[str, Any] = {name: streamable() if name in declared else "File" for name in ("one", "two")}
+    out = streamable(outputBinding={"glob": "out.txt"}) if declared else found("out.txt")
     steps: dict[str, Document] = {
         name: {"run": tool(f"seq {first} {first + 1499} > out.txt; sleep 0.5", {}, {"text": out}), "in": {}}
         for name, first in (("a", 1000), ("b", 2000))
     }
     for name, script in TOOLS.items():
-        run = tool(f"{script}; sleep 0.2", {"one": file, "two": file}, {"out": found(f"{name}.txt")})
+        run = tool(f"{script}; sleep 0.2", file, {"out": found(f"{name}.txt")})
         steps[name] = {"run": run, "in": {"one": "a/text", "two": "b/text"}}
     return workflow({}, steps, {name: f"{name}/out" for name in TOOLS})
 
@@ -44,7 +47,7 @@ def ways(kind: str) -> dict[str, tuple[str | None, str | None]]:
 
 
 def test_what_differs_with_two_streams_reads_one(bench: Bench) -> None:
-    document = readers(False)
+    document = readers()
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, io=True, config={"streaming": "auto", "rehearse": "wait"})
     for _ in range(2):
@@ -63,7 +66,7 @@ def test_what_differs_with_two_streams_reads_one(bench: Bench) -> None:
 
 
 def test_wrong_declarations_of_two_streams_are_found(bench: Bench) -> None:
-    document = readers(True)
+    document = readers("one", "two")
     plain = bench.run(document, io=False)
     first = bench.run(document, config={"rehearse": "wait"})
     assert first.ok, first.errors
@@ -79,3 +82,16 @@ def test_wrong_declarations_of_two_streams_are_found(bench: Bench) -> None:
     again = bench.run(document, config={"rehearse": "wait"})
     assert again.results == plain.results
     assert bench.leftovers() == []
+
+
+def test_a_file_beside_a_declared_stream_is_proven_together_with_it(bench: Bench) -> None:
+    document = readers("one")
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, io=True, config={"streaming": "auto", "rehearse": "wait"})
+    for _ in range(2):
+        [ours] = bench.run_all([path])
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+    why = "together with /compare/one, the outputs differ with a stream: compare.txt"
+    assert ways("reads") == {"/compare/two": (None, why), "/paste/two": ("net", None)}
+    assert {proof.key.port for proof in known_proofs(default_path()) if proof.runs} == {"one", "two"}

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
@@ -123,6 +124,16 @@ async def test_a_declared_stream_is_compared_where_its_file_is() -> None:
     assert (found.has_streams, found.needs_nothing, found.ports) == (True, False, ["text"])
     assert find({"text": STREAM}, DECLARES, step=Step({"/w/0": "another host"})) is None
     assert find({"text": STREAM, "more": STREAM}, READS) is None, "no stream is declared"
+
+
+async def test_a_file_beside_a_stream_is_rehearsed_when_the_stream_is_a_file() -> None:
+    for candidate in (READS, Candidate("tool", ("more",), declared=("text",))):
+        found = find({"text": STREAM, "more": file()}, candidate)
+        assert found is not None
+        assert (found.has_streams, found.needs_nothing, found.ports[-1]) == (True, False, "more")
+        files = replace(found, original=replace(found.original, inputs={"text": file(), "more": file()}))
+        *_, last = of({}).rehearsals_with(files)
+        assert (last.name, {*last.keys}) == ("/a/more", {"text", "more"})
 
 
 async def test_a_stream_whose_producer_is_unknown_gives_no_rehearsal() -> None:
