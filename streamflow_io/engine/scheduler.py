@@ -145,11 +145,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if (run := self.run) is None:
             return
         await run.all_ended()
-        self.run = None
         try:
             await run.close()
         except Exception as error:  # as StreamFlow does when a context is closed: the results are there
             logger.exception(error)
+        # After Ctrl-C meanwhile, `close` ends what is left of the run.
+        self.run = None
 
     async def close(self) -> None:
         self._is_closing = True

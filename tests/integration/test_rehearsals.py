@@ -292,6 +292,21 @@ def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, numbe
     wait_for(lambda: not any(each.exists() for each in directories), "the removal of its directories")
 
 
+def test_a_run_that_waits_for_rehearsals_can_be_interrupted(bench: Bench) -> None:
+    auto = {"streaming": "auto", "rehearse": "wait"}
+    tools = {"quick": reader('cat "$text" > out'), "slow": SLOW}
+    path = bench.write(consumers(bench, tools, count=0), {}, io=True, config=auto)
+    # An interpreter of its own waits for its threads at its end, as for that of the store of proofs.
+    process = bench.start(path, PYTHONUNBUFFERED="1")
+    log = path.with_name("stderr")
+    wait_for(lambda: "The run waits for" in log.read_text(), "the end of its steps", 60)
+    wait_for(lambda: "/quick/text may be read" in log.read_text(), "a proof", 60)
+    wait_for_rehearsal()
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(30)
+    wait_for(lambda: bench.leftovers() == [], "the end of everything", 30)
+
+
 def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
     until = f'until {GOES_ON}; do sleep 0.1; done; until [ -e "$TRACE.seen" ]; do sleep 0.1; done; touch late'
     waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
