@@ -20,6 +20,7 @@ from streamflow.log_handler import logger
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.records.learned.extents import hold_for
+from streamflow_io.records.learned.proofs import Way
 from streamflow_io.runtime.locations import stack_of
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
@@ -317,7 +318,7 @@ class Rehearsals(Listener, RepeatedJobs):
             self.look()
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
-        rehearsal.beside = self._findings.ways_beside(rehearsal, self._confirming.values())
+        rehearsal.beside = self._ways_beside(rehearsal)
         if (space := self._space) is None:
             return await rehearsal.run()
         name = f"{rehearsal.original.job.name}:{rehearsal.port}"
@@ -325,6 +326,9 @@ class Rehearsals(Listener, RepeatedJobs):
             return await rehearsal.run(lambda size: space.lend(name, rehearsal.original.place, size))
         finally:
             space.give_back(name)
+
+    def _ways_beside(self, rehearsal: Rehearsal) -> Mapping[str, Way]:
+        return self._findings.ways_beside(rehearsal, self._confirming.values())
 
     def _put_back(self, running: _RunningRehearsal) -> None:
         if not (running.is_void or self._is_closed):
@@ -336,6 +340,9 @@ class Rehearsals(Listener, RepeatedJobs):
             self._put_back(running)
         elif running.is_beside and not finding.is_known and not finding.is_of_place:
             rehearsal.waits_for_its_job = True
+            self._put_back(running)
+        elif finding.way is not None and self._ways_beside(rehearsal).items() - rehearsal.beside.items():
+            # Another host has shown meanwhile how the job reads another input. Both are to be tried together.
             self._put_back(running)
         else:
             task = asyncio.create_task(self._confirm(running, finding))

@@ -427,6 +427,23 @@ async def test_an_input_is_tried_together_with_those_that_are_proven(stage: Stag
     await stage.rehearsals.close()
 
 
+async def test_inputs_that_two_hosts_try_at_once_are_tried_together_in_the_end(stage: Stage) -> None:
+    await stage.runs("a", more=9)
+    stage.host = AvailableLocation(name="other", deployment="d", hostname="other", hardware=Hardware(2, 1000))
+    stage.used["other"] = Hardware(0, 0)
+    await stage.runs("a", more=10)
+    assert stage.begun == ["/a/text", "/a/more"]
+    for finding in [*stage.findings.values()]:
+        finding.set_result(NET)
+    await settled()
+    assert stage.told == [("/a/text", "net", None)]
+    assert stage.begun[2:] == ["/a/more"] * 2
+    assert stage.beside["/a/more"] == {"text": "net"}
+    await stage.finds("/a/more", Finding(None, "the outputs differ"))
+    assert stage.told[1:] == [("/a/more", None, "the outputs differ")]
+    await stage.rehearsals.close()
+
+
 async def test_a_proof_for_a_smaller_file_says_nothing_of_a_stream_beside(stage: Stage) -> None:
     await stage.runs("a", more=9)
     await stage.finds("/a/text", NET)
