@@ -21,6 +21,7 @@ from .blueprint import (
     without_unused,
 )
 from .programs import (
+    COMPARES,
     CUTS,
     DECLARED,
     EVERY,
@@ -84,6 +85,7 @@ _PURPOSES: Final = (
     ":followed",
     ":windowing",
     ":joining",
+    ":comparing",
 )
 
 
@@ -101,6 +103,7 @@ class _Draft:
     following: Random
     windowing: Random
     joining: Random
+    comparing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -197,7 +200,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     readers = [
         key
         for key, reader in READERS.items()
-        if key not in (REFUSES, JOINED)
+        if key not in (REFUSES, JOINED, COMPARES)
         and (kind.kind, kind.depth) in reader.accepts
         and (reader.optional or not kind.optional)
     ]
@@ -210,11 +213,18 @@ def _add_step(draft: _Draft, name: str) -> None:
     is_joined = reader == "all" and kind == _FILES and draft.joining.random() < 0.5
     if is_joined:
         reader = JOINED
+    if kind == _FILE and not scatter and draft.comparing.random() < 0.3:
+        reader, is_wrong = COMPARES, False
     named = kind in (_FILE, Type("int")) and (bool(scatter) or draft.chance(0.3)) and value.longest < _LONGEST
     if "i" in scatter and not named:
         return
     links = {"i": link}
     extras = _extras(draft, value, kind, scatter, links, named, inside=wrap == "inside")
+    if reader == COMPARES:
+        extras.append(COMPARES)
+        files = [each.source for each in draft.values if each.type == _FILE]
+        made = [source for source in files if "/" in source and source not in link.sources]
+        links[COMPARES] = Link((draft.comparing.choice(made or files),))
     wide = "j" in scatter or "name" in extras
     outputs = _with_pair(draft, _outputs(draft, wide))
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None

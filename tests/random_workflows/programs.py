@@ -54,6 +54,8 @@ SIZED: Final = "sized"
 REFUSES: Final = "refuses"
 #: It reads a list of files, each once. It is drawn only in place of another reader of lists.
 JOINED: Final = "joined"
+#: It reads two files, each once. What it makes differs only if both are streams.
+COMPARES: Final = "compares"
 #: It reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
 _SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
@@ -71,6 +73,7 @@ READERS: Final[Mapping[str, Reader]] = {
     REFUSES: Reader('{ [ "$(stat -c %F -)" != fifo ] || exit 7; cat; } < "$1"', wrong=True),
     SIZED: Reader('{ s=$(stat -c %s -); [ "$s" -eq 0 ] || [ "$s" -ge 9999 ] || echo short; cat; } < "$1"'),
     BUFFERED: Reader(_SPLIT),
+    COMPARES: Reader(f'cmp -l "$1" "$EXTRA_{COMPARES}" || [ $? = 1 ]'),
     "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
@@ -229,4 +232,5 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     "name": Extra(inputs={"name": "string"}),
     "j": Extra('echo "$EXTRA_j"', {"j": "int"}, value="$(inputs.j)"),
     "k": Extra('cat "$EXTRA_k"', {"k": "File"}, value="$(inputs.k.path)"),
+    COMPARES: Extra(inputs={COMPARES: "File"}, value=f"$(inputs.{COMPARES}.path)"),
 }
