@@ -54,11 +54,13 @@ SIZED: Final = "sized"
 REFUSES: Final = "refuses"
 #: It reads a list of files, each once. It is drawn only in place of another reader of lists.
 JOINED: Final = "joined"
-#: It reads two files, each once. What it makes differs only if both are streams.
+#: It reads two files, each once. What it makes differs only if both are streams, as with `cmp -l`.
 COMPARES: Final = "compares"
 #: It reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
 _SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
+_SIZES = 's=$(stat -c %s -); t=$(stat -c %s - <&3); [ "$s$t" != 00 ] || echo no sizes'
+_BOTH = f'{{ {_SIZES}; cat; cat <&3; }} < "$1" 3< "$EXTRA_{COMPARES}"'
 _WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
 _LINES = 'for k in 1 2 3; do IFS= read -r l || break; echo "$l"; sleep 0.03; done; cat'
 READERS: Final[Mapping[str, Reader]] = {
@@ -73,7 +75,7 @@ READERS: Final[Mapping[str, Reader]] = {
     REFUSES: Reader('{ [ "$(stat -c %F -)" != fifo ] || exit 7; cat; } < "$1"', wrong=True),
     SIZED: Reader('{ s=$(stat -c %s -); [ "$s" -eq 0 ] || [ "$s" -ge 9999 ] || echo short; cat; } < "$1"'),
     BUFFERED: Reader(_SPLIT),
-    COMPARES: Reader(f'cmp -l "$1" "$EXTRA_{COMPARES}" || [ $? = 1 ]'),
+    COMPARES: Reader(_BOTH),
     "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
