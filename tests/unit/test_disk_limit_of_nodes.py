@@ -17,6 +17,7 @@ from streamflow.core.workflow import Job
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.runtime.locations import node_name
+from streamflow_io.storage.intermediates import work_directories
 from streamflow_io.storage.intermediates.disk_ledger import StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
@@ -183,6 +184,27 @@ async def test_in_doubt_nodes_share(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "work").write_text("no directory")
     assert await nodes.found("d", "ac") == {frozenset("ad"), frozenset("cd")}
+    assert await nodes.found("c", "ab") == {frozenset("bc")}
+
+
+async def test_a_lost_host_shares_nothing_with_hosts_that_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(tmp_path, ["sh"])
+    (tmp_path / "a" / "work").mkdir(parents=True)
+    nodes.silent = "b"
+    hosts = SimpleNamespace(is_lost=lambda name: name == nodes.silent)
+    monkeypatch.setattr(work_directories, "own_hosts", lambda connector: hosts)
+    assert await nodes.found("cd", "ab") == set()
+
+
+async def test_a_relative_work_directory_is_not_looked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDPATH", f"{tmp_path}/a")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a" / "work").mkdir(parents=True)
+    nodes = Nodes(tmp_path, ["sh"])
+    place = {("a", "work"): ExecutionLocation("a", "hosts")}
+    assert await SharedWorkDirectories(nodes.context).shared(place, {}) == {("a", "a")}
 
 
 async def test_a_run_that_ends_meanwhile_leaves_nothing(tmp_path: Path) -> None:

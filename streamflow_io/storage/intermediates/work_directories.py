@@ -11,6 +11,8 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.log_handler import logger
 
+from streamflow_io._streamflow import own_hosts
+
 from .directories import ask, chunks
 
 #: The name of a node, and the path of a work directory there.
@@ -18,7 +20,8 @@ WorkDirectory = tuple[str, str]
 
 # StreamFlow makes the work directory in the same way for the first job.
 _MAKE = 'mkdir -p "$1" && mkdir "$1/$2" && echo made'
-_LOOK = 'cd "$1" || exit; shift; for d; do test -d "$d" && echo "$d"; done; echo end'
+# `cd` might go elsewhere, and say so: a relative path is looked for in CDPATH.
+_LOOK = 'test -d "$1/." || exit; in=$1; shift; for d; do test -d "$in/$d" && echo "$d"; done; echo end'
 _REMOVE = 'rmdir "$1/$2"'
 # Seconds for each question, and to clean up: the end of a run may wait for that.
 _PATIENCE, _REMOVING = 60.0, 5.0
@@ -35,7 +38,8 @@ class SharedWorkDirectories:
     ) -> set[tuple[str, str]]:
         """Return pairs of nodes that share a work directory. Raises nothing.
 
-        In doubt, directories are shared: one that cannot be written shares with all others.
+        In doubt, directories are shared: a new one that cannot be written shares with all others, a known one that
+        does not answer any more with all new ones. A host that is lost writes no more files, and is left out then.
 
         :param new: directories with their locations
         :param known: further ones, whose pairs are known
@@ -50,10 +54,15 @@ class SharedWorkDirectories:
             await asyncio.gather(*gone)
         unclear = {at for (name, at), done in zip(names.items(), made, strict=True) if not done}
         unclear.update(at for at, found in zip(every, seen, strict=True) if found is None)
+        unclear = {at for at in unclear if not self._is_lost(every[at])}
         for node, path in unclear:
-            logger.info(f"Nothing can be found out about {path} on {node}: it counts as shared with all other nodes")
+            logger.info(f"Nothing can be found out about {path} on {node}: in doubt it counts as shared")
         pairs = {(names[name][0], at[0]) for at, found in zip(every, seen, strict=True) for name in found or ()}
-        return pairs | {(at[0], other[0]) for at in unclear for other in every}
+        return pairs | {(at[0], other[0]) for at in unclear for other in (every if at in new else new)}
+
+    def _is_lost(self, location: ExecutionLocation) -> bool:
+        hosts = own_hosts(self._context.deployment_manager.get_connector(location.deployment))
+        return hosts is not None and hosts.is_lost(location.name)
 
     async def _look(self, location: ExecutionLocation, path: str, names: list[str]) -> list[str] | None:
         """The names that a node sees in a directory; None: the node does not say."""
