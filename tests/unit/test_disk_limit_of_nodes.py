@@ -135,6 +135,21 @@ async def test_nodes_that_share_a_second_work_directory() -> None:
     await limit.run_closed()
 
 
+async def test_an_error_among_the_answers_ends_the_run() -> None:
+    async def shared(new: Locations, known: Locations) -> Collection[tuple[str, str]]:
+        raise OSError("no answer")
+
+    woken = asyncio.Event()
+    limit = DiskLimit(100, (), (), StepSizes(), woken.set, {}, shared)
+    jobs = [submitted(limit, number) for number in range(2)]
+    assert starts(limit, jobs[0], ONE)
+    assert not starts(limit, jobs[1], OTHER)
+    await asyncio.wait_for(woken.wait(), 5)
+    with pytest.raises(OSError, match="no answer"):
+        starts(limit, jobs[1], OTHER)
+    await limit.run_closed()
+
+
 SHELLS = [["sh"], *([["busybox", "sh"]] if shutil.which("busybox") is not None else [])]
 
 

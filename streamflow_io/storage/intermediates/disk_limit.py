@@ -281,6 +281,9 @@ class DiskLimit(SpaceWatcher):
             return True
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask_nodes())
+            self._asking.add_done_callback(lambda _: self._wake())
+        elif self._asking.done():
+            self._asking.result()  # Raises the error for which the jobs would wait for ever.
         return False
 
     async def _ask_nodes(self) -> None:
@@ -293,7 +296,6 @@ class DiskLimit(SpaceWatcher):
                     self._ledgers = {node: kept if each is gone else each for node, each in self._ledgers.items()}
             self._known.update(new)
         self._asking = None
-        self._wake()
 
     def _demand(self, job: JobState, request: _SpaceRequest) -> DiskDemand[JobState | str]:
         size = job.kept(JobSize)
