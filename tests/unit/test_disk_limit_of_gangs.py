@@ -108,6 +108,19 @@ async def test_a_producer_that_runs_again_when_its_readers_have_ended_needs_its_
     assert ledger.free == 60
 
 
+async def test_a_producer_that_moves_needs_the_space_of_readers_that_move_with_it() -> None:
+    limit = made(200)
+    for step, *sources in (("/a",), ("/b", "/a/0")):
+        placed(limit, submitted(limit, step, *sources))
+    for job in [*limit._open.values()]:
+        limit._placed[job.name].status = job.status = Status.ROLLBACK
+        limit.ended(job)
+    limit.measured({}, dict.fromkeys(limit.unmeasured(), 0))
+    placed(limit, submitted(limit, "/a"))
+    (ledger,) = limit._ledgers.values()
+    assert ledger.free == 100
+
+
 async def test_nothing_is_kept_of_a_gang_that_has_ended() -> None:
     limit = made(200)
     a = submitted(limit, "/a")

@@ -14,6 +14,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_tag
+from streamflow.core.workflow import Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
@@ -307,7 +308,10 @@ class DiskLimit(SpaceWatcher):
     def _has_ended(self, name: str) -> bool:
         """Whether a job has run and ended, and is not to run again."""
         placed = self._placed.get(name)
-        return placed is not None and placed is not self._earlier.get(name) and name not in self._open
+        if placed is None or placed is self._earlier.get(name) or name in self._open:
+            return False
+        # A job that moves has no place, and asks for another one when those from which it reads have theirs.
+        return placed.status is not Status.ROLLBACK
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""
