@@ -538,7 +538,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """
         if self.run is None or job is None or self.run.disk_limit is None:
             return True
-        return self.run.disk_limit.may_start(job, location)
+        return self.run.disk_limit.may_start(job, location, _target.get().workdir)
 
     @classmethod
     def get_schema(cls) -> str:

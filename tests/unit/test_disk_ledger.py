@@ -240,7 +240,7 @@ async def test_only_files_that_go_with_their_reader_count_as_freed(reads: Sequen
         job = JobState(Job(f"/align/0.{number}", 0, files, "/in", "/out", "/tmp"))
         job.keep(JobSize(31, 10))
         limit.submitted(job)
-        if limit.may_start(job, here):
+        if limit.may_start(job, here, "/work"):
             started += 1
             job.places = [here]
             limit.placed(job)

@@ -51,7 +51,7 @@ def submitted(limit: DiskLimit, step: str, *sources: str) -> JobState:
 
 
 def placed(limit: DiskLimit, job: JobState) -> None:
-    assert limit.may_start(job, HERE)
+    assert limit.may_start(job, HERE, "/work")
     cast("dict[str, JobAllocation]", limit._placed)[job.name] = allocated(job.name)
     job.places = [HERE]
     limit.placed(job)
@@ -71,7 +71,7 @@ async def test_a_reader_that_comes_when_its_producer_has_ended_needs_its_own_spa
     b, c = (submitted(limit, step, "/a/0") for step in ("/b", "/c"))
     placed(limit, b)
     # /c does not start together with /b: there is space for one of them only.
-    assert not limit.may_start(c, HERE)
+    assert not limit.may_start(c, HERE, "/work")
     end(limit, b, 80)
     placed(limit, c)
 

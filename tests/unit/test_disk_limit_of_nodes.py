@@ -16,6 +16,8 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Job
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.engine import scheduler
+from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.storage.intermediates import work_directories
 from streamflow_io.storage.intermediates.disk_ledger import StepSizes
@@ -24,7 +26,6 @@ from streamflow_io.storage.intermediates.learned_sizes import JobSize
 from streamflow_io.storage.intermediates.work_directories import SharedWorkDirectories, WorkDirectory
 
 ONE, OTHER, THIRD = (AvailableLocation(name, "hosts", name) for name in ("one", "other", "third"))
-HOSTS = DeploymentConfig("hosts", "ssh", {})
 Locations = Mapping[WorkDirectory, ExecutionLocation]
 
 
@@ -57,15 +58,15 @@ class Asked:
         await self.woken.wait()
 
 
-def submitted(limit: DiskLimit, number: int, path: str = "/work") -> JobState:
-    job = JobState(Job(f"/a/{number}", 0, {}, "/in", "/out", "/tmp"), targets=[Target(HOSTS, workdir=path)])
+def submitted(limit: DiskLimit, number: int) -> JobState:
+    job = JobState(Job(f"/a/{number}", 0, {}, "/in", "/out", "/tmp"))
     job.keep(JobSize(0, 40))
     limit.submitted(job)
     return job
 
 
-def starts(limit: DiskLimit, job: JobState, location: AvailableLocation) -> bool:
-    if not limit.may_start(job, location):
+def starts(limit: DiskLimit, job: JobState, location: AvailableLocation, path: str = "/work") -> bool:
+    if not limit.may_start(job, location, path):
         return False
     job.places = [location]
     limit.placed(job)
@@ -91,6 +92,29 @@ async def test_a_second_node_starts_jobs_when_it_is_known_what_it_shares(is_shar
     assert not starts(limit, waiting, OTHER)
     limit.measured({"hosts/one": 10, "hosts/other": 0}, {})
     assert starts(limit, waiting, OTHER) is is_shared
+    await limit.run_closed()
+
+
+async def test_a_node_is_asked_for_the_directory_of_the_target_that_is_looked_at() -> None:
+    """The node may have no right to make that of another target of its deployment."""
+    asked: list[WorkDirectory] = []
+
+    async def shared(new: Locations, known: Locations) -> Collection[tuple[str, str]]:
+        asked.extend(new)
+        return ()
+
+    woken, hosts = asyncio.Event(), DeploymentConfig("hosts", "ssh", {})
+    limit = DiskLimit(100, (), (), StepSizes(), woken.set, {}, shared)
+    targets = [Target(hosts, service=name, workdir=f"/{name}") for name in ("fast", "large")]
+    job = JobState(Job("/a/0", 0, {}, "/in", "/out", "/tmp"), targets=targets)
+    job.keep(JobSize(0, 40))
+    limit.submitted(job)
+    run: Any = SimpleNamespace(run=SimpleNamespace(disk_limit=limit))
+    for target, location in zip(targets, (ONE, OTHER), strict=True):
+        scheduler._target.set(target)
+        IOAwareScheduler._has_space(run, job, location)
+    await asyncio.wait_for(woken.wait(), 5)
+    assert asked == [("hosts/one", "/fast"), ("hosts/other", "/large")]
     await limit.run_closed()
 
 
@@ -123,15 +147,15 @@ async def test_nodes_that_share_a_second_work_directory() -> None:
     assert starts(limit, jobs[1], OTHER)
     assert starts(limit, jobs[2], OTHER)
     asked.pairs.append(("hosts/one", "hosts/other"))
-    last = submitted(limit, 4, "/shared")
-    assert not starts(limit, last, ONE)
+    last = submitted(limit, 4)
+    assert not starts(limit, last, ONE, "/shared")
     await asked.answer()
     limit.measured({}, {})
     for job in jobs[:2]:
         limit.ended(job)
-        assert not starts(limit, last, ONE)
+        assert not starts(limit, last, ONE, "/shared")
         limit.measured({}, {job: 0})
-    assert starts(limit, last, ONE)
+    assert starts(limit, last, ONE, "/shared")
     await limit.run_closed()
 
 

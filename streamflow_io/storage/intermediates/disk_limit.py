@@ -135,14 +135,15 @@ class DiskLimit(SpaceWatcher):
     ) -> None:
         self._is_removing, self._holders = is_removing, holders
 
-    def may_start(self, job: JobState, location: AvailableLocation) -> bool:
+    def may_start(self, job: JobState, location: AvailableLocation, directory: str) -> bool:
         """Whether a job has space on a location.
 
+        :param directory: the work directory that the job would have there
         :raises WorkflowExecutionException: if the run cannot go on
         """
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
-        ledger, is_known = self._ledger(node_name(location)), self._is_known(job, location)
+        ledger, is_known = self._ledger(node_name(location)), self._is_known(location, directory)
         request.demand = self._demand(job, request)
         if self._leader(job, request) is not None or (is_known and ledger.may_start(request.demand)):
             self._refused.discard(job)
@@ -273,12 +274,11 @@ class DiskLimit(SpaceWatcher):
             found.setdefault(ledger, []).append(node)
         return found
 
-    def _is_known(self, job: JobState, location: AvailableLocation) -> bool:
-        """Whether it is known with which nodes a job would share its work directory. If not, the nodes are asked."""
-        node = node_name(location)
-        here = [(node, each.workdir) for each in job.targets if each.deployment.name == location.deployment]
-        self._places.update((place, location.location) for place in here if place not in self._places)
-        if self._known.issuperset(here) or all(place[0] == node for place in self._places):
+    def _is_known(self, location: AvailableLocation, directory: str) -> bool:
+        """Whether it is known with which nodes a work directory would be shared. If not, the nodes are asked."""
+        here = node, _ = node_name(location), directory
+        self._places.setdefault(here, location.location)
+        if here in self._known or all(place[0] == node for place in self._places):
             return True
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask_nodes())
