@@ -174,6 +174,16 @@ async def test_an_error_among_the_answers_ends_the_run() -> None:
     await limit.run_closed()
 
 
+async def test_after_the_end_of_the_run_a_job_waits_on() -> None:
+    asked = Asked()
+    limit = asked.limit(100)
+    jobs = [submitted(limit, number) for number in range(2)]
+    assert starts(limit, jobs[0], ONE)
+    assert not starts(limit, jobs[1], OTHER)
+    await limit.run_closed()
+    assert not starts(limit, jobs[1], OTHER)
+
+
 SHELLS = [["sh"], *([["busybox", "sh"]] if shutil.which("busybox") is not None else [])]
 
 

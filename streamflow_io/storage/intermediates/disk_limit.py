@@ -283,7 +283,7 @@ class DiskLimit(SpaceWatcher):
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask_nodes())
             self._asking.add_done_callback(lambda _: self._wake())
-        elif self._asking.done():
+        elif self._asking.done() and not self._asking.cancelled():
             self._asking.result()  # Raises the error for which the jobs would wait for ever.
         return False
 
