@@ -443,6 +443,33 @@ async def test_a_reader_that_moves_is_cancelled_if_its_producer_has_failed(monke
         await running
 
 
+async def test_a_reader_without_the_file_of_a_producer_moves_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The producer has moved meanwhile, and runs."""
+    done: list[str] = []
+
+    async def move(_: Any, __: Any, inputs: Any, may_take_place: Any) -> Any:
+        await may_take_place()
+        done.append("moved")
+        return inputs
+
+    async def run(_: int) -> int:
+        done.append("ran")
+        producer.latest.end(True)
+        runtime.start(runtime.jobs[-1])
+        runtime.exit(runtime.jobs[-1], success=True, code=0)
+        return 0
+
+    monkeypatch.setattr(execution, "move", move)
+    runtime = FakeRuntime("here")
+    step = FakeStep(FakeRun(here=runtime), run)
+    producer = step.run.streaming_jobs.open("/a/0", cast(Any, never))
+    producer.begin(OUT, await runtime.create_job("/a/0"))
+    job = step.job("/b/0", file=stream_token())
+    step.run.jobs.of(job._job).keep(MovesFirst())
+    await job.run()
+    assert done == ["moved", "ran"]
+
+
 def test_a_host_that_does_not_answer_is_not_blamed_on_a_stream() -> None:
     with (
         pytest.raises(JobFailedError, match="does not answer") as failed,
