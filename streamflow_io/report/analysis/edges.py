@@ -79,8 +79,7 @@ def _edges(history: History) -> Iterator[EdgeResult]:
         found = [
             each.reason
             for each in history.fallbacks
-            if each.without is None
-            if (each.output is None and each.step in steps) or (each.output == edge.output and each.step in steps)
+            if each.without is None and each.step in steps and each.output in (None, edge.output)
         ]
         yield EdgeResult(
             output=edge.output,
