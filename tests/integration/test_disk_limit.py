@@ -14,7 +14,7 @@ import pytest
 
 from lab import forked
 from lab.cwl import Document, streamable, tool, workflow
-from lab.runs import Bench
+from lab.runs import RETRY, Bench
 
 MEGABYTES: Final = 4
 JOBS: Final = 16
@@ -178,18 +178,31 @@ def test_the_jobs_of_a_gang_start_together(bench: Bench) -> None:
     assert {record["delivery"] for record in edges} == {"stream"}
 
 
-def test_a_job_that_fails_gives_its_space_back(bench: Bench) -> None:
-    """A failed attempt is measured: its files are there until the end."""
+def failing_once() -> Document:
+    """Each job writes 4 MB, and fails at its first attempt."""
     script = f'head -c {MEGABYTES}000000 /dev/zero; test -e "$TRACE.$n" || {{ touch "$TRACE.$n"; exit 1; }}'
     run = tool(script, {"n": "string"}, {"o": "stdout"}, stdout="$(inputs.n).a")
-    document = workflow({"names": "string[]"}, {"a": {"run": run, "in": {"n": "names"}, "scatter": "n"}}, {"o": "a/o"})
-    settings = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    return workflow({"names": "string[]"}, {"a": {"run": run, "in": {"n": "names"}, "scatter": "n"}}, {"o": "a/o"})
+
+
+def test_a_job_that_fails_gives_its_space_back(bench: Bench) -> None:
+    """A failed attempt is measured: its files are there until the job is tried again."""
     config = {"intermediates": "remove", "diskLimit": f"{4 * MEGABYTES + 1}MB"}
-    path = bench.write(document, names(2), io=True, config=config, **settings)
+    path = bench.write(failing_once(), names(2), io=True, config=config, **RETRY)
     with peak_of(path.parent / "tmp") as peak:
         run_of = bench.finish(bench.start(path), path)
     assert run_of.ok, run_of.errors
     assert peak[0] <= (4 * MEGABYTES + 1) * 10**6
+
+
+def test_files_of_failed_attempts_go_when_the_job_is_tried_again(bench: Bench) -> None:
+    """There is space for the results alone. The second run knows the sizes, and cannot exceed the limit."""
+    config = {"intermediates": "remove", "diskLimit": f"{2 * MEGABYTES + 1}MB"}
+    for _ in range(2):
+        ours = bench.run(failing_once(), names(2), config=config, **RETRY)
+        assert ours.ok, ours.errors
+        assert "SFIO-B010" not in ours.log
+        assert set(ours.files.values()) == {bytes(MEGABYTES * 10**6)}
 
 
 def test_the_plan_and_what_was_learned(bench: Bench) -> None:

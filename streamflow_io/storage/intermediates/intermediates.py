@@ -50,9 +50,11 @@ _SHOWN = 2
 class _Submitted(Struct):
     """Says that the ledger knows a job.
 
-    :ivar temporary: the names of the directories for temporary files, of all attempts
+    :ivar directories: the names of all its directories, of all attempts
+    :ivar temporary: the names of those for temporary files
     """
 
+    directories: set[str] = field(default_factory=set)
     temporary: set[str] = field(default_factory=set)
 
 
@@ -124,8 +126,11 @@ class Intermediates(Listener):
             self._collecting[job.name] = job
         values = {port: token_value(token) for port, token in job.job.inputs.items()}
         files = {port: self._ledger.files(value) for port, value in values.items()}
+        has_failed = self._ledger.has_failed(job.name)
         self._ledger.submitted(job.name, _schedule(job.step), _depth(job), files, job.sources)
         job.keep(_Submitted())
+        if has_failed:
+            self._look_soon()
 
     def running(self, job: JobState) -> None:
         self._placed(job, "input_directory", "output_directory", "tmp_directory")
@@ -180,6 +185,7 @@ class Intermediates(Listener):
         paths = [getattr(job.job, name) for name in names if getattr(schedule, name) is None]
         paths = [path for path in paths if path]
         self._ledger.placed(job.name, paths)
+        submitted.directories.update(map(posixpath.basename, paths))
         submitted.temporary.update(posixpath.basename(path) for path in paths if path == job.job.tmp_directory)
         for path in paths:
             self._places.setdefault(posixpath.basename(path), tuple(job.allocation.locations))
@@ -268,7 +274,7 @@ class Intermediates(Listener):
         await self._see_stays(self._stays)
         await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         failed = [job for job in ended if job.status is not Status.COMPLETED]
-        await self._see([name for job in failed for name in self._ledger.directories_of(job.name)], measures_only=True)
+        await self._see([name for job in failed for name in self._directories_of(job)], measures_only=True)
         written = {job: self._written(job) for job in ended}
         self._record_held()
         began = time.monotonic()
@@ -303,9 +309,14 @@ class Intermediates(Listener):
     def _is_turning(self) -> bool:
         return self._turning is not None and not self._turning.done()
 
+    def _directories_of(self, job: JobState) -> list[str]:
+        """The names of the directories of a job that are left. Another job may have its name by now."""
+        submitted = job.kept(_Submitted)
+        return [] if submitted is None else [*filter(self._ledger.is_known, submitted.directories)]
+
     def _written(self, job: JobState) -> int | None:
         """The bytes in the directories of a job that has ended; None: some directory could not be read."""
-        found = [self._bytes.get(name) for name in self._ledger.directories_of(job.name)]
+        found = [self._bytes.get(name) for name in self._directories_of(job)]
         return None if None in found else sum(size or 0 for size in found)
 
     def _held_by_node(self) -> Mapping[str, int]:

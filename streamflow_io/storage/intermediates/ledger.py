@@ -139,7 +139,9 @@ class FileLedger:
     def submitted(
         self, job: str, schedule: str, depth: int, inputs: Mapping[str, Iterable[Ref]], sources: Sequence[str] = ()
     ) -> None:
-        """Note that a job has its input.
+        """Note that a job has its input. Files of a job of the same name that has failed are needed no more.
+
+        The files are needed if other jobs may have got some.
 
         :param schedule: the step that schedules the job
         :param depth: the length of its tag
@@ -149,6 +151,8 @@ class FileLedger:
             self._past.append((job, before))
             if before.outputs is not None:
                 self._again.add(job)
+            elif job in self._failed and not before.is_read_early:
+                before.outputs = ()  # No job has got what the failed one has written.
         self._failed.discard(job)
         given = {port: frozenset(files) for port, files in inputs.items()}
         for port, files in given.items():
@@ -188,6 +192,10 @@ class FileLedger:
     def has_run_before(self, job: str) -> bool:
         """Whether a job has succeeded before it was submitted again."""
         return job in self._again
+
+    def has_failed(self, job: str) -> bool:
+        """Whether a job has failed, and was not submitted again."""
+        return job in self._failed
 
     def ended(self, job: str, outputs: Sequence[JobOutput] | None, is_read_early: bool = False) -> None:
         """Note the end of a job.
