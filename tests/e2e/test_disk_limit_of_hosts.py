@@ -6,7 +6,9 @@ from dataclasses import replace
 from operator import itemgetter
 
 from lab.cwl import Document, tool, workflow
+from lab.runs import RETRY, wait_for_note
 from lab.sites import Site
+from tests.e2e.test_allocation import NODE, lose_node, nodes_of, resume
 
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 #: Of two jobs, one has space.
@@ -48,3 +50,22 @@ def test_hosts_with_work_directories_of_their_own(hosts: Site) -> None:
     run = hosts.run(scatter(f"{meet}; {MEGABYTES}"), {"names": [*"ab"]}, config=LIMITED)
     assert run.ok, run.errors
     assert set(run.files.values()) == {b"4000000\n"}
+
+
+def test_a_lost_node_has_no_space_of_the_others(allocation: Site) -> None:
+    """Another node sees what the jobs of the lost one have written, and removes it: the jobs have space there."""
+    wait = '[ $(wc -l < "$TRACE") != 3 ] || sleep 600'
+    site, names = allocation, [*"abc"]
+    path = site.write(scatter(f"{NODE}{MEGABYTES}; {wait}"), {"names": names}, io=True, config=LIMITED, **RETRY)
+    process = site.start(path)
+    wait_for_note(path, " n", 3)
+    lost = (path.parent / "trace").read_text().split()[-1]
+    try:
+        lose_node(site, lost)
+        run = site.finish(process, path, 120)
+    finally:
+        resume(site, lost)
+    assert run.ok, run.errors
+    assert len(nodes_of(run)) == 2
+    assert set(run.files.values()) == {b"4000000\n"}
+    assert len(run.trace) == len(names) + 1

@@ -56,6 +56,7 @@ REMOVE_ONE = 'rm -rf "$d" 2>/dev/null || { chmod -R u+rwX "$d"; rm -rf "$d"; } 2
 _REMOVE = f"""{_MOUNTED}for d; do if test -L "$d"; then rm -f "$d"; elif ! mounted "$d"; then
 {REMOVE_ONE}; fi; test -e "$d" && printf '%s\\0' "$d"; done"""
 
+_PRESENT = 'for d; do test ! -d "$d" || printf "%s\\0" "$d"; done'
 _DROP = f"""{_MOUNTED}mounted "$1" || test -L "$1" || {{ shift; rm -rf "$@"; }}"""
 
 
@@ -85,6 +86,18 @@ async def look(
     found = dict[str, DirectoryContents]()
     for some in chunks(paths):
         found.update(_read(await ask(context, location, _LOOK, some)))
+    return found
+
+
+async def present(context: StreamFlowContext, location: ExecutionLocation, paths: Sequence[str]) -> list[str]:
+    """Return the directories that a location sees.
+
+    :raises WorkflowExecutionException: if the location cannot be asked
+    """
+    found = list[str]()
+    for some in chunks(paths):
+        told = await ask(context, location, _PRESENT, some)
+        found += map(os.fsdecode, told.split(b"\0")[:-1])
     return found
 
 

@@ -130,6 +130,10 @@ class DiskLimit(SpaceWatcher):
         """Whether a job waits for space."""
         return bool(self._refused)
 
+    @property
+    def locations(self) -> Collection[ExecutionLocation]:
+        return self._places.values()
+
     def removes(
         self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
     ) -> None:

@@ -30,7 +30,7 @@ from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
-from .directories import DirectoryContents, look, remove
+from .directories import DirectoryContents, look, present, remove
 from .disk_forecast import DiskForecast, disk_forecasts, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
 from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
@@ -95,6 +95,8 @@ class Intermediates(Listener):
         # The jobs that no tool ends: StreamFlow copies results for them.
         self._collecting: dict[str, JobState] = {}
         self._silent: set[str] = set()
+        # The directories of silent locations for which another location was asked, with that location.
+        self._sought: set[tuple[str, str]] = set()
         # The directories in which something cannot be read: they may have links that are not known.
         self._unreadable: set[str] = set()
         self._peak = 0
@@ -272,9 +274,13 @@ class Intermediates(Listener):
     async def _look_and_remove(self, is_over: bool) -> None:
         ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
         await self._see_stays(self._stays)
-        await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
         failed = [job for job in ended if job.status is not Status.COMPLETED]
-        await self._see([name for job in failed for name in self._directories_of(job)], measures_only=True)
+        silent = -1
+        while silent < len(self._silent):
+            silent = len(self._silent)
+            await self._find_elsewhere()
+            await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
+            await self._see([name for job in failed for name in self._directories_of(job)], measures_only=True)
         written = {job: self._written(job) for job in ended}
         self._record_held()
         began = time.monotonic()
@@ -360,6 +366,25 @@ class Intermediates(Listener):
         self._peak = max(self._peak, sum(held.values()))
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
+
+    async def _find_elsewhere(self) -> None:
+        """Let another location answer for the directories of one that does not: the two may share them."""
+        if not self._silent:
+            return
+        known = (at for watcher in self._watchers for at in watcher.locations)
+        others = {str(at): at for at in known if str(at) not in self._silent}
+        for key, other in others.items():
+            paths = {
+                self._ledger.path(name): name
+                for name, places in self._places.items()
+                if self._ledger.is_known(name)
+                and all(str(at) in self._silent and at.deployment == other.deployment for at in places)
+                and (name, key) not in self._sought
+            }
+            self._sought.update((name, key) for name in paths.values())
+            with self._asking(other):
+                for path in await asyncio.wait_for(present(self._context, other, [*paths]), _PATIENCE):
+                    self._places[paths[path]] = (other,)
 
     async def _see_stays(self, paths: Collection[str]) -> None:
         """Look what is left by now of directories that could not be removed: NFS keeps files that are still open."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from streamflow.core.deployment import ExecutionLocation
+
 from streamflow_io.adapters.jobs import JobState, Listener
 
 
@@ -19,6 +21,11 @@ class SpaceWatcher(Listener):
     def is_short(self) -> bool:
         """Whether a job waits for space."""
         return False
+
+    @property
+    def locations(self) -> Collection[ExecutionLocation]:
+        """Where jobs could start, as far as the watcher has to know that."""
+        return ()
 
     def removes(
         self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
