@@ -166,7 +166,7 @@ class PartWays:
             if part in self._read_at:
                 homes.add(self._read_at[part])
             elif job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
-                homes.add(self._jobs[job_name].locations[0].name)
+                homes.update(at.name for at in self._jobs[job_name].locations[:1])  # A job that moves has none.
         chosen = {key: location for key, location in available.items() if location.name in homes}
         return chosen or available
 

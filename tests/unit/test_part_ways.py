@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -71,7 +71,7 @@ class Setting:
     async def get_available_locations(self, service: str | None) -> dict[str, Any]:
         return {name: SimpleNamespace(name=name, location=name) for name in self.readers}
 
-    def ways(self) -> PartWays:
+    def ways(self, locations: Sequence[str] = ("home",)) -> PartWays:
         target = SimpleNamespace(
             deployment=SimpleNamespace(name="there", type=self.kind), workdir="/work", service=None, locations=1
         )
@@ -79,7 +79,8 @@ class Setting:
         deployments = SimpleNamespace(deploy_ahead=lambda name: None, where=lambda location: f"on {location}")
         manager = SimpleNamespace(deploy=self.deploy, get_connector=lambda name: self)
         here = SimpleNamespace(
-            target=SimpleNamespace(deployment=SimpleNamespace(name="here")), locations=[SimpleNamespace(name="home")]
+            target=SimpleNamespace(deployment=SimpleNamespace(name="here")),
+            locations=[SimpleNamespace(name=name) for name in locations],
         )
         sites = PartSites(
             cast(Any, SimpleNamespace(steps={"/count/__schedule__": binding})),
@@ -155,6 +156,15 @@ async def test_a_job_goes_to_its_part_if_it_fits_there() -> None:
     ways = linked.ways()
     assert await linked.decide(ways) is not None
     assert ways.narrow(reader, both) == {"home": both["home"]}
+
+
+async def test_a_job_goes_anywhere_while_the_split_has_no_place() -> None:
+    """The split has given up its place, because its node is lost."""
+    reader = Job("/count/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
+    left = {"a": cast(Any, SimpleNamespace(name="a"))}
+    ways = Setting(readers={"a": Runtime(reaches=True)}).ways(locations=[])
+    ways.read_ahead("/split/0")
+    assert ways.narrow(reader, left) == left
 
 
 async def test_a_job_whose_part_is_read_at_another_node_than_the_split_goes_there_or_reads_the_file() -> None:
