@@ -83,6 +83,7 @@ def prepare(directory: Path) -> None:
             server._forkserver_alive_fd = os.open(f"/proc/{process}/fd/{alive}", os.O_WRONLY)
             server._forkserver_address = str(address)
             server.ensure_running = resource_tracker.ensure_running
+    server.ensure_running()
 
 
 class Forked:
