@@ -46,8 +46,8 @@ def ways(kind: str) -> dict[str, tuple[str | None, str | None]]:
     return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known}
 
 
-def test_what_differs_with_two_streams_reads_one(bench: Bench) -> None:
-    document = readers()
+def run_twice(bench: Bench, document: Document) -> None:
+    """Prove what streams, and stream it: the results are those of plain StreamFlow."""
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, io=True, config={"streaming": "auto", "rehearse": "wait"})
     for _ in range(2):
@@ -55,12 +55,16 @@ def test_what_differs_with_two_streams_reads_one(bench: Bench) -> None:
         assert ours.ok, ours.errors
         assert ours.results == plain.results
         assert bench.leftovers() == []
-    found = ways("reads")
-    assert found.pop("/paste/one")[0] == found.pop("/paste/two")[0] == "net"
-    [refused] = [name for name, (way, _) in found.items() if way is None]
-    [proven] = [name for name, (way, _) in found.items() if way == "net"]
+
+
+def test_what_differs_with_two_streams_reads_one(bench: Bench) -> None:
+    run_twice(bench, readers())
+    reads = ways("reads")
+    assert reads.pop("/paste/one")[0] == reads.pop("/paste/two")[0] == "net"
+    [refused] = [name for name, (way, _) in reads.items() if way is None]
+    [proven] = [name for name, (way, _) in reads.items() if way == "net"]
     assert {refused, proven} == {"/compare/one", "/compare/two"}
-    assert found[refused][1] == f"together with {proven}, the outputs differ with a stream: compare.txt"
+    assert reads[refused][1] == f"together with {proven}, the outputs differ with a stream: compare.txt"
     streamed = {f"{proof.step}/{proof.key.port}" for proof in known_proofs(default_path()) if proof.runs}
     assert streamed >= {"/paste/one", "/paste/two"}
 
@@ -85,13 +89,7 @@ def test_wrong_declarations_of_two_streams_are_found(bench: Bench) -> None:
 
 
 def test_a_file_beside_a_declared_stream_is_proven_together_with_it(bench: Bench) -> None:
-    document = readers("one")
-    plain = bench.run(document, io=False)
-    path = bench.write(document, {}, io=True, config={"streaming": "auto", "rehearse": "wait"})
-    for _ in range(2):
-        [ours] = bench.run_all([path])
-        assert ours.ok, ours.errors
-        assert ours.results == plain.results
+    run_twice(bench, readers("one"))
     why = "together with /compare/one, the outputs differ with a stream: compare.txt"
     assert ways("reads") == {"/compare/two": (None, why), "/paste/two": ("net", None)}
     assert {proof.key.port for proof in known_proofs(default_path()) if proof.runs} == {"one", "two"}
