@@ -201,10 +201,11 @@ class Nodes:
             raise ConnectionError("no answer")
         if location.name == self.hangs:
             await asyncio.Event().wait()
-        text = " ".join(command).replace("/work", f"{self.directory}/{location.name}/work")
+        here = f"{self.directory}/{location.name}/work"
+        text = " ".join(command).replace("/work", here)
         done = await asyncio.to_thread(subprocess.run, [*self.shell, "-c", text], capture_output=True, text=True)
         self.has_made.set()
-        return done.stdout.strip(), done.returncode
+        return bytes.fromhex(done.stdout).replace(here.encode(), b"/work").hex(), done.returncode
 
     async def found(self, new: str, known: str = "") -> set[frozenset[str]]:
         new_places, known_places = (

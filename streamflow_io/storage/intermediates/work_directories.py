@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import posixpath
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -13,15 +14,13 @@ from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import own_hosts
 
-from .directories import ask, chunks
+from .directories import ask, present
 
 #: The name of a node, and the path of a work directory there.
 WorkDirectory = tuple[str, str]
 
 # StreamFlow makes the work directory in the same way for the first job.
 _MAKE = 'mkdir -p "$1" && mkdir "$1/$2" && echo made'
-# `cd` might go elsewhere, and say so: a relative path is looked for in CDPATH.
-_LOOK = 'test -d "$1/." || exit; in=$1; shift; for d; do test -d "$in/$d" && echo "$d"; done; echo end'
 _REMOVE = 'rmdir "$1/$2"'
 # Seconds for each question, and to clean up: the end of a run may wait for that.
 _PATIENCE, _REMOVING = 60.0, 5.0
@@ -66,13 +65,12 @@ class SharedWorkDirectories:
 
     async def _look(self, location: ExecutionLocation, path: str, names: list[str]) -> list[str] | None:
         """The names that a node sees in a directory; None: the node does not say."""
-        found: list[str] = []
-        for some in chunks(names):
-            *those, end = (await self._ask(location, _LOOK, path, *some)) or [""]
-            if end != "end":
-                return None
-            found += those
-        return found
+        paths = [path, *(posixpath.join(path, name) for name in names)]
+        with suppress(Exception):  # Connectors raise what the libraries behind them do.
+            found = await asyncio.wait_for(present(self._context, location, paths), _PATIENCE)
+            if path in found:
+                return [posixpath.basename(each) for each in found if each != path]
+        return None
 
     async def _ask(
         self, location: ExecutionLocation, script: str, *words: str, seconds: float = _PATIENCE
