@@ -20,8 +20,8 @@ from msgspec.structs import asdict
 from rich.console import Console
 
 from streamflow_io.commands.console import Command, CommandResult, SafeConsole, show_errors
-from streamflow_io.features import Subcommand, features
 from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.installed_features import Subcommand, features
 
 # The subcommands, grouped by purpose.
 GROUPS = {

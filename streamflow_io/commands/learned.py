@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.features import subclass_of
 from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.installed_features import subclass_of
 from streamflow_io.records.learned.database import (
     LearnedDatabase,
     LearnedEntry,

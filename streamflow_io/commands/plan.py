@@ -26,12 +26,12 @@ from streamflow_io.engine.planning import InvalidHintsException, unavailable_her
 from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
-from streamflow_io.features import runtimes
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
+from streamflow_io.installed_features import runtimes
 from streamflow_io.storage.sharing.identity import shared_directories
 from streamflow_io.storage.sharing.status import SharedStatus, status_of
 

@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
+from streamflow_io.installed_features import missing, subclass_of
 from streamflow_io.storage.admission.demand import bytes_per_second
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile

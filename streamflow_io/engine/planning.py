@@ -16,7 +16,6 @@ from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
 from streamflow_io.adapters.deployment_sites import Sites, deployment_kind, deployment_name, room_here
-from streamflow_io.features import runtimes, subclass_of
 from streamflow_io.graph.candidates import Proved, with_refuted
 from streamflow_io.graph.capio_cl.applications import KnownJobs
 from streamflow_io.graph.early_inputs import early_inputs
@@ -34,6 +33,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import above_storage, check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
+from streamflow_io.installed_features import runtimes, subclass_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.learned.proofs import Proof

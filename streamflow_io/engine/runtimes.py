@@ -9,8 +9,8 @@ from typing import Protocol, cast
 from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
-from streamflow_io.features import runtimes
 from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.installed_features import runtimes
 from streamflow_io.runtime.node_runtimes import StartRuntime
 
 

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from streamflow_io.features import missing, runtimes
 from streamflow_io.grouping import grouped
+from streamflow_io.installed_features import missing, runtimes
 from streamflow_io.wording import shortened
 
 from .bandwidth import HIGHEST

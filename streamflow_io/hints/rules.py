@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
-from streamflow_io.features import missing
+from streamflow_io.installed_features import missing
 from streamflow_io.messages import Code, coded
 
 from .bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint

@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import Listener
-from streamflow_io.features import subclass_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.installed_features import subclass_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
 

@@ -19,13 +19,13 @@ import pytest
 
 import streamflow_io
 from lab.runs import Bench
-from streamflow_io import features
+from streamflow_io.installed_features import Feature, features
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 
 FEATURES = ("capio", "cuts", "schedules")
 
 
-def names(some: Iterable[features.Feature]) -> list[str]:
+def names(some: Iterable[Feature]) -> list[str]:
     return [type(feature).__module__.split(".")[-2] for feature in some]
 
 
@@ -48,7 +48,7 @@ def imported(copy: Path) -> tuple[str, int, list[str]]:
                     import_module(name)
                 with redirect_stdout(StringIO()), suppress(SystemExit):
                     sys.modules["streamflow_io.cli"].main(["--help"])
-                there = names(sys.modules["streamflow_io.features"].features())
+                there = names(sys.modules["streamflow_io.installed_features"].features())
                 said.write(pickle.dumps((package.__file__, len(modules), there)))
         except BaseException:
             traceback.print_exc()
@@ -87,7 +87,7 @@ def assert_a_workflow_streams(tmp_path: Path, bench: Bench, *left_out: str) -> N
 
 
 def test_all_features_are_deleted_in_turn() -> None:
-    assert list(FEATURES) == names(features.features())
+    assert list(FEATURES) == names(features())
 
 
 @pytest.mark.timeout(300)

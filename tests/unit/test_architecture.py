@@ -27,7 +27,7 @@ GROUND = {
     "nested": "what is in nested data",
     "wording": "words for people",
     "messages": "the codes of messages, and what they mean",
-    "features": "what the core asks of features, each of which is a package in it",
+    "installed_features": "what the core asks of features",
     "loop_connection": "an SQLite file, in the thread of the event loop",
     "tasks": "tasks of asyncio that are cancelled",
     "processes": "processes of this machine, whose pipes others may hold",
@@ -226,7 +226,9 @@ def ours() -> tuple[Import, ...]:
 
 
 def package(module: str) -> str:
-    """The package of a module; a feature is a package of its own."""
+    """The package of a module; a feature is a package of its own. The folder of all features is none."""
+    if module == "features":
+        return ""
     if module.startswith("features."):
         return ".".join(module.split(".")[:2])
     return module.partition(".")[0]
@@ -283,7 +285,7 @@ def test_nothing_imports_a_feature() -> None:
         outer = package(each.imported)
         assert not is_feature(outer) or outer == package(each.importer), (
             f"{each}: the core and other features work without {outer}. Let the core ask for it through a method of "
-            "features.Feature, which does nothing by default"
+            "installed_features.Feature, which does nothing by default"
         )
 
 

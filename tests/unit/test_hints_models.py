@@ -160,7 +160,7 @@ def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str,
 
 
 def test_the_runtime_of_a_feature_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
+    monkeypatch.setattr("streamflow_io.installed_features.features", lambda: ())
     with pytest.raises(HintErrors) as mistakes:
         parse_scheduler_config({"runtime": "capio"}, Source("streamflow.yml", lambda: {("runtime",): 5}))
     assert str(mistakes.value).splitlines() == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streamflow_io.features import Feature, Subcommand
+from streamflow_io.installed_features import Feature, Subcommand
 
 _HERE = "streamflow_io.features.capio"
 

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from statistics import fmean
 
-from streamflow_io.features import subclass_of
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
+from streamflow_io.installed_features import subclass_of
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.analysis.network import known

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from streamflow_io.features import subclass_of
 from streamflow_io.hints.models import Way
+from streamflow_io.installed_features import subclass_of
 
 from .directory import OpenDirectory, SharedDirectory
 from .other_entries import SharingError, lock_holder, user_name

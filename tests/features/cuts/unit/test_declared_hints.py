@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.features import Feature
+from streamflow_io.installed_features import Feature
 from tests.unit.test_hints_mistakes import DECLARED, SESSION, TOOL, WORKFLOW, _check, _errors, _put
 
 
@@ -28,7 +28,7 @@ def test_names_that_a_tool_does_not_have(tmp_path: Path, rule: str, field: str, 
 
 
 def test_declared_cuts_without_the_feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamflow_io.features.features", lambda: (Feature(),))
+    monkeypatch.setattr("streamflow_io.installed_features.features", lambda: (Feature(),))
     rule = SESSION.format(f"{DECLARED}, records: vcf, every: 3, count: n")
     (error,) = _errors(tmp_path, WORKFLOW, _put(TOOL, rule))
     message = "the feature 'cuts' is not in this installation: streamflow_io/features/cuts is missing"
