@@ -17,6 +17,7 @@ from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.storage.intermediates.disk_ledger import DiskDemand, DiskLedger, ExpectedSize, SpaceGraph, StepSizes
 from streamflow_io.storage.intermediates.disk_limit import DiskLimit
 from streamflow_io.storage.intermediates.learned_sizes import JobSize
+from tests.unit.test_admission_scale import counted
 from tests.unit.test_disk_limit_of_nodes import alone
 
 MEBIBYTE = 2**20
@@ -130,6 +131,22 @@ def test_a_job_that_frees_space_is_preferred() -> None:
     ledger.measured(9)
     assert not ledger.may_start(broad)
     assert ledger.may_start(deep)
+
+
+@pytest.mark.parametrize(("ahead", "preferred"), [(30, 0), (0, 1)])
+def test_an_answer_does_not_look_at_all_that_wait(ahead: int, preferred: int) -> None:
+    """Each job finds space for itself: it has to leave more for the next jobs, or for one that is preferred."""
+
+    def lines(waiting: int) -> int:
+        ledger = DiskLedger[str](20)
+        demands = [DiskDemand(f"best {number}", 50, own=50, frees=90) for number in range(preferred)]
+        demands += [DiskDemand(str(number), 10, own=10, ahead=ahead) for number in range(waiting)]
+        for _ in range(2):
+            assert not any(map(ledger.may_start, demands))
+        assert ledger.waiting == demands
+        return counted(lambda: ledger.may_start(demands[-1]) and None)
+
+    assert lines(1000) <= 2 * lines(10)
 
 
 def test_a_job_of_unknown_size_gets_all_that_is_free() -> None:

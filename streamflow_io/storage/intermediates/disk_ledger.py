@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import ceil
@@ -138,8 +139,11 @@ class DiskLedger(Generic[J]):
         self.limit = limit
         self._held = 0
         self._reserved: dict[J, _Reservation] = {}
-        # In the order of arrival.
-        self._waiting: dict[J, DiskDemand[J]] = {}
+        # By job: the bytes by which it makes the files more, and a number in the order of arrival.
+        self._waiting: dict[J, tuple[int, int, DiskDemand[J]]] = {}
+        # The same, best first.
+        self._order: list[tuple[int, int, DiskDemand[J]]] = []
+        self._arrived = 0
         self._allowed: set[J] = set()
         self._exceeding: set[J] = set()
 
@@ -156,7 +160,7 @@ class DiskLedger(Generic[J]):
     @property
     def waiting(self) -> list[DiskDemand[J]]:
         """The jobs that wait for space, best first."""
-        return sorted(self._waiting.values(), key=_net)
+        return [demand for _, _, demand in self._order]
 
     def measured(self, held: int) -> None:
         """Note the bytes of all files of ended jobs."""
@@ -166,7 +170,7 @@ class DiskLedger(Generic[J]):
         """Whether a job may start now. If not, the job waits for space."""
         fits = self._fits(demand)
         if not fits:
-            self._waiting[demand.job] = demand
+            self._wait(demand)
         return fits
 
     def start(self, demand: DiskDemand[J]) -> None:
@@ -194,7 +198,7 @@ class DiskLedger(Generic[J]):
 
     def withdraw(self, job: J) -> None:
         """Note that a job does not wait any more."""
-        self._waiting.pop(job, None)
+        self._forget(job)
         self._allowed.discard(job)
         self._exceeding.discard(job)
 
@@ -207,7 +211,8 @@ class DiskLedger(Generic[J]):
         """Add all of another ledger, whose location has the same disk. The other one is not used any more."""
         self._held += other._held
         self._reserved.update(other._reserved)
-        self._waiting.update(other._waiting)
+        for demand in other.waiting:
+            self._wait(demand)
         self._allowed |= other._allowed
         self._exceeding |= other._exceeding
 
@@ -238,22 +243,43 @@ class DiskLedger(Generic[J]):
             return True
         if demand.job in self._allowed:
             return self._can_hold(demand)
-        return self._can_hold(demand) and self.free >= demand.needs + sum(self._before(demand))
+        return self._can_hold(demand) and self._leaves_enough(demand)
 
     def _can_hold(self, demand: DiskDemand[J]) -> bool:
         least = 1 if demand.certainty == "unknown" else 0
         return self.free >= max(demand.size, least)
 
-    def _before(self, demand: DiskDemand[J]) -> Iterator[int]:
-        """The space of the waiting jobs that are preferred to a job.
+    def _leaves_enough(self, demand: DiskDemand[J]) -> bool:
+        """Whether a job leaves the space of the waiting jobs that are preferred to it.
 
         A job that makes the files more, and cannot start anyway, keeps no space from others.
         """
-        for other in sorted({**self._waiting, demand.job: demand}.values(), key=_net):
-            if other.job == demand.job:
-                return
-            if _net(other) < 0 or other.needs <= self.free:
-                yield other.size
+        free, left = self.free, self.free - demand.needs
+        known = self._waiting.get(demand.job)
+        place = _net(demand), self._arrived if known is None else known[1]
+        for net, number, other in self._order:
+            # Thousands of jobs may wait, and each of them asks whenever a job has ended.
+            if left < 0 or (net, number) >= place:
+                break
+            if other.job != demand.job and (net < 0 or other.needs <= free):
+                left -= other.size
+        return left >= 0
+
+    def _wait(self, demand: DiskDemand[J]) -> None:
+        known = self._waiting.get(demand.job)
+        if known is None:
+            number, self._arrived = self._arrived, self._arrived + 1
+        elif known[2] != demand:
+            number = known[1]
+        else:
+            return
+        self._forget(demand.job)
+        self._waiting[demand.job] = waiting = _net(demand), number, demand
+        insort(self._order, waiting)
+
+    def _forget(self, job: J) -> None:
+        if (known := self._waiting.pop(job, None)) is not None:
+            del self._order[bisect_left(self._order, known)]
 
 
 def _net(demand: DiskDemand[J]) -> int:
