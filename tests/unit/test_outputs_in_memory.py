@@ -82,3 +82,40 @@ async def test_a_node_that_is_silent_delays_no_look_at_another(monkeypatch: pyte
         assert not silent.cancelled.is_set()
     finally:
         await outputs.run_closed()
+
+
+async def test_what_a_job_was_granted_is_taken_back_when_it_has_run_again_elsewhere() -> None:
+    sizes = StepSizes()
+    sizes.measured("/a", 10, 10)
+    nodes = {"n1": Node(), "n2": Node()}
+
+    async def runtime_of(job: JobState) -> NodeRuntime:
+        return cast(NodeRuntime, nodes[job.places[0].name])
+
+    used = {name: Hardware(1.0, 1.0) for name in nodes}
+    outputs = OutputsInMemory(MemoryPlan(GB, {"/a": 0}), sizes, used, lambda: None, runtime_of)
+    jobs = []
+    try:
+        for node in nodes:
+            job = job_state("/a/0", location=node)
+            job.job.output_directory = None
+            job.places = [AvailableLocation(node, "site", node, hardware=Hardware(1.0, 2048.0))]
+            job.keep(JobSize(10, 10))
+            outputs.submitted(job)
+            await outputs.choose_directory(job)
+            outputs.ended(job)
+            jobs.append(job)
+        directories = [job.job.output_directory for job in jobs]
+        assert directories[0] is not None
+        assert directories[1] is None, "the next attempt writes to the disk"
+        charged = used["n1"].memory
+        # The second attempt is smaller: this says nothing about the files of the first one.
+        outputs.measured({}, {jobs[1]: 5})
+        assert used["n1"].memory == charged > 1.0
+        outputs.measured({}, {jobs[0]: 2**20})
+        assert used["n1"].memory == 2.0
+        outputs.removed(directories[:1])
+        outputs.measured({}, {})
+        assert {name: hardware.memory for name, hardware in used.items()} == {"n1": 1.0, "n2": 1.0}
+    finally:
+        await outputs.run_closed()

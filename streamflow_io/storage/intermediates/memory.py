@@ -183,7 +183,8 @@ class OutputsInMemory(SpaceWatcher):
             self._without.add(runtime)
             logger.info(f"No file lies in memory on {runtime.location}: {found.why}")
             return
-        if job.name not in self._open or not self._is_measured:
+        # Files of the attempt before may still lie there.
+        if job.name not in self._open or job.name in self._granted or not self._is_measured:
             return
         used, all_memory = self._used[place.name], int(place.hardware.memory) * _MEBIBYTE
         there = FreeMemory(found.free, all_memory, int(used.memory * _MEBIBYTE))
@@ -209,12 +210,12 @@ class OutputsInMemory(SpaceWatcher):
 
     def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
         for job, size in written.items():
-            if size is not None and job.name in self._granted and job.name not in self._open:
+            grant = job.kept(JobInMemory)
+            if size is not None and grant is not None and self._granted.get(job.name) is grant:
                 self._take_back(job.name, self._ledger(job.name).ended(job.name, size))
-        for name in [name for name in self._granted if name not in self._open]:
-            if self._granted[name].directory in self._gone:
-                self._take_back(name, self._ledger(name).removed(name))
-                self._gone.discard(self._granted.pop(name).directory)
+        for name in [name for name, grant in self._granted.items() if grant.directory in self._gone]:
+            self._take_back(name, self._ledger(name).removed(name))
+            self._gone.discard(self._granted.pop(name).directory)
 
     def give_up(self) -> None:
         self._is_measured = False
