@@ -272,14 +272,17 @@ class Intermediates(Listener):
             logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
 
     async def _look_and_remove(self, is_over: bool) -> None:
-        ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
         await self._see_stays(self._stays)
+        # Jobs that end from now on are measured next time, and until then nothing of them is seen, or removed.
+        ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
+        unseen = self._ledger.unseen()
         failed = [job for job in ended if job.status is not Status.COMPLETED]
         silent = -1
         while silent < len(self._silent):
             silent = len(self._silent)
             await self._find_elsewhere()
-            await self._see([name for name in self._ledger.unseen() if name not in self._unreadable])
+            left = {*self._ledger.unseen()} - self._unreadable
+            await self._see([name for name in unseen if name in left])
             await self._see([name for job in failed for name in self._directories_of(job)], measures_only=True)
         written = {job: self._written(job) for job in ended}
         self._record_held()

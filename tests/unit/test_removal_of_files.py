@@ -1,0 +1,129 @@
+"""Files of ended jobs are measured, and removed, while other jobs end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
+from streamflow.core.scheduling import Hardware
+from streamflow.core.workflow import Job, Status
+from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.step import ExecuteStep, ScheduleStep
+
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.graph.last_readers import Removal
+from streamflow_io.storage.intermediates import intermediates
+from streamflow_io.storage.intermediates.intermediates import Intermediates
+from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs, SpaceWatcher
+
+HERE = ExecutionLocation("here", "local", local=True)
+SIZE = 2**16
+
+
+class Measured(SpaceWatcher):
+    """Keeps what the jobs have written that have ended."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, int | None] = {}
+        self._ended: list[JobState] = []
+        self._news = asyncio.Event()
+
+    def ended(self, job: JobState) -> None:
+        self._ended.append(job)
+
+    def unmeasured(self) -> list[JobState]:
+        return self._ended
+
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        self.written |= {job.step: size for job, size in written.items()}
+        self._ended = [job for job in self._ended if job not in written]
+        self._news.set()
+
+    async def of(self, step: str) -> int | None:
+        while step not in self.written:
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), 30)
+        return self.written[step]
+
+
+def no_outputs(kind: type) -> Any:
+    step = kind.__new__(kind)
+    step.input_directory = step.output_directory = step.tmp_directory = None
+    step.output_ports = {}
+    return step
+
+
+class Site:
+    """A host with the directories of jobs."""
+
+    def __init__(self, workdir: Path, *steps: str) -> None:
+        self._workdir = workdir
+        self.watcher = Measured()
+        kinds = {step: no_outputs(ExecuteStep) for step in steps}
+        kinds |= {f"{step}/__schedule__": no_outputs(ScheduleStep) for step in steps}
+        for step in kinds.values():
+            step.terminated = False
+        self.removing = Intermediates(
+            cast(Any, SimpleNamespace(steps=kinds)),
+            cast(Any, SimpleNamespace(data_manager=None)),
+            Removal(),
+            RepeatedJobs(),
+            lambda record: None,
+            [self.watcher],
+        )
+
+    def start(self, step: str) -> JobState:
+        paths = [self._workdir / str(uuid4()) for _ in range(3)]
+        for path in paths:
+            path.mkdir()
+            (path / "file").write_bytes(b"x" * SIZE)
+        job = JobState(Job(f"{step}/0", 1, {}, *map(str, paths)))
+        target = Target(DeploymentConfig("local", "local", {}), workdir=str(self._workdir))
+        job.allocation = JobAllocation(job.name, target, [HERE], Status.RUNNING, Hardware())
+        self.removing.submitted(job)
+        self.removing.running(job)
+        return job
+
+    def end(self, job: JobState) -> None:
+        job.status = Status.COMPLETED
+        self.watcher.ended(job)
+        self.removing.ended(job)
+
+
+async def test_a_job_that_ends_meanwhile_is_measured_before_its_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some files of the first job stay, and each turn looks for them first."""
+    site, meanwhile = Site(tmp_path, "/first", "/second", "/third"), list[Callable[[], None]]()
+    first, second, third = (site.start(step) for step in ("/first", "/second", "/third"))
+    look, remove = intermediates.look, intermediates.remove
+
+    async def look_late(context: Any, location: ExecutionLocation, paths: Sequence[str]) -> Any:
+        if meanwhile and first.job.output_directory in paths:
+            meanwhile.pop()()
+        return await look(context, location, paths)
+
+    async def remove_not_all(context: Any, location: ExecutionLocation, whole: Collection[str], *more: Any) -> set[str]:
+        stays = {first.job.output_directory} & {*whole}
+        return stays | await remove(context, location, [path for path in whole if path not in stays], *more)
+
+    monkeypatch.setattr(intermediates, "look", look_late)
+    monkeypatch.setattr(intermediates, "remove", remove_not_all)
+    try:
+        site.end(first)
+        whole = await site.watcher.of("/first")
+        assert whole is not None
+        assert whole >= 3 * SIZE
+        meanwhile.append(lambda: site.end(third))
+        site.end(second)
+        assert await site.watcher.of("/second") == whole
+        assert not meanwhile
+        assert await site.watcher.of("/third") == whole
+    finally:
+        await site.removing.run_closed()
