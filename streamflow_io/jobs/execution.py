@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from functools import partial
@@ -42,6 +41,7 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.values import readable
 from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
+from streamflow_io.tasks import to_the_end
 
 from .delivering import Deliverer
 from .ending import (
@@ -392,8 +392,6 @@ class Execution:
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
         finally:
-            if self._run.proofs.rehearsals is not None:
-                self._run.proofs.rehearsals.attempt_ended(self._state)
             attempt.end(False)
 
     async def _prepare(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> _Prepared:
@@ -484,11 +482,12 @@ class Execution:
                 rehearsals.attempt_ended(self._state)
             following.cancel()
             losing.cancel()
-            if not node_job.exit.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.shield(node_job.cancel())
-            attempt.end(False)
-            await asyncio.gather(following, return_exceptions=True)
+            try:
+                if not node_job.exit.done():
+                    await to_the_end(node_job.cancel())
+            finally:
+                attempt.end(False)
+                await asyncio.gather(following, return_exceptions=True)
 
     async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
         """Return the attempt to read from.
