@@ -1,10 +1,10 @@
 """The key of a proof that an input can be read as a stream: it says for which jobs the proof holds.
 
 A program may treat an input differently for everything else that it is given. So a proof holds for the same tool, with
-the same values of all inputs. Of a data file only its extension counts: a proof from one sample holds for the next.
-Other small files and all scripts have to be the same, also below a Directory. Files of earlier steps are data, unless
-they are scripts or configurations. These are not streamed. The programs at the job's location have to be the same,
-too: `cat` on another host, or in a container, may be another one.
+the same values of all inputs. Of a data file only its extension and its format count: a proof from one sample holds for
+the next. Other small files and all scripts have to be the same, also below a Directory. Files of earlier steps are
+data, unless they are scripts or configurations. These are not streamed. The programs at the job's location have to be
+the same, too: `cat` on another host, or in a container, may be another one.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def _kind(file: Mapping[str, Any], rule: _Rule) -> Any:
     extension = posixpath.splitext(str(file.get("basename", "")))[1]
     content = _content(file) if file["class"] == "File" and rule.counts(file) else None
     beside = [_kind(other, rule) for other in file.get("secondaryFiles") or ()]
-    return [file["class"], extension, content, beside]
+    # The tool may be given other options for another format.
+    return [file["class"], extension, content, beside, *filter(None, [file.get("format")])]
 
 
 def _content(file: Mapping[str, Any]) -> str:

@@ -212,6 +212,7 @@ def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, An
         ({"text": file("b.txt", 5, "sha1$2")}, True),
         ({"text": {"class": "File", "basename": "b.txt", "path": "/tmp/b.txt"}}, True),
         ({"text": file("b.gz")}, False),
+        ({"text": file("b.txt") | {"format": "edam:2572"}}, False),
         ({"other": file("c.bed", 70, "sha1$5")}, True),
         ({"genome": file("hg38.fa", 2 * 10**9, "sha1$9")}, True),
         ({"script": file("run.py", 300, "sha1$8")}, False),
