@@ -141,6 +141,9 @@ class Deliverer:
                     await self._handle(event)
             commits.put_nowait(None)
             await committing
+            for permit in permits:
+                if permit.done():
+                    permit.result()
         finally:
             for task in (committing, *permits):
                 task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs.delivering import Deliverer
 from streamflow_io.jobs.delivery import DeliverySource
-from streamflow_io.runtime.protocol import OpenedEvent
+from streamflow_io.runtime.protocol import Event, OpenedEvent
 
 COMMITTED = StreamingRule.model_validate({"port": "out", "committed": "on_close"})
 
@@ -99,6 +100,27 @@ async def test_a_cancelled_attempt_delivers_what_it_has_begun_to(fields: dict[st
     assert len(tested.ports) == 2
     await tested.opened("out", "/out/file")
     assert len(tested.ports) == 2
+
+
+async def test_a_delivery_that_a_proof_allows_and_that_fails_fails_the_job() -> None:
+    """Readers would wait for it for ever."""
+    has_failed = asyncio.Event()
+    tested = Delivered(kind=OutputKind.FILE, deliveries=(Delivery.STREAM,), when_proven=True)
+
+    async def permitted(_: str) -> None:
+        pass
+
+    async def broken(*_: object) -> None:
+        has_failed.set()
+        raise UnrecoverableWorkflowException("the database is gone")
+
+    async def events() -> AsyncIterator[Event]:
+        yield OpenedEvent(job="1", time=0, port="out", path="/out/file")
+        await has_failed.wait()
+
+    tested._step.deliver = broken
+    with pytest.raises(UnrecoverableWorkflowException, match="the database is gone"):
+        await tested.follow(tested.attempt, events(), (), permitted=permitted)
 
 
 def told(runtime: FakeRuntime, *events: dict[str, Any]) -> None:
