@@ -95,6 +95,18 @@ def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(t
         assert known_proofs(path) == (kept,)
 
 
+async def test_a_proof_is_news_for_who_is_about_to_wait(tmp_path: Path) -> None:
+    remembered = RememberedProofs(tmp_path / "learned.db", ())
+    waiting = asyncio.ensure_future(remembered.news())
+    await remembered.remember(PROVEN)
+    assert waiting.done()
+    later = asyncio.ensure_future(remembered.news())
+    await asyncio.sleep(0)
+    assert not later.done()
+    later.cancel()
+    await remembered.close()
+
+
 async def test_larger_files_are_to_be_proven(tmp_path: Path) -> None:
     path = tmp_path / "learned.db"
     remembered = RememberedProofs(path, [replace(PROVEN, extents=(Extent(5, 90),))])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -190,9 +190,9 @@ class RememberedProofs(Remembered[Proof]):
         """Return how often the port with this key has failed, as far as that may have been an accident."""
         return 0 if (known := self.of(key)) is None else known.failures
 
-    async def news(self) -> None:
-        """Wait for the next proof."""
-        await self._news.wait()
+    def news(self) -> Coroutine[object, object, object]:
+        """Wait for the next proof after this call, also if the coroutine begins later."""
+        return self._news.wait()
 
     async def remember(self, *proofs: Proof) -> None:
         """Keep proofs, for this run and later ones."""
