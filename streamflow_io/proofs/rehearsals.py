@@ -291,7 +291,7 @@ class Rehearsals(Listener, RepeatedJobs):
         running.task = asyncio.create_task(self._rehearse(host, running))
 
     async def _rehearse(self, host: str, running: _RunningRehearsal) -> None:
-        rehearsal, began = running.rehearsal, time.time()
+        rehearsal, began = running.rehearsal, time.monotonic()
         running.has_begun = True
         try:
             try:
@@ -299,7 +299,7 @@ class Rehearsals(Listener, RepeatedJobs):
                     raise asyncio.CancelledError
                 finding = await asyncio.create_task(self._run(rehearsal))
             finally:
-                rehearsal.spent += time.time() - began
+                rehearsal.spent += time.monotonic() - began
             # The result is kept, even if its core is wanted now.
             running.is_ending = True
             self._has_shown(running, finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -190,6 +191,18 @@ async def test_what_is_found_is_kept_and_not_tried_again(stage: Stage) -> None:
     assert stage.told == [("/a/text", "net", None)]
     await stage.runs("a")
     assert stage.begun == ["/a/text"]
+    await stage.rehearsals.close()
+
+
+async def test_a_clock_that_is_set_back_makes_no_rehearsal_shorter(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", itertools.count(1e9, -3600.0).__next__)
+    await stage.runs("a")
+    await stage.finds("/a/text", NET)
+    (record,) = stage.records
+    assert isinstance(record, RehearsedRecord)
+    assert record.seconds >= 0
     await stage.rehearsals.close()
 
 
