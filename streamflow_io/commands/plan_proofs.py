@@ -13,6 +13,7 @@ from rich.text import Text
 from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import Proof, ProofKey, Way
@@ -24,6 +25,7 @@ from .learned_entries import proven_how
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _INCONCLUSIVE = "it was tried, and nothing is known yet"
 _UNREADABLE = "what earlier runs have proven cannot be read"
+_NOT_WHOLE = "its job writes {}, which has a window: run once with `intermediates: remove`"
 _LEFT = "its name, or whether it is there, decides something else"
 _REFUSED = "it was tried, and does not stream"
 # Codes for states whose reasons may have none.
@@ -118,6 +120,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.learned).reason)
     if candidate is not None and candidate.once is not None:
         return Prospect(of, to, "refused", candidate.once)
+    if (window := _window_of(plan, step)) is not None:
+        return Prospect(of, to, "unknown", _NOT_WHOLE.format(window))
     tried = [each for each in plan.proofs.inconclusive if _is_about(plan, each.key, to, "reads")]
     last = max(tried, key=lambda each: each.learned, default=None)
     return Prospect(of, to, "unknown", _UNKNOWN if last is None else f"{_INCONCLUSIVE}: {last.reason}")
@@ -151,7 +155,15 @@ def declared(plan: Plan, edge: StreamEdge) -> str | None:
         return "compared"
     if why := next((proof.reason for proof in known), candidate.once):
         return f"cannot be compared: {why}"
+    if (window := _window_of(plan, edge.route.output.step, to.step)) is not None:
+        return f"not compared: {window} has a window"
     return "not compared yet"
+
+
+def _window_of(plan: Plan, *steps: str) -> str | None:
+    """Return an output of these steps that has a window. The jobs that write or read such a file run only once."""
+    windows = [window for window in plan.intermediates.windows if window.why is None]
+    return next((port_path(window.step, window.port) for window in windows if window.step in steps), None)
 
 
 _STATES = {

@@ -198,6 +198,10 @@ RESOURCES = {
                 "it was tried, and nothing is known yet: ...",
                 "The reason says what was missing, such as a larger file. Each run tries again.",
             ),
+            Case(
+                "its job writes F, which has a window: ...",
+                "The job cannot run once more. Run the workflow once with `intermediates: remove`.",
+            ),
             Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),
         ),
         "streaming-without-hints.md",

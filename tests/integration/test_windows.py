@@ -13,6 +13,8 @@ import pytest
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import RETRY, Bench, Run
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.plan_proofs import declared, prospects
 from streamflow_io.records.history import read_history
 from streamflow_io.records.learned.proofs import Way
 from streamflow_io.records.reader import read_records
@@ -305,6 +307,29 @@ def test_what_is_proven_without_a_hint(proving: Proving, way: Way, script: str, 
     document = learned_chain(write, learned_reader(script))
     _, ours = proving.run_both(document, way, config={**AUTO, **WINDOW["config"]})
     assert (ours.times("gone out.txt") != []) == has_window, ours.errors
+
+
+def test_the_plan_says_that_nothing_is_compared(bench: Bench) -> None:
+    """A job that reads or writes a window runs only once."""
+    path = bench.write(chain("seq 9"), {}, io=True, **WINDOW)
+    plan = plan_file(path).plans["main"]
+    said = {edge.route.output.name: declared(plan, edge) for edge in plan.graph.edges}
+    assert said == {name: f"not compared: {name} has a window" for name in ("/a/o", "/b/o")}
+    # The first reader has no window to read, and writes one.
+    first = tool("seq 9 > out.txt", {}, {"out": found("out.txt")})
+    copy = tool("cat $file > out.txt", {"file": "File"}, {"out": found("out.txt", streamable=True)})
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": copy, "in": {"file": "a/out"}},
+        "c": {
+            "run": tool("cat $file > read.txt", {"file": streamable()}, {"o": found("read.txt")}),
+            "in": {"file": "b/out"},
+        },
+    }
+    path = bench.write(workflow({}, steps, {"o": "c/o"}), {}, io=True, config={**AUTO, **WINDOW["config"]})
+    reasons = {one.input: one.reason for one in prospects(plan_file(path).plans["main"])}
+    assert reasons["/b/file"] is not None
+    assert "its job writes /b/out, which has a window: run once with `intermediates: remove`" in reasons["/b/file"]
 
 
 def _ours(bench: Bench) -> list[tuple[int, str]]:
