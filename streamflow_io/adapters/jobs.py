@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 from streamflow.core.deployment import ExecutionLocation, Target
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
@@ -22,6 +23,10 @@ from streamflow_io.runtime.usage import JobUsage
 from .tokens import parts_of, streams_of
 
 T = TypeVar("T")
+
+
+class NeverStartsError(UnrecoverableWorkflowException, WorkflowExecutionException):  # type: ignore[misc]
+    """A job can never start, so the run ends: no further attempt would change that. The message says all."""
 
 
 class JobState:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
-from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
@@ -82,7 +81,7 @@ async def check_room(
 
     :param known: steps that need not be looked at again, each with and without cores
     :param coreless: whether the job is admitted without cores
-    :raises WorkflowExecutionException: if no location will ever do. A warning is logged instead if others may come
+    :raises NeverStartsError: if no location will ever do. A warning is logged instead if others may come
         later
     """
     step = get_job_step_name(job.name)
@@ -115,7 +114,9 @@ async def check_room(
     whys = (f"{why} ({deployment_name(target.deployment)})" if named else why for why, target, named in reasons)
     message = f"No job of {step} can start: {'; '.join(whys)}"
     if are_fixed(str(target.deployment.type) for _, target, _ in reasons):
-        raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
+        from streamflow_io.adapters.jobs import NeverStartsError
+
+        raise NeverStartsError(coded(message, Code.NEVER_STARTS))
     known.add((step, coreless))
     logger.warning(coded(f"{message}; job {job.name} waits for a location that has as much", Code.NEVER_STARTS))
 

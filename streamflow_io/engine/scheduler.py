@@ -18,7 +18,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType
 from streamflow.core.deployment import Connector, Target
-from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
+from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status
@@ -188,6 +188,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return
         state = run.jobs.new(job, binding_config.targets)
         try:
+            if run.disk_limit is not None:
+                run.disk_limit.check()
             await run.submit(state)
             binding_config = run.gangs.ordered(state, binding_config)
             await self._wait_for_hosts(binding_config)
@@ -305,13 +307,15 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _refuse(self, job_name: str, deployment: str, why: str) -> None:
         """Note that no host of a deployment will do for a job.
 
-        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
+        :raises NeverStartsError: if this holds for all deployments of the job, which would wait for ever
         """
         refusals = self._refusals.setdefault(job_name, {})
         refusals[deployment] = why
         if refusals.keys() >= {target.deployment.name for target in _targets.get()}:
+            from streamflow_io.adapters.jobs import NeverStartsError
+
             message = f"Job {job_name} cannot start: {'; '.join(refusals.values())}"
-            raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
+            raise NeverStartsError(coded(message, Code.NEVER_STARTS))
 
     def _is_valid(
         self,
@@ -375,7 +379,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _ends_too_soon(self, connector: Connector, location: AvailableLocation, job: JobState) -> bool:
         """Whether the allocation of a location ends before the ToolTimeLimit of a job.
 
-        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
+        :raises NeverStartsError: if this holds for all deployments of the job, which would wait for ever
         """
         here, left = seconds_left(connector, location)
         if here is None or self.run is None or (limit := self.run.time_limit(job)) is None or limit <= here:
@@ -389,7 +393,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _is_too_large_now(self, connector: Connector, asked: Hardware, job_name: str) -> bool:
         """Whether no host of a deployment that has lost some is large enough for a job.
 
-        :raises WorkflowExecutionException: if this holds for all deployments of the job, which would wait for ever
+        :raises NeverStartsError: if this holds for all deployments of the job, which would wait for ever
         """
         if (found := hosts_left(connector, self)) is None:
             return False
@@ -534,7 +538,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _has_space(self, job: JobState | None, location: AvailableLocation) -> bool:
         """Whether the files of a job have space on a location.
 
-        :raises WorkflowExecutionException: if the run cannot go on within its limit
+        :raises NeverStartsError: if the run cannot go on within its limit
         """
         if self.run is None or job is None or self.run.disk_limit is None:
             return True

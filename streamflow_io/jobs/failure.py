@@ -20,6 +20,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.records.records import RunStatus
 from streamflow_io.wording import displayed, first_of
 
@@ -86,6 +87,8 @@ class Failure(logging.Filter):
         # The last error that was logged, and the first one.
         self._error = ""
         self._first_error = ""
+        # What keeps jobs from starting, which StreamFlow logs several times.
+        self._never: set[str] = set()
         self._failed: str | None = None
         self._reason = ""
         self._words: LastWords | None = None
@@ -156,6 +159,12 @@ class Failure(logging.Filter):
             if record.exc_info and isinstance(record.exc_info[1], WorkflowExecutionException):
                 record.exc_info = None
             return True
+        if record.exc_info and isinstance(record.exc_info[1], NeverStartsError):
+            if message in self._never:
+                return False
+            self._never.add(message)
+            if not logger.isEnabledFor(logging.DEBUG):
+                record.exc_info = None
         if record.levelno >= logging.ERROR:
             self._error = message
             self._first_error = self._first_error or message

@@ -15,6 +15,7 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.job_logs import LastWords
 
@@ -62,6 +63,13 @@ def fail(failure: Failure, job: str, error: str, words: LastWords | None = None)
     """Fail as StreamFlow does: the last line that it logs before it tells of a job is the reason."""
     failure.filter(record(error))
     return failure.job_failed(job, words)
+
+
+def test_what_keeps_jobs_from_starting_is_told_once(failure: Failure) -> None:
+    """StreamFlow logs the same error of a job twice, and the same for each other job."""
+    told = [record("no space", error=NeverStartsError("no space")) for _ in range(3)]
+    assert [failure.filter(each) for each in told] == [True, False, False]
+    assert told[0].exc_info is None
 
 
 @pytest.mark.parametrize("end", ["FAILED Workflow execution", "\x1b[31;1mFAILED\x1b[0m Workflow execution"])

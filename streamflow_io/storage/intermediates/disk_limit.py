@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 
 from msgspec import Struct
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
-from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.jobs import JobState, NeverStartsError
 from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
@@ -143,7 +142,7 @@ class DiskLimit(SpaceWatcher):
         """Whether a job has space on a location.
 
         :param directory: the work directory that the job would have there
-        :raises WorkflowExecutionException: if the run cannot go on
+        :raises NeverStartsError: if the run cannot go on
         """
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
@@ -152,12 +151,19 @@ class DiskLimit(SpaceWatcher):
         if self._leader(job, request) is not None or (is_known and ledger.may_start(request.demand)):
             self._refused.discard(job)
             return True
-        if self._stuck is not None:
-            raise WorkflowExecutionException(self._stuck)
+        self.check()
         if is_known:
             self._refused.add(job)
             self._watch()
         return False
+
+    def check(self) -> None:
+        """Raise an error if the run cannot go on.
+
+        :raises NeverStartsError: then
+        """
+        if self._stuck is not None:
+            raise NeverStartsError(self._stuck)
 
     def submitted(self, job: JobState) -> None:
         if job.kept(JobSize) is not None:
