@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -127,6 +127,20 @@ class Findings:
         if not finding.is_known:
             return None
         return proof_of(rehearsal, finding, self._proofs.failures(rehearsal.key), time.time())
+
+    async def stands(self, rehearsal: Rehearsal, finding: Finding) -> bool:
+        """Whether no other run has proven another input of the job meanwhile. Both would have to be tried together."""
+        others = [key for port, key in rehearsal.keys.items() if port != rehearsal.port]
+        if finding.way is None or rehearsal.key.kind == "declared" or not others:
+            return True
+
+        def allows(new: Sequence[Proof]) -> bool:
+            keys = {proof.key for proof in new}
+            ways = self.ways_beside(rehearsal, ())
+            return all(rehearsal.beside.get(port) == way for port, way in ways.items() if rehearsal.keys[port] in keys)
+
+        proof = proof_of(rehearsal, finding, self._proofs.failures(rehearsal.key), time.time())
+        return await self._proofs.save_if(proof, others, allows)
 
     async def remember(self, proof: Proof) -> None:
         """Keep a proof for this run and later ones."""

@@ -352,7 +352,7 @@ class Rehearsals(Listener, RepeatedJobs):
     async def _confirm(self, running: _RunningRehearsal, finding: Finding) -> None:
         """Keep a finding when its job has succeeded."""
         confirmed = await running.rehearsal.confirmed(finding)
-        if confirmed is not None:
+        if confirmed is not None and await self._findings.stands(running.rehearsal, confirmed):
             await self._found(running.rehearsal, confirmed)
         else:
             self._put_back(running)

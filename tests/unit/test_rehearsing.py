@@ -27,6 +27,7 @@ from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
 from streamflow_io.proofs.repeated_job import NotApartError
 from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, RememberedProofs, Way
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.protocol import ExitEvent
@@ -455,6 +456,29 @@ async def test_inputs_that_two_hosts_try_at_once_are_tried_together_in_the_end(s
     await stage.finds("/a/more", Finding(None, "the outputs differ"))
     assert stage.told[1:] == [("/a/more", None, "the outputs differ")]
     await stage.rehearsals.close()
+
+
+async def test_inputs_that_two_runs_try_at_once_are_tried_together_in_the_end(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(stage.proofs, "_use")  # The file is shared.
+    other = RememberedProofs(tmp_path / "learned", ())
+    await stage.runs("a", more=9)
+    keys = stage.rehearsals._running["host"].rehearsal.keys
+    await other.remember(Proof(keys["more"], "/a", 1.0, "net", extents=(Extent(1, 9),)))
+    await stage.finds("/a/text", NET)
+    await stage.finds("/a/more", Finding(None, "its core was wanted", is_known=False))
+    while len(stage.begun) < 3:
+        await settled()
+    assert (stage.begun[2], stage.beside["/a/text"]) == ("/a/text", {"more": "net"})
+    assert [proof.key.port for proof in other.read()] == ["more"]
+    await stage.finds("/a/text", NET)
+    while "/a/text" not in {name for name, *_ in stage.told}:
+        await settled()
+    await stage.rehearsals.close()
+    assert {proof.key.port for proof in other.read()} == {"more", "text"}
+    await other.close()
+    await stage.proofs.close()
 
 
 async def test_a_proof_for_a_smaller_file_says_nothing_of_a_stream_beside(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -162,6 +162,16 @@ class LearnedDatabase:
         """Save entries, all of them or none. :meth:`LearnedEntry.merged` decides about known keys."""
         async with self._transaction("IMMEDIATE") as connection:
             for entry in entries:
+                await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
+
+    async def save_if(self, entry: E, others: Iterable[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> None:
+        """Save an entry, if the entries of its kind that the file has for other keys allow that.
+
+        No other process saves between the question and the answer.
+        """
+        async with self._transaction("IMMEDIATE") as connection:
+            found = [await _load(connection, type(entry), key) for key in others]
+            if allows([each for each in found if each is not None]):
                 await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
 
     async def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Generic
 
@@ -50,6 +50,25 @@ class Remembered(Generic[E]):
         await self._use(lambda file: file.save(entries))
         if self._error is not None:
             self.fail(self._error)
+
+    async def save_if(self, entry: E, others: Collection[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> bool:
+        """Save an entry in the file, unless other runs have learned meanwhile what forbids that.
+
+        :param others: the keys of all that matters
+        :param allows: told what the file has for these keys, and this object had not. The entries are known then
+        :return: whether nothing forbids the entry. It is not in memory yet
+        """
+        is_allowed = True
+
+        def decide(found: Sequence[E]) -> bool:
+            nonlocal is_allowed
+            new = [each for each in found if each.merged(self._known.get(each.key)) != self._known.get(each.key)]
+            self._known |= {each.key: each.merged(self._known.get(each.key)) for each in new}
+            is_allowed = not new or allows(new)
+            return is_allowed
+
+        await self._use(lambda file: file.save_if(entry, others, decide))
+        return is_allowed
 
     async def update(self, keys: Collection[LearnedKey], change: Callable[[E], E]) -> None:
         """Change entries of the file, for later runs. A failure causes no warning before an entry is lost."""
