@@ -166,16 +166,22 @@ class DiskLedger(Generic[J]):
         """Note the bytes of all files of ended jobs."""
         self._held = held
 
-    def may_start(self, demand: DiskDemand[J]) -> bool:
-        """Whether a job may start now. If not, the job waits for space."""
-        fits = self._fits(demand)
+    def may_start(self, demand: DiskDemand[J], spared: int | None = 0) -> bool:
+        """Whether a job may start now. If not, the job waits for space.
+
+        :param spared: bytes of the free space that are for others; None: no other job is preferred
+        """
+        fits = self._fits(demand, spared)
         if not fits:
             self._wait(demand)
         return fits
 
-    def start(self, demand: DiskDemand[J]) -> None:
-        """Reserve the space of a job. A job of unknown size gets all that is free."""
-        size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free)
+    def start(self, demand: DiskDemand[J], spared: int = 0) -> None:
+        """Reserve the space of a job. A job of unknown size gets all that is free.
+
+        :param spared: bytes of the free space that are for others
+        """
+        size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free - spared)
         self.withdraw(demand.job)
         self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
         self._allowed.clear()
@@ -202,10 +208,14 @@ class DiskLedger(Generic[J]):
         self._allowed.discard(job)
         self._exceeding.discard(job)
 
-    def end(self, job: J) -> None:
-        """Take back the space of a job: its files are among the measured ones, or it has none."""
+    def end(self, job: J) -> int:
+        """Take back the space of a job: its files are among the measured ones, or it has none.
+
+        :return: the bytes that the job had reserved
+        """
         self.withdraw(job)
-        self._reserved.pop(job, None)
+        reservation = self._reserved.pop(job, None)
+        return 0 if reservation is None else reservation.bytes
 
     def merge(self, other: DiskLedger[J]) -> None:
         """Add all of another ledger, whose location has the same disk. The other one is not used any more."""
@@ -238,23 +248,23 @@ class DiskLedger(Generic[J]):
         self._exceeding.add(unsure[0].job)
         return unsure[0]
 
-    def _fits(self, demand: DiskDemand[J]) -> bool:
+    def _fits(self, demand: DiskDemand[J], spared: int | None) -> bool:
         if demand.job in self._exceeding:
             return True
-        if demand.job in self._allowed:
+        if demand.job in self._allowed or spared is None:
             return self._can_hold(demand)
-        return self._can_hold(demand) and self._leaves_enough(demand)
+        return self._can_hold(demand) and self._leaves_enough(demand, spared)
 
     def _can_hold(self, demand: DiskDemand[J]) -> bool:
         least = 1 if demand.certainty == "unknown" else 0
         return self.free >= max(demand.size, least)
 
-    def _leaves_enough(self, demand: DiskDemand[J]) -> bool:
-        """Whether a job leaves the space of the waiting jobs that are preferred to it.
+    def _leaves_enough(self, demand: DiskDemand[J], spared: int) -> bool:
+        """Whether a job leaves the space that is for others, and that of the waiting jobs that are preferred to it.
 
         A job that makes the files more, and cannot start anyway, keeps no space from others.
         """
-        free, left = self.free, self.free - demand.needs
+        free, left = self.free, self.free - demand.needs - spared
         known = self._waiting.get(demand.job)
         place = _net(demand), self._arrived if known is None else known[1]
         for net, number, other in self._order:

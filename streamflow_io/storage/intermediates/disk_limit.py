@@ -52,12 +52,14 @@ class _SpaceRequest(Struct):
     :ivar frees: bytes of input files that go when the job has ended
     :ivar together: the steps whose jobs start with this one, and have their space from its demand
     :ivar demand: the last one; None: the job has not asked yet
+    :ivar spared: bytes of the free space that the job leaves to others; None: the job goes before them
     """
 
     gang: tuple[int, str] | None
     frees: int
     together: Collection[str] = ()
     demand: DiskDemand[JobState | str] | None = None
+    spared: int | None = 0
 
 
 class DiskLimit(SpaceWatcher):
@@ -68,6 +70,7 @@ class DiskLimit(SpaceWatcher):
     - The size of a job is known from earlier jobs of its step, also in earlier runs. A job of unknown size gets all
       space that is free.
     - A job that reads from a running job, or is read by one, starts together with it.
+    - The space of a job that has failed is for its next attempt, and for jobs that run again for that attempt.
     - If nothing can go on, jobs of unknown size exceed the limit, with a warning. If all sizes are known, the run ends.
 
     :param limit: bytes on each node, or on all nodes that share a work directory
@@ -114,6 +117,10 @@ class DiskLimit(SpaceWatcher):
         self._unseen: dict[str, int] = {}
         # By gang and tag: the jobs that run.
         self._running: dict[tuple[int, str], dict[JobState, None]] = {}
+        # By name: the jobs that have failed, and whose next attempts have no places yet. Their nodes, with the space
+        # that they had.
+        self._failed: dict[str, JobState] = {}
+        self._spared: dict[str, tuple[str, int]] = {}
         self._lent: set[str] = set()
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
@@ -147,8 +154,8 @@ class DiskLimit(SpaceWatcher):
         if (request := job.kept(_SpaceRequest)) is None or not self._is_kept:
             return True
         ledger, is_known = self._ledger(node_name(location)), self._is_known(location, directory)
-        request.demand = self._demand(job, request)
-        if self._leader(job, request) is not None or (is_known and ledger.may_start(request.demand)):
+        request.demand, request.spared = self._demand(job, request), self._spared_from(job, ledger)
+        if self._leader(job, request) is not None or (is_known and ledger.may_start(request.demand, request.spared)):
             self._refused.discard(job)
             return True
         self.check()
@@ -187,7 +194,9 @@ class DiskLimit(SpaceWatcher):
         if leader is not None:
             ledger.join(demand, leader)
         else:
-            ledger.start(demand)
+            ledger.start(demand, request.spared or 0)
+        for of_failed in (self._failed, self._spared):
+            of_failed.pop(job.name, None)
         self._refused.discard(job)
         if request.gang is not None:
             self._running.setdefault(request.gang, {})[job] = None
@@ -214,6 +223,9 @@ class DiskLimit(SpaceWatcher):
             ledger.withdraw(job)
         if (node := self._nodes.pop(job, None)) is not None:
             self._ended[job] = node
+            # A job of a gang is tried again in its place, with its space.
+            if job.status is Status.RECOVERY and request.gang is None:
+                self._failed[job.name] = job
         self._watch()
 
     async def run_closed(self) -> None:
@@ -233,7 +245,9 @@ class DiskLimit(SpaceWatcher):
             request = job.kept(_SpaceRequest)
             if size is None and request is not None and request.demand is not None:
                 self._unseen[node] = self._unseen.get(node, 0) + request.demand.own
-            self._ledger(node).end(job)
+            had = self._ledger(node).end(job)
+            if self._is_tried_again(job):
+                self._spared[job.name] = node, had
         for ledger, nodes in self._disks().items():
             ledger.measured(sum(held.get(node, 0) + self._unseen.get(node, 0) for node in nodes))
         if written:
@@ -252,7 +266,7 @@ class DiskLimit(SpaceWatcher):
             self._is_measured.clear()
             await self._is_measured.wait()
         ledger = self._ledger(node_name(location))
-        if self._is_kept and (ledger.waiting or ledger.free < size):
+        if self._is_kept and (ledger.waiting or ledger.free < size + self._spared_of(ledger)):
             return False
         ledger.start(DiskDemand(name, size))
         self._lent.add(name)
@@ -315,13 +329,29 @@ class DiskLimit(SpaceWatcher):
             request.together = self._space.together(job.step, lambda step: self._has_ended(posixpath.join(step, tag)))
         return self._space.demand(job, job.step, 0 if size is None else size.inputs, request.together, request.frees)
 
+    def _has_run(self, name: str) -> bool:
+        """Whether a job has got a place in this run."""
+        placed = self._placed.get(name)
+        return placed is not None and placed is not self._earlier.get(name)
+
     def _has_ended(self, name: str) -> bool:
         """Whether a job has run and ended, and is not to run again."""
-        placed = self._placed.get(name)
-        if placed is None or placed is self._earlier.get(name) or name in self._open:
-            return False
         # A job that moves has no place, and asks for another one when those from which it reads have theirs.
-        return placed.status is not Status.ROLLBACK
+        return self._has_run(name) and name not in self._open and self._placed[name].status is not Status.ROLLBACK
+
+    def _is_tried_again(self, job: JobState) -> bool:
+        """Whether a job that has ended has failed, and its next attempt has no place yet."""
+        again = self._open.get(job.name)
+        return self._failed.get(job.name) is job and (again is None or again not in self._nodes)
+
+    def _spared_from(self, job: JobState, ledger: DiskLedger[JobState | str]) -> int | None:
+        """The bytes that a job leaves to the next attempts of others; None: the job goes before all others."""
+        # Without a job that runs again, these attempts may lack files.
+        return None if self._has_run(job.name) else self._spared_of(ledger)
+
+    def _spared_of(self, ledger: DiskLedger[JobState | str]) -> int:
+        """The bytes that are kept for the next attempts of jobs that have failed."""
+        return sum(size for node, size in self._spared.values() if self._ledger(node) is ledger)
 
     def _leader(self, job: JobState, request: _SpaceRequest) -> JobState | None:
         """A running job that a job has to run together with; None: the job may wait."""
@@ -341,6 +371,8 @@ class DiskLimit(SpaceWatcher):
     def _is_quiet(self) -> bool:
         """Whether no job can go on before one that waits gets space."""
         waits = bool(self._open) and self._refused.issuperset(self._open.values())
+        # A job that has failed is submitted again, unless jobs wait that have to run again before.
+        waits = waits and (self._failed.keys() <= self._open.keys() or any(map(self._has_run, self._open)))
         return waits and not self._ended and not self._lent and self._asking is None and not self._is_removing()
 
     def _watch(self) -> None:
