@@ -97,7 +97,7 @@ from streamflow.workflow.utils import get_job_token, get_token_value
 
 from streamflow_io.files import parents
 from streamflow_io.loop_connection import LoopConnection
-from streamflow_io.processes import end_process
+from streamflow_io.processes import end_process, ends_within
 
 logger = logging.getLogger("streamflow")
 
@@ -736,6 +736,7 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
         super().__init__(command, buffer_size, process)
         assert process.stdout is not None
         self._reader: StreamWrapper = _ShellOutput(process.stdout, self._writer, explain)
+        self._explain = explain
 
     async def execute(
         self,
@@ -762,7 +763,11 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
                 await self._writer.write(line.encode())
                 result: tuple[str, int] = await self._read_with_output(mark, timeout)
             except (BrokenPipeError, ConnectionResetError) as error:
-                await self.close()
+                try:
+                    if await ends_within(self._proc, _END_SECONDS):
+                        await self._explain()
+                finally:
+                    await self.close()
                 raise WorkflowExecutionException(f"Shell pipe broken: {error}") from error
         return result if capture_output else None
 

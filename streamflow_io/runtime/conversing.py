@@ -273,6 +273,8 @@ class ConversingRuntime(NodeRuntime):
             async with self._sending:
                 await self._conversation.send(line)
         except Exception as error:  # Each connector has its own.
+            # The end of its output says why, and lets the location be lost before the job that asks.
+            await asyncio.wait({self._following}, timeout=self.stop_seconds)
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 
     async def _reassure(self) -> None:

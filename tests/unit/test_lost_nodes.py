@@ -127,6 +127,21 @@ async def test_a_node_that_does_not_answer_keeps_nobody_waiting(
         await nodes.undeploy(False)
 
 
+async def test_a_shell_that_has_ended_says_why(tmp_path: Path) -> None:
+    run = Run(tmp_path, "n1")
+    await run.nodes.deploy(False)
+    try:
+        shell = await run.nodes.get_shell(["sh"], node("n1"))
+        (process,) = run.nodes._processes["n1"]
+        process.kill()
+        await process.wait()
+        with pytest.raises(WorkflowExecutionException, match=r"n1 .*signal 9"):
+            await shell.execute(["true"], capture_output=True)
+        assert run.nodes.is_lost("n1")
+    finally:
+        await run.nodes.undeploy(False)
+
+
 class Losing(AllocationConnector):
     """A connector that loses the node n2 while the scheduler asks for the nodes."""
 

@@ -376,6 +376,25 @@ async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pyt
         assert Path(runtime.directory).exists()
 
 
+async def test_a_connection_breaks_before_its_end_is_known(
+    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host counts as lost before the job does that cannot be asked for: the job may be tried again elsewhere."""
+    left: list[str] = []
+    monkeypatch.setattr(access, "leave", left.append)
+
+    async def send(line: str) -> None:
+        Path(runtime.directory, "die").touch()
+        raise BrokenPipeError("Connection lost")
+
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        monkeypatch.setattr(runtime._conversation, "send", send)
+        with pytest.raises(NodeRuntimeError, match=r"^sfio-node serve has ended at host/host$"):
+            await job.wrap(JobSpec(name="j"))
+        assert left == ["sfio-node serve has ended at host/host"]
+
+
 async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host counts as lost before its jobs do: the jobs may be tried again at once."""
     monkeypatch.setattr(conversing, "SILENCE_SECONDS", 0.1)
