@@ -158,7 +158,7 @@ class Job:
     def mark(self) -> re.Pattern[bytes]:
         """Returns what is in the environments of the job's processes."""
         place = re.escape(os.fsencode(self.directory.resolve()))
-        return re.compile(rb"(?:^|\0)SFIO_JOB=" + place + rb"(?:\0|$)")
+        return re.compile(rb"SFIO_JOB=" + place + rb"(?:\0|$)")
 
     def processes(self) -> list[int]:
         """Returns the processes of this job that live."""
@@ -288,21 +288,23 @@ class Node:
         return code
 
     def left_behind(self) -> list[str]:
-        """Returns what should not be there when all has ended: processes, FIFOs and the run directory."""
-        marks = {job.name: job.mark() for job in self.jobs}
-        environments = of_processes("environ") if marks else ()
-        left = [
-            f"process {pid} of {name}"
-            for pid, (environment,) in environments
-            for name, mark in marks.items()
-            if mark.search(environment)
-        ]
-        left += [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
+        """Returns what should not be there when all has ended: the run directory and FIFOs, then processes."""
+        left = [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
         try:
             left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
         except FileNotFoundError as error:  # It is being removed.
             left.append(str(error.filename))
-        return left + ([str(self.run)] if self.run.exists() else [])
+        left += [str(self.run)] if self.run.exists() else []
+        if left or not self.jobs:
+            return left  # One looks at all processes when nothing else is left.
+        marks = {job.name: job.mark() for job in self.jobs}
+        return [
+            f"process {pid} of {name}"
+            for pid, (environment,) in of_processes("environ")
+            if b"SFIO_JOB=" in environment
+            for name, mark in marks.items()
+            if mark.search(environment)
+        ]
 
 
 Running = TypeVar("Running", bound=Node)

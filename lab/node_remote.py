@@ -61,7 +61,7 @@ def find_marked(place: bytes) -> list[int]:
 
 
 def _marked(place: bytes) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:^|\0)SFIO_JOB=[^\0]*" + place + rb"(?:\0|$)")
+    return re.compile(rb"SFIO_JOB=[^\0]*" + place + rb"(?:\0|$)")
 
 
 class RemoteNode(Node):

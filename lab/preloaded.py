@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import sys
 from functools import cache
 from importlib import import_module
@@ -14,10 +15,12 @@ from typing import Final
 
 from cwl_utils.parser import cwl_v1_2
 from pydantic import BaseModel, TypeAdapter
+from streamflow.config import ext_schemas, schema, validator
 from streamflow.ext import utils
+from streamflow.ext.plugin import extension_points
 
 import streamflow_io
-from lab import javascript
+from lab import javascript, json_documents
 
 _TOOL: Final = {"class": "CommandLineTool", "baseCommand": "true", "inputs": {}, "outputs": {"out": "stdout"}}
 _STEP: Final = {"run": _TOOL, "in": {}, "out": ["out"]}
@@ -40,11 +43,33 @@ def _build_models() -> None:
                 adapter.rebuild()
 
 
+def _make_schema_once() -> None:
+    """Make StreamFlow's schema of its files with our plugin, which each run loads, once for all of them."""
+    made: dict[tuple[object, ...], schema.SfSchema] = {}
+
+    def make() -> schema.SfSchema:
+        key = (*ext_schemas, *((name, kind) for point in extension_points.values() for name, kind in point.items()))
+        if key not in made:
+            made[key] = schema.SfSchema()
+        return made[key]
+
+    validator.SfSchema = make
+    tables = [*extension_points.values()]
+    before, schemas = [dict(table) for table in tables], [*ext_schemas]
+    logging.disable(logging.INFO)
+    utils.load_extensions()
+    validator.SfValidator()
+    logging.disable(logging.NOTSET)
+    ext_schemas[:] = schemas
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
+
+
 def _use() -> None:
     """Use once what every run uses first: regular expressions are compiled then, functions optimized."""
     from cwl_utils.parser import load_document_by_uri
     from cwl_utils.parser.utils import static_checker
-    from streamflow.config.validator import SfValidator
 
     _build_models()
     with TemporaryDirectory() as place:
@@ -52,7 +77,7 @@ def _use() -> None:
         (file := Path(place, "streamflow.yml")).write_text(
             json.dumps({"version": "v1.0", "workflows": {"main": {"type": "cwl", "config": {"file": cwl.name}}}})
         )
-        SfValidator().validate_file(str(file))
+        validator.SfValidator().validate_file(str(file))
         static_checker(load_document_by_uri(str(cwl)))
 
 
@@ -72,6 +97,8 @@ for _name in (
 # What is installed stays as it is, too.
 utils.entry_points = cache(utils.entry_points)
 utils.entry_points(group=utils.PLUGIN_ENTRY_POINT)
+_make_schema_once()
+json_documents.prepare()
 # For the types of its steps, cwl-utils copies each with its loading options, which stay as they are.
 cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 _use()

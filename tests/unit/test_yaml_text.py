@@ -1,13 +1,18 @@
 """YAML from others is read in a time that its length bounds, or refused."""
 
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 from ruamel.yaml.error import YAMLError
+from schema_salad.utils import yaml_no_ts
 
-from lab.cwl import bomb
+from lab import json_documents
+from lab.cwl import bomb, streamable, tool, workflow
 from streamflow_io.engine.translator import _runs_in
 from streamflow_io.hints import cwl
 from streamflow_io.hints.yaml_text import TooMuchError, check, parse
@@ -77,3 +82,21 @@ def test_a_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         file.write_text(text)
         assert [fetcher.fetch_text(file.as_uri()) for _ in range(3)] == [text] * 3
     assert checked == ["a: 1", "b: 2"]
+
+
+def test_runs_of_tests_read_json_as_all_others_do() -> None:
+    step = {"run": tool("true\n\u20ac", {"file": streamable()}, {"out": "stdout"}, count=12), "in": {"file": "file"}}
+    for indent in (None, 1):
+        text = json.dumps(workflow({"file": "File"}, {"step": step}, {"out": "step/out"}), indent=indent)
+        known, read = yaml_no_ts().load(text), json_documents.load(yaml_no_ts(), text)
+        assert read == known
+        assert [*places(read)] == [*places(known)]
+    assert str(json_documents.load(yaml_no_ts(), '{"a": 1.50}')["a"]) == str(yaml_no_ts().load("a: 1.50")["a"])
+
+
+def places(value: Any) -> Iterator[object]:
+    """Yield the lines and columns of all that a document has."""
+    if isinstance(value, dict | list):
+        yield type(value), value.lc.line, value.lc.col, value.lc.data
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from places(part)
