@@ -329,9 +329,13 @@ class Jobs:
             self.ended(job, Status.CANCELLED, now)
 
     async def run_closed(self) -> None:
-        """See :meth:`Listener.run_closed`. A listener is closed before those that are told before it."""
-        for listener in reversed(self._listeners):
-            await listener.run_closed()
+        """See :meth:`Listener.run_closed`. A listener is closed before those that are told before it.
+
+        All listeners are closed, even if one of them raises an exception, which is raised in the end.
+        """
+        async with contextlib.AsyncExitStack() as closing:
+            for listener in self._listeners:
+                closing.push_async_callback(listener.run_closed)
 
     def _that_hear(self, method: Callable[..., object]) -> tuple[Listener, ...]:
         """The listeners whose class overrides a method of :class:`Listener`."""

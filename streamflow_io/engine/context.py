@@ -112,7 +112,13 @@ class Run:
             await self._intermediates.finish()
 
     async def close(self) -> None:
-        """Keep what was learned, and end the telemetry and the node runtimes."""
+        """Keep what was learned, and end the telemetry and the node runtimes, which end in any case."""
+        try:
+            await self._close_parts()
+        finally:
+            await self._runtimes.close()
+
+    async def _close_parts(self) -> None:
         await self.proofs.end(self.failure.status == "completed")
         self.failure.closing()
         self.jobs.cancel_all(time.time())
@@ -126,7 +132,6 @@ class Run:
             await self._telemetry.close(self.failure.status)
         if (directory := self._telemetry.directory) is not None:
             self.failure.recorded(directory.name)
-        await self._runtimes.close()
 
     async def _save_streamed(self) -> None:
         """Save for crates which inputs were streamed. Raises nothing, so that the run can end."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from lab.fakes import FakeRuntime
 from lab.jobs import allocation
 from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.engine.context import Run
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.wire import with_observation
@@ -77,6 +81,33 @@ async def test_a_listener_is_closed_before_those_that_are_told_before_it() -> No
     told: list[tuple[str, str, JobState]] = []
     await Jobs({}, [Noting("x", told), Noting("y", told)]).run_closed()
     assert [listener for listener, _, _ in told] == ["y", "x"]
+
+
+async def test_a_listener_that_cannot_be_closed_keeps_no_other_from_being_closed() -> None:
+    class Failing(Listener):
+        async def run_closed(self) -> None:
+            raise OSError("no answer")
+
+    told: list[tuple[str, str, JobState]] = []
+    with pytest.raises(OSError, match="no answer"):
+        await Jobs({}, [Noting("x", told), Failing(), Noting("y", told)]).run_closed()
+    assert [name for name, _, _ in told] == ["y", "x"]
+
+
+async def test_node_runtimes_end_with_a_run_of_which_a_part_cannot_be_closed() -> None:
+    async def fail(_: bool) -> None:
+        raise OSError("no answer")
+
+    run, ended = cast(Any, Run.__new__(Run)), asyncio.Event()
+
+    async def end() -> None:
+        ended.set()
+
+    run.proofs, run.failure = SimpleNamespace(end=fail), SimpleNamespace(status="failed")
+    run._runtimes = SimpleNamespace(close=end)
+    with pytest.raises(OSError, match="no answer"):
+        await run.close()
+    assert ended.is_set()
 
 
 def test_what_one_listener_raises_keeps_no_other_from_being_told() -> None:
