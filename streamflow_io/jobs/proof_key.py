@@ -110,9 +110,10 @@ def _option(value: Any, rule: _Rule) -> Any:
         return {str(key): _option(inner, rule) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         options = [_option(inner, rule) for inner in value]
-        # The number of samples does not matter.
-        is_data = rule.contents != "small"
-        return sorted({json.dumps(option, sort_keys=True) for option in options}) if is_data else options
+        if rule.contents == "small":
+            return options
+        # Some programs do something else with several samples than with one. The number does not matter.
+        return [len(options) > 1, *sorted({json.dumps(option, sort_keys=True) for option in options})]
     if isinstance(value, str) and rule.sees_files and (stamps := _script_stamps(value)):
         return [value, stamps]
     return value if value is None or isinstance(value, bool | int | float) else str(value)

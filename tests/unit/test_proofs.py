@@ -313,12 +313,13 @@ def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path,
     assert key("table", "1 2") == key("table", "3")
 
 
-def test_how_many_samples_there_are_does_not_matter() -> None:
+def test_it_matters_whether_there_is_one_sample_but_not_how_many_there_are() -> None:
     def key(*files: str) -> ProofKey | None:
         return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
 
-    assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt")
-    assert key("a.txt", "b.gz") != key("a.txt")
+    assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt", "a.txt")
+    assert key("a.txt", "b.gz") != key("a.txt", "b.txt")
+    assert key("a.txt", "b.txt") != key("a.txt"), "a program may say of which file, or look at sizes"
 
 
 def directory_of(path: Path) -> dict[str, Any]:
