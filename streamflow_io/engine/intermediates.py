@@ -98,14 +98,18 @@ def plan_intermediates(
     config: SchedulerConfig,
     tools: Mapping[str, str],
     has_windows: bool,
+    need_files: Mapping[tuple[str, str], str],
 ) -> IntermediatesPlan:
     """Plan what happens to intermediate files. A window needs no removal.
 
     :param tools: the digests of all tools, by step path, if there is a limit
     :param has_windows: whether windows are asked for
+    :param need_files: by step and port: why the jobs that read a stream may need the whole file
     """
     removal = plan_removal(workflow, annotations, partitions)
-    windows = _find_windows(workflow, annotations, graph, edges, partitions, removal, config) if has_windows else ()
+    windows: tuple[StreamWindow, ...] = ()
+    if has_windows:
+        windows = _find_windows(workflow, annotations, graph, edges, partitions, removal, config, need_files)
     if config.intermediates == "keep":
         return IntermediatesPlan(None, windows)
     return IntermediatesPlan(removal, windows, config.disk_limit, tools)
@@ -119,6 +123,7 @@ def _find_windows(
     partitions: Iterable[Partition],
     removal: Removal,
     config: SchedulerConfig,
+    need_files: Mapping[tuple[str, str], str],
 ) -> tuple[StreamWindow, ...]:
     """Decide about the windows of a workflow that is not rewired."""
     facts = WindowFacts(
@@ -128,6 +133,7 @@ def _find_windows(
         removal,
         frozenset((partition.step, partition.of) for partition in partitions),
         dict(_not_paused(workflow, annotations)),
+        need_files,
         _never(config),
     )
     return plan_windows(facts, config.intermediates == "window")

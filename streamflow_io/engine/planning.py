@@ -107,7 +107,8 @@ def make_plan(
         candidates = with_declared(candidates, proved.hinted, edges, tools)
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs, impossible = _gangs(graph, edges, annotations, config)
-    intermediates = _intermediates(workflow, hints, graph, edges, partitions, gangs, candidates, scheduler)
+    need_files = proving.need_files if hints.is_auto else {}
+    intermediates = _intermediates(workflow, hints, graph, edges, partitions, gangs, candidates, need_files, scheduler)
     in_memory = intermediates.memory is not None and bool(intermediates.memory.steps)
     streams = any(not edge.is_plain for edge in delivered) or bool(candidates)
     wanted = config.runtime != "off" and (streams or in_memory)
@@ -238,11 +239,13 @@ def _intermediates(
     partitions: Sequence[Partition],
     gangs: Sequence[Gang],
     repeated: Collection[str],
+    need_files: Mapping[tuple[str, str], str],
     scheduler: IOAwareScheduler,
 ) -> IntermediatesPlan:
     """Plan which intermediate files are removed, and which have windows. A window needs no removal.
 
     :param repeated: the paths of the steps whose jobs may run once more beside themselves
+    :param need_files: by step and port: why the jobs that read a stream may need the whole file
     """
     config, annotations = scheduler.config, hints.annotations
     rules = (rule.value for of in annotations.values() for port in of.streaming.values() for rule in port)
@@ -252,7 +255,9 @@ def _intermediates(
     # Other runs need nothing of these modules.
     from .intermediates import plan_intermediates, with_memory
 
-    plan = plan_intermediates(workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows)
+    plan = plan_intermediates(
+        workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows, need_files
+    )
     return with_memory(plan, annotations, graph, gangs, repeated, config)
 
 

@@ -21,8 +21,9 @@ from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_la
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import E, LearnedStoreError, known_entries
-from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.extents import Extent, bound_of
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, with_known
+from streamflow_io.wording import size_text
 
 _NETWORK = "the tool has NetworkAccess, and does not run twice"
 _TIMED = "the time of its jobs counts, and the jobs do not run twice"
@@ -190,6 +191,15 @@ class Proving(Struct, frozen=True, dict=True):
         return wire_for_later(now, hoped, readers, virtual)
 
     @property
+    def need_files(self) -> dict[Reader, str]:
+        """The inputs whose jobs may need the whole file after all, whichever of their proofs holds, with the reason."""
+        whys: dict[Reader, list[str | None]] = {}
+        for proof in filter(_is_read, self.proofs):
+            whys.setdefault((proof.key.tool, proof.key.port), []).append(_why_whole(proof))
+        found = ((step, port, whys.get((self.candidates[step].tool, port), [])) for step, port in self._inputs)
+        return {(step, port): why for step, port, known in found if None not in known for why in known[:1] if why}
+
+    @property
     def _inputs(self) -> Iterator[Reader]:
         return ((step, port) for step, each in self.candidates.items() for port in each.inputs)
 
@@ -217,6 +227,16 @@ class Proving(Struct, frozen=True, dict=True):
 
 def _is_read(proof: Proof) -> bool:
     return proof.is_proven and proof.key.kind == "reads"
+
+
+def _why_whole(proof: Proof) -> str | None:
+    """Why a job that reads a stream by a proof may need the whole file; None: the job needs the stream alone."""
+    if proof.excerpt is not None:
+        return f"it is proven with the first {size_text(proof.excerpt)}"
+    if proof.way == "net":
+        return "it is proven under the net"
+    bound = bound_of(proof.extents)
+    return None if bound is None else f"it is proven up to {size_text(bound)}"
 
 
 def repeated_steps(workflow: Workflow) -> frozenset[str]:

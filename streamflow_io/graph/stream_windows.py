@@ -53,6 +53,7 @@ class WindowFacts(Struct, frozen=True):
     :ivar removal: the readers of all files
     :ivar split: the inputs, as step and port, that are read in parts
     :ivar writers: by step: why its jobs cannot be paused
+    :ivar need_files: by step and port of a reader: why its jobs may need the whole file
     :ivar never: why no output has a window; None: no such reason
     """
 
@@ -62,6 +63,7 @@ class WindowFacts(Struct, frozen=True):
     removal: Removal
     split: frozenset[tuple[str, str]] = frozenset()
     writers: Mapping[str, str] = field(default_factory=dict)
+    need_files: Mapping[tuple[str, str], str] = field(default_factory=dict)
     never: str | None = None
 
 
@@ -136,6 +138,8 @@ def _reader_obstacles(edge: StreamEdge, facts: WindowFacts) -> Iterator[str]:
             yield f"{step} runs {site.where}: windows are on the driver's node, on hosts, and in containers of both"
     if (reader.step, reader.port) in facts.split:
         yield f"{reader.name} is read in parts"
+    if (why := facts.need_files.get((reader.step, reader.port))) is not None:
+        yield f"{reader.name} may need the whole file: {why}"
     for other in facts.edges:
         to = other.route.consumer
         if other.delivery.joins and other is not edge and to is not None and to.step == reader.step:

@@ -332,6 +332,22 @@ def test_the_plan_says_that_nothing_is_compared(bench: Bench) -> None:
     assert "its job writes /b/out, which has a window: run once with `intermediates: remove`" in reasons["/b/file"]
 
 
+@pytest.mark.parametrize(
+    ("way", "excerpt", "why"),
+    [("net", None, "under the net"), ("pipe", 10**6, "with the first 1.0 MB"), ("pipe", None, None)],
+)
+def test_the_plan_says_which_proofs_leave_no_window(
+    proving: Proving, monkeypatch: pytest.MonkeyPatch, way: Way, excerpt: int | None, why: str | None
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(proving.bench.data))
+    write = tool("seq 9 > out.txt", {}, {"out": found("out.txt")})
+    document = learned_chain(write, learned_reader("sha1sum < $file"))
+    path = proving.bench.write(document, {}, io=True, config={**AUTO, **WINDOW["config"]})
+    proving.prove(path, {("/b", "file"): way}, excerpt)
+    [window] = plan_file(path).plans["main"].intermediates.windows
+    assert window.why == (why and f"/b/file may need the whole file: it is proven {why}")
+
+
 def _ours(bench: Bench) -> list[tuple[int, str]]:
     return list(bench._processes())
 

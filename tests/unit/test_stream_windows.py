@@ -65,6 +65,7 @@ QUEUE = Site((Deployment("q", "slurm", SiteKind.QUEUE),))
     ("found", "why"),
     [
         (facts(never="`runtime: off`"), "`runtime: off`"),
+        (facts(need_files={("/b", "i"): "it varies"}), "/b/i may need the whole file: it varies"),
         (facts(kept={("/a", "o"): "its rule has `permanent: true`"}), "its rule has `permanent: true`"),
         (facts(routes=[Route(OUT, (), None)]), "it is a result of the workflow"),
         (facts(edge(OUT, "/b"), edge(OUT, "/c", delivery=Delivery.COMMIT)), "/c/i gets it at commit"),
