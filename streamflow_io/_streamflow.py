@@ -11,6 +11,7 @@
   `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
 - connectors of hosts override `BaseConnector._create_shell`; their shells call `BaseShell._read_with_output`.
+- `BaseShell.execute` is replaced, and the lock of a shell is used.
 
 StreamFlow runs `DefaultScheduler._process_target` in a task of its own for each target. The method calls the first
 three, one after the other, while the task holds the lock of `wait_queue`.
@@ -85,6 +86,7 @@ from streamflow.deployment.connector.kubernetes import STREAM_CLOSE, KubernetesB
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
+from streamflow.deployment.shell import BaseShell
 from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.deployment.wrapper import ConnectorWrapper, get_inner_location
 from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteConnection, SqliteDatabase
@@ -724,6 +726,32 @@ class _HostInput(SubprocessStreamWriterWrapperContextManager):  # type: ignore[m
 HOSTS = (SSHConnector, OwnHosts)
 
 
+_execute = BaseShell.execute
+# By the lock of a shell, because StreamFlow's shells themselves can be no keys.
+_TURNS = weakref.WeakKeyDictionary[asyncio.Lock, asyncio.Lock]()
+
+
+def mend_shells() -> None:
+    """Let a command in a shell, from now on in this process, run to its end also when its caller is cancelled.
+
+    StreamFlow 0.2.0rc3 leaves the output of such a command in the shell, and takes it for that of the next command.
+    """
+    BaseShell.execute = _execute_to_the_end
+
+
+async def _execute_to_the_end(self: BaseShell, *words: Any, **options: Any) -> tuple[str, int] | None:
+    # A command that has not begun does not run any more.
+    await (turn := _TURNS.setdefault(self._lock, asyncio.Lock())).acquire()
+    return await asyncio.shield(_execute_in_turn(turn, _execute(self, *words, **options)))
+
+
+async def _execute_in_turn(turn: asyncio.Lock, executing: Awaitable[tuple[str, int] | None]) -> tuple[str, int] | None:
+    try:
+        return await executing
+    finally:
+        turn.release()
+
+
 class _HostShell(SubprocessShell):  # type: ignore[misc]
     """A shell on a host, whose end has a reason.
 
@@ -746,6 +774,19 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
         capture_output: bool = False,
         timeout: int | None = None,
     ) -> tuple[str, int] | None:
+        # As in `mend_shells`.
+        await (turn := self._lock).acquire()
+        executing = self._execute(command, environment, workdir, capture_output, timeout)
+        return await asyncio.shield(_execute_in_turn(turn, executing))
+
+    async def _execute(
+        self,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None,
+        workdir: str | None,
+        capture_output: bool,
+        timeout: int | None,
+    ) -> tuple[str, int] | None:
         """Run a command as StreamFlow's shell does, but print its output and the mark of its end at once.
 
         A launcher sends what is printed next only when the first has arrived, and TCP confirms that after 40 ms.
@@ -756,19 +797,18 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
         script = "; ".join([*before, " ".join(command)])
         # A quote that is not closed is an error. Without `eval`, the shell would wait for its end for ever.
         line = f"said=$(exec 2>&1; eval {shlex.quote(script)}\n); printf '%s\\n%s:%s\\n' \"$said\" {mark} $?\n"
-        async with self._lock:
-            if self._closed:
-                raise WorkflowExecutionException("Shell process is terminated")
+        if self._closed:
+            raise WorkflowExecutionException("Shell process is terminated")
+        try:
+            await self._writer.write(line.encode())
+            result: tuple[str, int] = await self._read_with_output(mark, timeout)
+        except (BrokenPipeError, ConnectionResetError) as error:
             try:
-                await self._writer.write(line.encode())
-                result: tuple[str, int] = await self._read_with_output(mark, timeout)
-            except (BrokenPipeError, ConnectionResetError) as error:
-                try:
-                    if await ends_within(self._proc, _END_SECONDS):
-                        await self._explain()
-                finally:
-                    await self.close()
-                raise WorkflowExecutionException(f"Shell pipe broken: {error}") from error
+                if await ends_within(self._proc, _END_SECONDS):
+                    await self._explain()
+            finally:
+                await self.close()
+            raise WorkflowExecutionException(f"Shell pipe broken: {error}") from error
         return result if capture_output else None
 
 

@@ -34,6 +34,7 @@ from streamflow_io._streamflow import (
     hosts_left,
     mend_containers_on_ssh_hosts,
     mend_queue_managers,
+    mend_shells,
     seconds_left,
     wait_for_hosts,
 )
@@ -88,6 +89,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_containers_on_ssh_hosts()
         end_with_the_last_step(self._all_ended)
         mend_queue_managers()
+        mend_shells()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False
