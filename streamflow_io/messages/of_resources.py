@@ -109,8 +109,8 @@ RESOURCES = {
         (
             Case(
                 "Intermediate files on L are kept, because it does not answer: ...",
-                "The location refuses `find` and `rm`, or is not reachable. Remove what is left in its work directory "
-                "by hand. With a `diskLimit`, another node that sees the files removes them.",
+                "The location refuses `find` and `rm`, or is not reachable. Another node that sees its work directory "
+                "removes the files. Without such a node, remove them by hand.",
             ),
             Case("Intermediate files are kept from now on: ...", "StreamFlow-IO has made an error: please report it."),
         ),

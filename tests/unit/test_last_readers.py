@@ -21,6 +21,7 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.workflow import Workflow
 from streamflow.data.manager import DefaultDataManager
 
 from streamflow_io._streamflow import copies_in, forget_data
@@ -180,6 +181,33 @@ def test_a_job_whose_last_trial_has_shown_nothing_yields() -> None:
     assert kept_at_each_host(waiting, kept, {"small", "large"}) == {"small", "other"}
 
 
+def test_what_cannot_be_seen_keeps_nothing_that_no_job_reads() -> None:
+    """The location of a first attempt is lost. Its directory is never seen, and may have links to its inputs."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    readers = LastReaders(frozenset({JobReader("c", "i", 0)}))
+    for number in (2, 3):
+        ledger.submitted("/b/0", "b", 1, {"i": ledger.files([file(1)])}, ["/j1/0"])
+        ledger.placed("/b/0", [directory(number)])
+        if number == 2:
+            ledger.ended("/b/0", None, is_read_early=True)
+    ledger.ended("/b/0", [JobOutput(frozenset(ledger.files([file(3)])), 1, readers=readers)])
+    ledger.seen(name(3), {})
+    assert removed(ledger) == (set(), {})
+    assert {*ledger.decide({"b", "c"}.__contains__).whole} == {name(1), name(3)}
+
+
+def test_what_cannot_be_seen_keeps_its_inputs_for_jobs_that_link_to_it() -> None:
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    ledger.submitted("/j2/0", "s", 1, {"i": ledger.files([file(1)])})
+    ledger.placed("/j2/0", [directory(2)])
+    ledger.ended("/j2/0", [])
+    with_job(ledger, 3, links={"in.txt": f"{directory(2)}/in.txt"})
+    outputs(ledger, 3, file(3, "in.txt"))
+    assert removed(ledger) == (set(), {1: {"o.txt"}, 3: {"in.txt"}})
+
+
 def test_all_links_below_a_directory_count() -> None:
     ledger = FileLedger()
     with_job(ledger, 1)
@@ -295,10 +323,17 @@ class World:
     :ivar steps: for each: the steps that it reads, whether it is scattered, and the kind of its output
     :ivar same: the sets of files that StreamFlow takes for the same
     :ivar hosts: the location of each directory
+    :param silent: the locations that tell nothing of their directories
     """
 
-    def __init__(self, steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject) -> None:
-        self.steps, self.results, self.data = steps, results, data
+    def __init__(
+        self, steps: list[tuple[list[int], bool, str]], results: set[int], silent: set[int], data: st.DataObject
+    ) -> None:
+        ordered = [
+            ([s for s in sources if s < n], scattered, kind) for n, (sources, scattered, kind) in enumerate(steps)
+        ]
+        self.steps, self.silent, self.data = ordered, silent, data
+        self.results = {each for each in results if each < len(steps)}
         self.ledger = FileLedger()
         self.files: dict[str, dict[str, str | None]] = {}
         self.count = 0
@@ -310,10 +345,10 @@ class World:
         self.hosts: dict[str, int] = {}
         self.submitted: set[str] = set()
         self.passages: dict[str, list[Passage]] = defaultdict(list)
-        for reader, (sources, is_scattered, _) in enumerate(steps):
+        for reader, (sources, is_scattered, _) in enumerate(ordered):
             for source in sources:
                 self.connect(source, f"s{reader}", f"i{source}", is_scattered)
-        for source in results:
+        for source in self.results:
             self.connect(source, f"r{source}", f"i{source}", False)
 
     def connect(self, source: int, reader: str, port: str, is_scattered: bool) -> None:
@@ -431,7 +466,8 @@ class World:
         return owner.startswith("s") and not self.pending[int(owner[1:])]
 
     def remove(self, *, is_over: bool = False) -> bool:
-        for each in self.ledger.unseen():
+        seen = [each for each in self.ledger.unseen() if self.hosts[self.ledger.path(each)] not in self.silent]
+        for each in seen:
             links = self.files[self.ledger.path(each)]
             self.ledger.seen(each, {link: target for link, target in links.items() if target is not None})
         decision = self.ledger.decide(lambda step: is_over or self.has_ended(step), is_over=is_over)
@@ -449,7 +485,8 @@ class World:
             }
         return True
 
-    def run(self) -> None:
+    def run(self) -> tuple[set[str], set[str]]:
+        """Return the files that belong to the results, and all that are left."""
         while any(self.pending) or self.coming or self.running:
             chosen = self.data.draw(st.sampled_from([self.start, self.begin, self.end, self.remove]))
             chosen() or self.start() or self.begin() or self.end()
@@ -457,6 +494,8 @@ class World:
             files = [{"class": "File", "path": self.values[each]} for each in self.jobs(source)]
             self.ledger.ended(f"r{source}/0", [JobOutput(frozenset(self.ledger.files(files)), is_kept=True)])
         self.remove(is_over=True)
+        kept = {path for source in self.results for job in self.jobs(source) for path in self.resolve(self.values[job])}
+        return kept, {f"{place}/{entry}" for place, entries in self.files.items() for entry in entries}
 
 
 STEPS = st.lists(
@@ -475,14 +514,20 @@ STEPS = st.lists(
 def test_what_is_needed_stays_and_the_rest_goes(
     steps: list[tuple[list[int], bool, str]], results: set[int], data: st.DataObject
 ) -> None:
-    ordered = [([s for s in sources if s < n], scattered, kind) for n, (sources, scattered, kind) in enumerate(steps)]
-    world = World(ordered, {each for each in results if each < len(steps)}, data)
-    world.run()
-    kept = {path for source in world.results for job in world.jobs(source) for path in world.resolve(world.values[job])}
-    left = {f"{place}/{entry}" for place, entries in world.files.items() for entry in entries}
+    world = World(steps, results, set(), data)
+    kept, left = world.run()
     same = {path for found in world.same if found & kept for path in found}
     assert kept <= left <= kept | same
     assert all(world.files.values())
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS, st.sets(st.integers(0, 5), min_size=1), st.integers(0, 2), st.data())
+def test_what_is_needed_stays_where_a_location_is_silent(
+    steps: list[tuple[list[int], bool, str]], results: set[int], silent: int, data: st.DataObject
+) -> None:
+    kept, left = World(steps, results, {silent}, data).run()
+    assert kept <= left
 
 
 TREE = ["a/b/c", "a/b/d", "a/e", "f", "g/h", "*?[x]/i", "-rf"]
@@ -685,6 +730,34 @@ async def test_only_what_is_gone_counts_as_removed(tmp_path: Path, monkeypatch: 
     assert isinstance(record, RemovedRecord)
     assert (record.bytes, record.held) == (7, 100)
     assert [made._holders(node) for node in made._held_by_node()] == [[(left, 100)]]
+
+
+async def test_a_location_finds_the_directories_of_one_that_is_silent(tmp_path: Path) -> None:
+    """Only one of the locations that are left shares a directory with the lost one, and that without a limit."""
+    asked = Counter[str]()
+
+    async def run(location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
+        asked[location.name] += 1
+        if location.name == "lost":
+            raise WorkflowExecutionException("no answer")
+        seen = "work" if location.name == "sharing" else location.name
+        return await ran([word.replace(str(tmp_path / "work"), str(tmp_path / seen)) for word in command])
+
+    connectors = SimpleNamespace(get_connector=lambda name: SimpleNamespace(run=run))
+    context = cast(StreamFlowContext, SimpleNamespace(deployment_manager=connectors))
+    workflow = cast(Workflow, SimpleNamespace(steps={}))
+    made = Intermediates(workflow, context, Removal(), cast(RepeatedJobs, None), list[Record]().append)
+    made._ledger.submitted("/a/0", "/a/__schedule__", 1, {})
+    paths = {host: f"{tmp_path}/work/{uuid.uuid4()}" for host in ("lost", "apart", "sharing")}
+    for host, path in paths.items():
+        made._ledger.placed("/a/0", [path])
+        made._places[posixpath.basename(path)] = (ExecutionLocation(host, "hosts"),)
+    made._silent.add(str(ExecutionLocation("lost", "hosts")))
+    Path(paths["lost"]).mkdir(parents=True)
+    for _ in range(2):
+        await made._find_elsewhere()
+    assert [at.name for at in made._places[posixpath.basename(paths["lost"])]] == ["sharing"]
+    assert asked == {"apart": 1, "sharing": 1}
 
 
 async def test_what_cannot_be_removed_is_looked_at_once_in_each_turn(

@@ -374,20 +374,26 @@ class Intermediates(Listener):
         """Let another location answer for the directories of one that does not: the two may share them."""
         if not self._silent:
             return
-        known = (at for watcher in self._watchers for at in watcher.locations)
+        known = [at for places in (*self._places.values(), *(w.locations for w in self._watchers)) for at in places]
         others = {str(at): at for at in known if str(at) not in self._silent}
+        lost = {
+            name: places[0].deployment
+            for name, places in self._places.items()
+            if self._ledger.is_known(name) and all(str(at) in self._silent for at in places)
+        }
         for key, other in others.items():
             paths = {
                 self._ledger.path(name): name
-                for name, places in self._places.items()
-                if self._ledger.is_known(name)
-                and all(str(at) in self._silent and at.deployment == other.deployment for at in places)
-                and (name, key) not in self._sought
+                for name, deployment in lost.items()
+                if deployment == other.deployment and (name, key) not in self._sought
             }
+            if not paths:
+                continue
             self._sought.update((name, key) for name in paths.values())
             with self._asking(other):
                 for path in await asyncio.wait_for(present(self._context, other, [*paths]), _PATIENCE):
                     self._places[paths[path]] = (other,)
+                    del lost[paths[path]]
 
     async def _see_stays(self, paths: Collection[str]) -> None:
         """Look what is left by now of directories that could not be removed: NFS keeps files that are still open."""

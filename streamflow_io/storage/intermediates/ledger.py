@@ -298,9 +298,11 @@ class FileLedger:
             if job.outputs is not None and id(job) not in held_jobs and all(n in self._links for n in job.directories)
         }
         needed = _Needed(self._links, self._copies)
-        needed.mark(self._roots(has_ended, free))
+        jobs = [*(past for _, past in self._past), *self._jobs.values()]
+        needed.mark(self._roots(jobs, has_ended, held_jobs))
         if not is_over:
             needed.mark(copy for _, copy in self._copies.get("", ()))
+        self._mark_unseen(jobs, needed)
         parts = {}
         for name in free & needed.paths.keys():
             paths = frozenset(_tops(needed.paths[name]))
@@ -317,9 +319,11 @@ class FileLedger:
                     # Whether the job has succeeded before is still to be known.
                     self._jobs[name] = _Job(frozenset(), outputs=())
 
-    def _roots(self, has_ended: Callable[[str], bool], free: Collection[str]) -> Iterator[Ref]:
-        for job in (*(past for _, past in self._past), *self._jobs.values()):
-            if job.outputs is None or not all(name in free for name in job.directories):
+    def _roots(
+        self, jobs: Iterable[_Job], has_ended: Callable[[str], bool], held_jobs: Collection[int]
+    ) -> Iterator[Ref]:
+        for job in jobs:
+            if job.outputs is None or id(job) in held_jobs:
                 yield from self._roots_of(job)
             for output in job.outputs or ():
                 if output.is_kept:
@@ -327,6 +331,16 @@ class FileLedger:
                 elif not all(map(has_ended, output.readers.names)):
                     # A reader may look for secondary files beside a file.
                     yield from (Ref(file.directory, "") for file in self._open(output, has_ended))
+
+    def _mark_unseen(self, jobs: Iterable[_Job], needed: _Needed) -> None:
+        """Mark what directories that are needed may link to, if their contents are not known: the inputs of their jobs.
+
+        No job reads other such directories any more, as those of a job that has moved from a lost location.
+        """
+        unseen = [job for job in jobs if job.outputs is not None and not all(n in self._links for n in job.directories)]
+        while found := [job for job in unseen if not needed.paths.keys().isdisjoint(job.directories)]:
+            unseen = [job for job in unseen if job not in found]
+            needed.mark(ref for job in found for ref in self._roots_of(job))
 
     def _roots_of(self, job: _Job) -> Iterator[Ref]:
         """The files of a job that runs, or may run once more."""
