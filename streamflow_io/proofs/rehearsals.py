@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -51,6 +52,7 @@ class _RunningRehearsal(Struct):
 
     :ivar is_beside: the rehearsal has begun before its job has ended
     :ivar is_void: its job has failed
+    :ivar wanted: what a job needs that it has; empty: nothing
     """
 
     rehearsal: Rehearsal
@@ -59,11 +61,15 @@ class _RunningRehearsal(Struct):
     has_begun: bool = False
     is_ending: bool = False
     is_void: bool = False
+    wanted: str = ""
 
-    def end(self) -> None:
-        """End the rehearsal, but only once: its clean-up must not be cancelled."""
+    def end(self, wanted: str = "core") -> None:
+        """End the rehearsal, but only once: its clean-up must not be cancelled.
+
+        :param wanted: what a job needs that it has
+        """
         if not self.is_ending and self.task is not None:
-            self.is_ending = True
+            self.is_ending, self.wanted = True, wanted
             # A task that is cancelled before it has begun runs no `finally`.
             if self.has_begun:
                 self.task.cancel()
@@ -297,7 +303,7 @@ class Rehearsals(Listener, RepeatedJobs):
             try:
                 if running.is_ending:
                     raise asyncio.CancelledError
-                finding = await asyncio.create_task(self._run(rehearsal))
+                finding = await asyncio.create_task(self._run(running))
             finally:
                 rehearsal.spent += time.monotonic() - began
             # The result is kept, even if its core is wanted now.
@@ -310,20 +316,22 @@ class Rehearsals(Listener, RepeatedJobs):
             # Beside its job, a rehearsal may be ended as often as needed.
             rehearsal.killed += not running.is_beside
             if rehearsal.killed == _MOST_TRIES:
-                self._findings.tell(rehearsal, unknown("its core was wanted"))
+                self._findings.tell(rehearsal, unknown(f"its {running.wanted} was wanted"))
             else:
                 self._put_back(running)
         finally:
             del self._running[host]
             self.look()
 
-    async def _run(self, rehearsal: Rehearsal) -> Finding | None:
+    async def _run(self, running: _RunningRehearsal) -> Finding | None:
+        rehearsal = running.rehearsal
         rehearsal.beside = self._ways_beside(rehearsal)
         if (space := self._space) is None:
             return await rehearsal.run()
         name = f"{rehearsal.original.job.name}:{rehearsal.port}"
         try:
-            return await rehearsal.run(lambda size: space.lend(name, rehearsal.original.place, size))
+            end = partial(running.end, "space")
+            return await rehearsal.run(lambda size: space.lend(name, rehearsal.original.place, size, end))
         finally:
             space.give_back(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from streamflow_io.jobs.programs import Programs
 from streamflow_io.proofs import rehearsals as module
 from streamflow_io.proofs.findings import Findings, RememberedInconclusive
 from streamflow_io.proofs.rehearsable_jobs import RehearsableJobs
-from streamflow_io.proofs.rehearsal import Rehearsal
+from streamflow_io.proofs.rehearsal import Lend, Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
 from streamflow_io.proofs.repeated_job import NotApartError
@@ -239,6 +240,30 @@ async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> No
         await stage.account(0)
     assert stage.begun == stage.ended == ["/a/text"] * 3
     assert stage.told == [("/a/text", None, "its core was wanted")]
+    await stage.rehearsals.close()
+
+
+async def test_one_ends_when_a_job_needs_its_space(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[Callable[[], None]] = []
+    given_back: list[str] = []
+
+    async def lend(name: str, place: object, size: int, end: Callable[[], None]) -> bool:
+        wanted.append(end)
+        return True
+
+    async def run(rehearsal: Rehearsal, lend: Lend) -> Finding | None:
+        assert await lend(5)
+        return await stage._run(rehearsal)
+
+    monkeypatch.setattr(Rehearsal, "run", run)
+    monkeypatch.setattr(stage.rehearsals, "_space", SimpleNamespace(lend=lend, give_back=given_back.append))
+    await stage.runs("a")
+    for number in range(1, 4):
+        wanted.pop()()
+        await settled()
+        assert stage.ended == ["/a/text"] * number
+    assert given_back == ["/a/0:text"] * 3
+    assert stage.told == [("/a/text", None, "its space was wanted")]
     await stage.rehearsals.close()
 
 

@@ -62,6 +62,17 @@ class _SpaceRequest(Struct):
     spared: int | None = 0
 
 
+class _LentSpace(Struct):
+    """Space that files have which are no job's.
+
+    :ivar end: lets the files go soon
+    """
+
+    node: str
+    size: int
+    end: Callable[[], None]
+
+
 class DiskLimit(SpaceWatcher):
     """Lets a job start on a location when its files have space there.
 
@@ -121,7 +132,7 @@ class DiskLimit(SpaceWatcher):
         # that they had.
         self._failed: dict[str, JobState] = {}
         self._spared: dict[str, tuple[str, int]] = {}
-        self._lent: set[str] = set()
+        self._lent: dict[str, _LentSpace] = {}
         self._is_measured = asyncio.Event()
         self._is_removing: Callable[[], bool] = lambda: False
         self._holders: Callable[[Collection[str]], Sequence[tuple[str, int]]] = lambda nodes: ()
@@ -161,6 +172,7 @@ class DiskLimit(SpaceWatcher):
         self.check()
         if is_known:
             self._refused.add(job)
+            self._ask_back(ledger, request.demand)
             self._watch()
         return False
 
@@ -257,31 +269,40 @@ class DiskLimit(SpaceWatcher):
             self._wake()
             self._watch()
 
-    async def lend(self, name: str, location: AvailableLocation, size: int) -> bool:
+    async def lend(
+        self, name: str, location: AvailableLocation, size: int, end: Callable[[], None] = lambda: None
+    ) -> bool:
         """Reserve space for files that are no job's, until :meth:`give_back`. Waits until ended jobs are measured.
 
+        :param end: called when a job could start with the space
         :return: whether there is space, and no job waits for it
         """
         if self._ended and self._is_kept:
             self._is_measured.clear()
             await self._is_measured.wait()
-        ledger = self._ledger(node_name(location))
+        node = node_name(location)
+        ledger = self._ledger(node)
         if self._is_kept and (ledger.waiting or ledger.free < size + self._spared_of(ledger)):
             return False
         ledger.start(DiskDemand(name, size))
-        self._lent.add(name)
+        self._lent[name] = _LentSpace(node, size, end)
         return True
 
     def give_back(self, name: str) -> None:
         """Take back lent space. The files are gone."""
-        if name in self._lent:
-            self._lent.remove(name)
+        if self._lent.pop(name, None) is not None:
             for ledger in self._disks():
                 ledger.end(name)
             self._happened()
             if self._refused:
                 self._wake()
                 self._watch()
+
+    def _ask_back(self, ledger: DiskLedger[JobState | str], demand: DiskDemand[JobState | str]) -> None:
+        lent = [each for each in self._lent.values() if self._ledger(each.node) is ledger]
+        if demand.size <= ledger.free + sum(each.size for each in lent):
+            for each in lent:
+                each.end()
 
     def give_up(self) -> None:
         self._is_kept = False
