@@ -147,6 +147,11 @@ class Rehearsals(Listener, RepeatedJobs):
         for rehearsal in self._waiting.remove(lambda each: each.original.job.name in jobs):
             self._findings.give_up(rehearsal)
 
+    def end(self, jobs: Collection[str]) -> None:
+        for running in self._running.values():
+            if running.rehearsal.original.job.name in jobs:
+                running.end("space")
+
     async def _compare(self) -> None:
         """Begin no more rehearsals, and wait for those whose outputs are compared with jobs that have just ended."""
         self._is_closed = True

@@ -30,9 +30,18 @@ class Measured(SpaceWatcher):
     """Keeps what the jobs have written that have ended."""
 
     def __init__(self) -> None:
+        self.lacks_space = False
+        self.gone: set[str] = set()
         self.written: dict[str, int | None] = {}
         self._ended: list[JobState] = []
         self._news = asyncio.Event()
+
+    @property
+    def is_short(self) -> bool:
+        return self.lacks_space
+
+    def removed(self, directories: Collection[str]) -> None:
+        self.gone.update(directories)
 
     def ended(self, job: JobState) -> None:
         self._ended.append(job)
@@ -59,10 +68,25 @@ def no_outputs(kind: type) -> Any:
     return step
 
 
+class Repeated(RepeatedJobs):
+    """One job runs once more until it is to end."""
+
+    def __init__(self, name: str) -> None:
+        self._held = {name}
+        self.has_ended = asyncio.Event()
+
+    def held(self) -> Collection[str]:
+        return {*self._held}
+
+    def end(self, jobs: Collection[str]) -> None:
+        self._held.difference_update(jobs)
+        self.has_ended.set()
+
+
 class Site:
     """A host with the directories of jobs."""
 
-    def __init__(self, workdir: Path, *steps: str) -> None:
+    def __init__(self, workdir: Path, *steps: str, repeated: RepeatedJobs | None = None) -> None:
         self._workdir = workdir
         self.watcher = Measured()
         kinds = {step: no_outputs(ExecuteStep) for step in steps}
@@ -73,7 +97,7 @@ class Site:
             cast(Any, SimpleNamespace(steps=kinds)),
             cast(Any, SimpleNamespace(data_manager=None)),
             Removal(),
-            RepeatedJobs(),
+            repeated or RepeatedJobs(),
             lambda record: None,
             [self.watcher],
         )
@@ -125,5 +149,25 @@ async def test_a_job_that_ends_meanwhile_is_measured_before_its_files_go(
         assert await site.watcher.of("/second") == whole
         assert not meanwhile
         assert await site.watcher.of("/third") == whole
+    finally:
+        await site.removing.run_closed()
+
+
+async def test_a_job_that_runs_once_more_ends_when_another_one_needs_the_space_of_its_files(tmp_path: Path) -> None:
+    repeated = Repeated("/first/0")
+    site = Site(tmp_path, "/first", "/second", "/third", repeated=repeated)
+    first, second, third = (site.start(step) for step in ("/first", "/second", "/third"))
+    try:
+        site.end(first)
+        await site.watcher.of("/first")
+        site.end(second)
+        await site.watcher.of("/second")
+        assert first.job.output_directory not in site.watcher.gone
+        assert not repeated.has_ended.is_set()
+        site.watcher.lacks_space = True
+        await asyncio.wait_for(repeated.has_ended.wait(), 30)
+        site.end(third)
+        await site.watcher.of("/third")
+        assert first.job.output_directory in site.watcher.gone
     finally:
         await site.removing.run_closed()

@@ -253,7 +253,7 @@ class Intermediates(Listener):
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
             keeping = {*self._repeated.held(), *waiting}
-            if self._is_due or keeping != held:
+            if self._is_due or keeping != held or (keeping and self._is_short):
                 self._is_due, held = is_hurried, keeping
                 await self._turn()
 
@@ -305,6 +305,10 @@ class Intermediates(Listener):
 
         held, waiting = self._repeated.held(), self._repeated.waiting()
         decision = decide(held)
+        if held and self._is_short:
+            more = decide(())
+            could_go = {*more.whole, *more.parts}.difference(decision.whole)
+            self._repeated.end([job for job in held if self._ledger.needs(job) & could_go])
         going = {*decision.whole, *decision.parts}
         needs = {job: needed for job in waiting if (needed := self._ledger.needs(job) & going)}
         if not needs:

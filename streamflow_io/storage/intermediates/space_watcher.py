@@ -75,6 +75,9 @@ class RepeatedJobs:
     def give_up(self, jobs: Collection[str]) -> None:
         """Do not run these jobs once more."""
 
+    def end(self, jobs: Collection[str]) -> None:
+        """Let these jobs end soon that run once more: another job waits for the space of their files."""
+
 
 def kept_at_each_host(
     waiting: Mapping[str, str], kept: Mapping[str, int], fruitless: Collection[str] = ()
