@@ -116,6 +116,8 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # Whether other files have taken the place of outputs that the job reads as streams.
+        self._has_replacements = False
         # Whether the job has to get another place before its next attempt.
         self._is_to_move = False
         # Whether the preparation of an attempt has failed, and may have put files into the directories of the job.
@@ -165,7 +167,7 @@ class Execution:
                     self._learned.outgrown(self._inputs, error)
                     await self._failed()
                 except ReplacedError as error:
-                    await self._take_replacements(error)
+                    await self._note_replacement(error)
                 except GaveWayError:
                     logger.info(f"Job {self._job.name} gives up its node until the jobs from which it reads have nodes")
                 except ProducerFailedError as error:
@@ -226,16 +228,15 @@ class Execution:
             for source in (token.source for token in stream_tokens(self._inputs[name])):
                 self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
-    async def _take_replacements(self, error: ReplacedError) -> None:
+    async def _note_replacement(self, error: ReplacedError) -> None:
+        """Let the next attempt read the file that has taken the place of an output."""
         if not await self._learned.replaced(error):
             again = f"Job {self._job.name} starts again with the final output: {error}"
             logger.warning(coded(again, Code.REPLACED))
             source = error.token.source
             reason = coded(f"the reader has started again: the output {error.how}", Code.REPLACED)
             self._run.reach.fell_back(self._state, (source.job, source.port), reason)
-        jobs = self._run.streaming_jobs
-        self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
-        self._streams = streams_of(self._inputs)
+        self._has_replacements = True
 
     async def _wait_for_retry(self, error: JobFailedError | NodeLostError, where: str = "in place") -> None:
         policy = self._retry_policy()
@@ -326,6 +327,9 @@ class Execution:
             raise ProducerMovesError
         await self._windows.read_again()
         await self._learned.begin(self._run.reach)
+        if self._has_replacements:
+            self._inputs = await with_replacements(self._step, self._job, self._inputs, self._run.streaming_jobs)
+            self._has_replacements = False
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
         self._streams = streams_of(self._inputs)
         gave_way = record.attempts > 0 and record.latest.gave_way

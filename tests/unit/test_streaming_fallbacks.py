@@ -701,3 +701,42 @@ def test_what_is_made_for_a_job_is_in_its_work_directory() -> None:
         job = job_state("/a/0")
         job.target.workdir, job.job.input_directory, job.job.output_directory = "/work", "/work/1", output
         assert reach.made_for(job) == made
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_file_in_place_of_a_stream_that_cannot_be_copied_costs_an_attempt(
+    monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    """StreamFlow cannot roll back a job that has read a stream."""
+    runtime, request, copies, host = FakeRuntime("here"), RecoveryRequest("/b/0"), list[Job](), AwayHost()
+    monkeypatch.setattr(execution, "job_path", lambda *_: host)
+    host.asked = 1
+    before = request.version
+    monkeypatch.setattr(execution, "retry_policy", lambda *_: RetryPolicy(0, before + retries, request))
+
+    async def act(_: int) -> int:
+        runtime.start(runtime.jobs[-1])
+        runtime.exit(runtime.jobs[-1], success=True, code=0)
+        return 0
+
+    async def transfer(job: Job, token: Token) -> Token:
+        copies.append(job)
+        if len(copies) == 1:
+            raise WorkflowExecutionException("no connection")
+        return token
+
+    final = Token({**file_value("/out/final.txt"), "size": 1})
+    step = FakeStep(FakeRun(here=runtime), act)
+    step.early_outputs = ()
+    step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
+    cast(Any, step.workflow).steps = {"/step/__transfer__/text": SimpleNamespace(transfer=transfer)}
+    producer = step.run.streaming_jobs.open("/a/0", cast(Any, never), lambda port, path: final)
+    producer.begin(OUT).end(True)
+    reader = step.job("/step/0", text=stream_token())
+    if retries == 0:
+        with pytest.raises(UnrecoverableWorkflowException, match="no connection"):
+            await asyncio.wait_for(reader.run(), 60)
+        return
+    await asyncio.wait_for(reader.run(), 60)
+    assert (len(copies), request.version) == (2, before + 1)
+    assert reader._job.inputs["text"].value["path"] == "/out/final.txt"
