@@ -243,6 +243,7 @@ RUNS = {
                 "... the job has it open for reading, ... another program has read it",
                 "The tool reads its own output. Do not give this output a window.",
             ),
+            Case("... it is a symbolic link", "Let the tool write the file under the name of the output."),
         ),
         "intermediate-files.md#windows",
     ),

@@ -162,7 +162,10 @@ impl Written {
         let no = |why: &dyn std::fmt::Display| kept(&path, why);
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(&path);
-        let file = file.map_err(|error| no(&error))?;
+        let file = file.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ELOOP) => no(&"it is a symbolic link"),
+            _ => no(&error),
+        })?;
         let found = file.metadata().map_err(|error| no(&error))?;
         if !found.is_file() {
             return Err(no(&"it is no regular file"));
