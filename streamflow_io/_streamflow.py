@@ -11,7 +11,7 @@
   `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
 - connectors of hosts override `BaseConnector._create_shell`; their shells call `BaseShell._read_with_output`.
-- `BaseShell.execute` is replaced, and the lock of a shell is used.
+- `BaseShell.execute` and `DefaultDataManager.transfer_data` are replaced, and the lock of a shell is used.
 
 StreamFlow runs `DefaultScheduler._process_target` in a task of its own for each target. The method calls the first
 three, one after the other, while the task holds the lock of `wait_queue`.
@@ -41,9 +41,9 @@ from collections.abc import (
 from contextlib import contextmanager
 from copy import copy
 from functools import lru_cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import streamflow.core.utils
 import streamflow.cwl.command
@@ -52,6 +52,7 @@ import streamflow.cwl.processor
 import streamflow.cwl.step
 import streamflow.cwl.translator
 import streamflow.cwl.utils
+import streamflow.data.manager
 import streamflow.provenance
 import streamflow.workflow.step
 from aiohttp import WSMsgType
@@ -72,7 +73,7 @@ from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.expression import DependencyResolver
 from streamflow.cwl.translator import CWLTranslator
-from streamflow.data.manager import _RemotePathMapper, _RemotePathNode
+from streamflow.data.manager import DefaultDataManager, _RemotePathMapper, _RemotePathNode
 from streamflow.deployment.connector.base import (
     BaseConnector,
     SubprocessShell,
@@ -427,6 +428,62 @@ def _locations_at(node: _RemotePathNode) -> Iterator[DataLocation]:
     for of_deployment in node.locations.values():
         for of_name in of_deployment.values():
             yield from of_name
+
+
+_transfer_data = DefaultDataManager.transfer_data
+
+
+def mend_copies() -> None:
+    """Let no job, from now on in this process, wait for the end of a copy that has failed.
+
+    In StreamFlow 0.2.0rc3, a job that needs the same file at the same location waits for ever. The next attempt of the
+    same job does so, too.
+    """
+    streamflow.data.manager.DataLocation = _CopiedLocation
+    DefaultDataManager.transfer_data = _transfer
+
+
+class _Copied(asyncio.Event):
+    """Is set when a copy is complete, or has failed.
+
+    :ivar failure: why it has failed; None: the copy is complete
+    """
+
+    failure: str | None = None
+
+    async def wait(self) -> Literal[True]:
+        await super().wait()
+        if self.failure is not None:
+            raise WorkflowExecutionException(self.failure)
+        return True
+
+
+class _CopiedLocation(DataLocation):  # type: ignore[misc]
+    def __init__(self, *words: Any, available: bool = False, **fields: Any) -> None:
+        super().__init__(*words, **fields)
+        self.available = _Copied()
+        if available:
+            self.available.set()
+
+
+async def _transfer(
+    self: DefaultDataManager,
+    src_location: ExecutionLocation,
+    src_path: str,
+    dst_locations: MutableSequence[ExecutionLocation],
+    dst_path: str,
+    writable: bool = False,
+) -> None:
+    try:
+        await _transfer_data(self, src_location, src_path, dst_locations, dst_path, writable)
+    except BaseException as error:
+        for location in (each for _, node in _nodes_below(self, dst_path) for each in _locations_at(node)):
+            is_of_copy = PurePosixPath(location.path).is_relative_to(dst_path)
+            if is_of_copy and isinstance(copied := location.available, _Copied) and not copied.is_set():
+                location.data_type = DataType.INVALID
+                copied.failure = f"{src_path} was not copied to {dst_path} on {location.location}: {error!r}"
+                copied.set()
+        raise
 
 
 class OwnPaths(_RemotePathMapper):  # type: ignore[misc]

@@ -33,6 +33,7 @@ from streamflow_io._streamflow import (
     end_with_the_last_step,
     hosts_left,
     mend_containers_on_ssh_hosts,
+    mend_copies,
     mend_queue_managers,
     mend_shells,
     seconds_left,
@@ -90,6 +91,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         end_with_the_last_step(self._all_ended)
         mend_queue_managers()
         mend_shells()
+        mend_copies()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False

@@ -404,6 +404,9 @@ def test_the_seam() -> None:
         assert parameters(engine._get_run_command) == ["self", "command", "location", "interactive"]
         assert "shlex.quote(command)" in inspect.getsource(engine._get_run_command)
     assert "async with self._lock" in inspect.getsource(_streamflow._execute)
+    asked = ["self", "src_location", "src_path", "dst_locations", "dst_path", "writable"]
+    assert parameters(_streamflow._transfer_data) == asked
+    assert "DataLocation(" in inspect.getsource(_streamflow._transfer_data)
     for shell in (SubprocessShell, SSHShell, KubernetesShell):
         assert ["self._reader" in inspect.getsource(shell), "self._writer" in inspect.getsource(shell)] == [True, True]
     assert inspect.getsource(KubernetesShell.__init__).count("stream") >= 3
