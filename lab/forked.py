@@ -37,6 +37,7 @@ _PROGRAMS = {
     "streamflow excerpting": ("lab.excerpting", "main"),
     "streamflow giving up late": ("lab.excerpting", "give_up_late"),
     "streamflow impatient": ("lab.excerpting", "impatient"),
+    "streamflow unreachable": ("lab.unreachable", "main"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("lab.runtime_driver", "command"),

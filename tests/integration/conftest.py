@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from cwltool import process
+from ruamel.yaml import YAML
 from schema_salad.schema import load_schema
 
-from lab import forked
+from lab import forked, json_documents
 from lab.node import Node, node, wait_for
 from lab.node_remote import RemoteNode, remote_node
 from lab.runs import Bench
@@ -22,7 +23,10 @@ def _prepared(common: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _schemas() -> Iterator[None]:
-    """cwltool keeps one schema of each version of CWL, and reads it again when it has used another one."""
+    """cwltool keeps one schema of each version of CWL, and reads it again when it has used another one.
+
+    JSON is read as in processes that are forked.
+    """
     loaded: dict[str, Any] = {}
 
     def load_once(name: str, cache: Mapping[str, Any]) -> Any:
@@ -33,6 +37,7 @@ def _schemas() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "load_schema", load_once)
+        patch.setattr(YAML, "load", json_documents.load)
         yield
 
 

@@ -16,15 +16,13 @@ READ: Final[Document] = {
     "class": "CommandLineTool",
     "baseCommand": ["sh", "-c", 'cat "$@"', "sh"],
     "inputs": {"files": {"type": NESTED, "inputBinding": {"position": 1}}},
-    "outputs": {"out": found("read.txt")},
-    "stdout": "read.txt",
 }
 
 
-def pairs(output: str, *, inside: bool, suffix: bool = False) -> Document:
-    """Lists of lists of files, read by one job.
+def pairs(*outputs: str, inside: bool, suffix: bool = False) -> Document:
+    """Lists of lists of files, each read by one job.
 
-    :param output: of two outputs with the same content, the one that is read
+    :param outputs: of two outputs with the same content, those that are read
     :param inside: the scatter is in a subworkflow
     :param suffix: the reader gets a second input, which comes early
     """
@@ -49,19 +47,25 @@ def pairs(output: str, *, inside: bool, suffix: bool = False) -> Document:
     made: Document = {name: {"type": NESTED, "outputSource": f"pair/{name}"} for name in ("first", "second")}
     part = {"class": "Workflow", "inputs": lists, "steps": {"pair": scatter}, "outputs": made}
     wrapped = {"run": part, "in": dict(zip(lists, lists, strict=True)), "out": ["first", "second"]}
-    read: Document = {"run": READ, "in": {"files": f"pair/{output}"}, "out": ["out"]}
-    if suffix:
-        read["run"] = {**READ, "inputs": {**READ["inputs"], "early": "string[]"}}
-        read["in"]["early"] = "words"
     document = workflow(lists, {}, {})
-    document["steps"] = {"pair": wrapped if inside else scatter, "read": read}
-    document["outputs"] = {"out": {"type": "File", "outputSource": "read/out"}}
+    document["steps"] = {"pair": wrapped if inside else scatter}
+    document["outputs"] = {}
+    for output in outputs:
+        file = f"{output}.read"
+        read: Document = {"run": {**READ, "outputs": {"out": found(file)}, "stdout": file}, "out": ["out"]}
+        read["in"] = {"files": f"pair/{output}"}
+        if suffix:
+            read["run"]["inputs"] = {**READ["inputs"], "early": "string[]"}
+            read["in"]["early"] = "words"
+        document["steps"][f"read-{output}"] = read
+        document["outputs"][output] = {"type": "File", "outputSource": f"read-{output}/out"}
     return document
 
 
 def readers(run: Run) -> list[str]:
-    """The jobs of the reader."""
-    return [line.split("(job ")[1].split(")")[0] for line in run.log.splitlines() if "EXECUTING step /read" in line]
+    """The jobs of the readers."""
+    lines = run.log.splitlines()
+    return sorted(line.split("(job ")[1].split(")")[0] for line in lines if "EXECUTING step /read" in line)
 
 
 #: Where the scatter is, and what its reader gets.
@@ -74,15 +78,17 @@ WAYS: Final[list[dict[str, Any]]] = [{"inside": False}, {"inside": True}, {"insi
 def test_all_outputs_are_gathered_as_the_last_one(bench: Bench, lists: Document, ways: list[dict[str, Any]]) -> None:
     """The last one is what StreamFlow gathers correctly."""
     paths = [bench.write_plain(pairs("second", inside=True), lists)]
-    paths += [bench.write(pairs(output, **way), lists, True) for way in ways for output in ("first", "second")]
+    paths += [bench.write(pairs("first", "second", **way), lists, True) for way in ways]
     plain, *ours = bench.run_all(paths)
     assert plain.ok, plain.errors
-    assert [run.results[1] for run in ours] == [plain.results[1]] * len(ours), [run.errors for run in ours]
-    assert [readers(run) for run in ours] == [["/read/0"]] * len(ours)
+    read = plain.files["second.read"]
+    expected = {"first.read": read, "second.read": read}
+    assert [run.files for run in ours] == [expected] * len(ours), [run.errors for run in ours]
+    assert [readers(run) for run in ours] == [["/read-first/0", "/read-second/0"]] * len(ours)
     assert bench.leftovers() == []
 
 
 def test_plain_streamflow_gathers_the_other_outputs_once_too_often(bench: Bench) -> None:
     """Once it does not, `sizes_of_nested_lists_made_once` can go."""
     plain = bench.run(pairs("first", inside=False), LISTS, io=False)
-    assert sorted(readers(plain)) == ["/read/", "/read/0"], plain.errors
+    assert readers(plain) == ["/read-first/", "/read-first/0"], plain.errors

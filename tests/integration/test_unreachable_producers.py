@@ -5,18 +5,6 @@ from __future__ import annotations
 from lab.cwl import streamable, tool, workflow
 from lab.runs import Bench
 
-# Between hosts it is a network or a firewall that keeps one job from its producer.
-UNREACHABLE = """
-from streamflow_io.jobs.reach import Reach
-
-can_read = Reach.can_read
-
-async def refuse(self, job, token, attempt):
-    return job.name != "/b/0.0" and await can_read(self, job, token, attempt)
-
-Reach.can_read = refuse
-"""
-
 # Outputs of plain StreamFlow, and of the unreachable producer, are not read before the end.
 UNTIL_READ = """i=0
 until [ -z "$SFIO_JOB" ] || [ $n = 1 ] || [ $i = 300 ] || grep -q "read $n" "$TRACE"
@@ -43,8 +31,7 @@ def test_one_job_of_several_does_not_reach_its_producer(bench: Bench) -> None:
     steps["b"]["scatterMethod"] = "dotproduct"
     document, job = workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [1, 2, 3]}
     plain = bench.run(document, job, io=False)
-    (bench.directory / "sitecustomize.py").write_text(UNREACHABLE)
-    bench.environment = {"PYTHONPATH": str(bench.directory)}
+    bench.program = "streamflow unreachable"
     ours = bench.run(document, job)
     assert ours.ok, ours.errors
     assert ours.results == plain.results
