@@ -9,6 +9,7 @@ import posixpath
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -253,16 +254,24 @@ class Intermediates(Listener):
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
             keeping = {*self._repeated.held(), *waiting}
-            if self._is_due or keeping != held or (keeping and self._is_short):
+            if self._is_due or keeping != held:
                 self._is_due, held = is_hurried, keeping
                 await self._turn()
+            elif keeping and self._is_short:
+                await self._turn(only_ends=True)
 
-    async def _turn(self, *, is_over: bool = False) -> None:
-        """Look into the directories of jobs that have ended, decide, and remove."""
+    async def _turn(self, *, is_over: bool = False, only_ends: bool = False) -> None:
+        """Look into the directories of jobs that have ended, decide, and remove.
+
+        :param only_ends: let only jobs end that run once more, if another job waits for the space of their files
+        """
         if self._is_closed:
             return
         try:
-            await self._look_and_remove(is_over)
+            if only_ends:
+                self._end_repeated()
+            else:
+                await self._look_and_remove(is_over)
         except Exception as error:
             # The run goes on: files that stay do no harm.
             self._is_closed = True
@@ -300,15 +309,9 @@ class Intermediates(Listener):
         Nothing may begin between the decision and the removal.
         """
 
-        def decide(held: Collection[str]) -> Decision:
-            return self._ledger.decide(lambda name: is_over or self._has_ended(name), held, is_over=is_over)
-
+        decide = partial(self._ledger.decide, lambda name: is_over or self._has_ended(name), is_over=is_over)
         held, waiting = self._repeated.held(), self._repeated.waiting()
         decision = decide(held)
-        if held and self._is_short:
-            more = decide(())
-            could_go = {*more.whole, *more.parts}.difference(decision.whole)
-            self._repeated.end([job for job in held if self._ledger.needs(job) & could_go])
         going = {*decision.whole, *decision.parts}
         needs = {job: needed for job in waiting if (needed := self._ledger.needs(job) & going)}
         if not needs:
@@ -318,6 +321,15 @@ class Intermediates(Listener):
         self._repeated.keep(chosen)
         self._repeated.give_up(kept.keys() - chosen)
         return decide({*held, *chosen})
+
+    def _end_repeated(self) -> None:
+        """Let the jobs end that run once more, and without which more files could be removed."""
+        began, held = time.monotonic(), self._repeated.held()
+        now, then = (self._ledger.decide(self._has_ended, jobs) for jobs in (held, ()))
+        less_left = [name for name, left in then.parts.items() if now.parts.get(name) != left]
+        could_go = {*then.whole, *less_left}.difference(now.whole)
+        self._repeated.end([job for job in held if self._ledger.needs(job) & could_go])
+        self._took = time.monotonic() - began
 
     def _is_turning(self) -> bool:
         return self._turning is not None and not self._turning.done()
