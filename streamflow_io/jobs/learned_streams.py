@@ -223,10 +223,11 @@ class LearnedReads:
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
         is_complete = all(token.source.gate != "directory" for token in streams_of(self._job.inputs))
         sees_files = runtime is not None and runtime.is_here and is_complete
+        digests = dict[str, str | None]()
         for name in inputs:
             key = None
             if programs is not None:
-                key = proof_key(candidate, name, values, programs, sees_files=sees_files)
+                key = proof_key(candidate, name, values, programs, sees_files=sees_files, digests=digests)
             proof = None if key is None else self._learned.proofs.of(key)
             if key is not None:
                 self._keys[name] = key

@@ -15,7 +15,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -38,6 +38,7 @@ def proof_key(
     programs: OtherPrograms = (),
     *,
     sees_files: bool = False,
+    digests: MutableMapping[str, str | None] | None = None,
 ) -> ProofKey | None:
     """The key for proofs about an input of a job.
 
@@ -47,14 +48,19 @@ def proof_key(
     :param inputs: the inputs of the job, as in CWL; a file that is still written has no size and no checksum
     :param programs: the programs of the tool that differ at the location of the job
     :param sees_files: whether each Directory of the job is complete, and all paths are those on the driver's node
+    :param digests: those of Directories of the job that are known, by path; gets the others
     :return: None: the job has a Directory whose contents are not known, or the input is a small script
     """
+    digests = {} if digests is None else digests
     is_declared = port in candidate.declared
     contents: list[str | None] = []
     if not is_declared:
         directories = (each for name in sorted(inputs) for each in _files(inputs[name], "Directory"))
-        paths = (directory.get("path") if sees_files else None for directory in directories)
-        contents = [directory_digest(path) if path else None for path in paths]
+        paths = [directory.get("path") if sees_files else None for directory in directories]
+        for path in filter(None, paths):
+            if path not in digests:
+                digests[path] = directory_digest(path)
+        contents = [digests[path] if path else None for path in paths]
         complete = (file for file in _files(inputs.get(port), "File") if file.get("size") is not None)
         if None in contents or any(is_script(file, is_seen=sees_files) for file in complete):
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec import Struct
@@ -148,8 +148,9 @@ class RehearsableJobs:
         is_here = original.runtime.is_here
         ports = dict.fromkeys((*job.ports, *job.candidate.inputs, *job.candidate.declared))
         files = [port for port in ports if _can_be_rehearsed(original.inputs.get(port))]
-        keys = ((port, proof_key(job.candidate, port, values, programs, sees_files=is_here)) for port in files)
-        known = {port: key for port, key in keys if key is not None}
+        digests = dict[str, str | None]()
+        key_of = partial(proof_key, inputs=values, programs=programs, sees_files=is_here, digests=digests)
+        known = {port: key for port in files if (key := key_of(job.candidate, port)) is not None}
         declared = {port: key for port, key in known.items() if key.kind == "declared" and port in job.ports}
         return [
             Comparison(original, port, key, keys=declared)

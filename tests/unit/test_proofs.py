@@ -15,8 +15,9 @@ import pytest
 from msgspec.structs import replace
 
 from streamflow_io.graph.candidates import Candidate
+from streamflow_io.jobs import proof_key as keys
 from streamflow_io.jobs.ending import is_want
-from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
+from streamflow_io.jobs.proof_key import OtherPrograms, directory_digest, proof_key
 from streamflow_io.records.learned.database import VERSION, LearnedStoreError
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
@@ -361,6 +362,16 @@ def test_a_proof_holds_for_the_same_small_files_below_a_directory(
         keys.append(proof_key(READER, "text", inputs, sees_files=True))
     assert None not in keys
     assert (keys[0] == keys[1]) is same
+
+
+def test_a_directory_is_read_once_for_all_inputs_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, digests = list[str](), dict[str, str | None]()
+    monkeypatch.setattr(keys, "directory_digest", lambda path: read.append(path) or directory_digest(path))
+    inputs = {"text": file("a.txt"), "other": file("b.txt"), "index": directory_of(tmp_path)}
+    for port in READER.inputs:
+        with_digests = proof_key(READER, port, inputs, sees_files=True, digests=digests)
+        assert with_digests == proof_key(READER, port, inputs, sees_files=True) is not None
+    assert read == [str(tmp_path)] * (1 + len(READER.inputs))
 
 
 @pytest.mark.parametrize(
