@@ -21,6 +21,7 @@ from streamflow.ext.plugin import extension_points
 
 import streamflow_io
 from lab import javascript, json_documents
+from streamflow_io.runtime import wire
 
 _TOOL: Final = {"class": "CommandLineTool", "baseCommand": "true", "inputs": {}, "outputs": {"out": "stdout"}}
 _STEP: Final = {"run": _TOOL, "in": {}, "out": ["out"]}
@@ -31,7 +32,7 @@ _WORKFLOW: Final = {
 
 
 def _build_models() -> None:
-    """Build each model of pydantic whose class leaves that to its first use."""
+    """Build each model of pydantic whose class leaves that to its first use, and what reads messages of nodes."""
     kinds = [BaseModel]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -41,6 +42,8 @@ def _build_models() -> None:
         for adapter in vars(module).values():
             if isinstance(adapter, TypeAdapter):
                 adapter.rebuild()
+    wire._events()
+    wire._said()
 
 
 def _make_schema_once() -> None:
