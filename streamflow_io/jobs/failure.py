@@ -36,6 +36,9 @@ _NOT_ONE = re.compile(r"Expected (\S+) token of type (File|Directory), got list\
 # The last line of the script, with its number before, and the standard error of its interpreter.
 _JAVASCRIPT = re.compile(r"script was:.*\n\d+ ([^\n]*)\nstdout was: .*?\nstderr was: '(.*)'", re.DOTALL)
 _ERROR = re.compile(r"\w*Error\b")
+# A failure manager handles the error that StreamFlow has logged just before. At last, it gives the job up.
+_HANDLED = re.compile(r"Handling \S+ failure for job (.+)")
+_GIVEN_UP = re.compile(r"FAILED Job (.+) \d+ times\. Execution aborted")
 # Errors that only follow from the closing of the run come from these packages. Errors of connectors matter.
 _FALLING_APART = tuple(
     f"/streamflow/{package}/"
@@ -89,6 +92,8 @@ class Failure(logging.Filter):
         self._first_error = ""
         # What keeps jobs from starting, which StreamFlow logs several times.
         self._never: set[str] = set()
+        # By job: the last error that the failure manager has handled.
+        self._handled: dict[str, str] = {}
         self._failed: str | None = None
         self._reason = ""
         self._words: LastWords | None = None
@@ -165,8 +170,11 @@ class Failure(logging.Filter):
             self._never.add(message)
             if not logger.isEnabledFor(logging.DEBUG):
                 record.exc_info = None
+        if (handled := _HANDLED.fullmatch(message)) is not None:
+            self._handled[handled[1]] = self._error
         if record.levelno >= logging.ERROR:
-            self._error = message
+            given_up = _GIVEN_UP.fullmatch(message)
+            self._error = message if given_up is None else self._handled.get(given_up[1], message)
             self._first_error = self._first_error or message
         if logger.isEnabledFor(logging.DEBUG) or not (self._failed is not None or self._is_closing):
             return True
