@@ -5,6 +5,8 @@ Workflows of tests are JSON, and each run reads its own several times.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from typing import Any
 
@@ -13,7 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-_read = YAML.load
+#: The method of ruamel.yaml.
+read_slowly = YAML.load
 
 
 class _OtherError(Exception):
@@ -27,14 +30,14 @@ def prepare() -> None:
 
 def load(self: YAML, stream: Any) -> Any:
     """Read YAML or JSON, in place of the method of ruamel.yaml."""
-    text = stream if isinstance(stream, str) else stream.read() if hasattr(stream, "read") else None
-    if not isinstance(text, str) or not text.startswith("{") or "\t" in text:
-        return _read(self, stream if text is None else text)
-    try:
-        value = json.loads(text, parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_different)
-        return _located(value, yaml.compose(text, yaml.CSafeLoader)) if "rt" in self.typ else value
-    except (ValueError, RecursionError, yaml.YAMLError, _OtherError):
-        return _read(self, text)
+    text = stream if isinstance(stream, str) else stream.read() if isinstance(stream, io.TextIOWrapper) else ""
+    if text.startswith("{") and "\t" not in text:
+        with contextlib.suppress(ValueError, RecursionError, yaml.YAMLError, _OtherError):
+            value = json.loads(text, parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_different)
+            return _located(value, yaml.compose(text, yaml.CSafeLoader)) if "rt" in self.typ else value
+    if isinstance(stream, io.TextIOWrapper):
+        stream.seek(0)
+    return read_slowly(self, stream)
 
 
 def _refuse(_text: str) -> Any:
