@@ -25,7 +25,7 @@ from .learned_entries import proven_how
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _INCONCLUSIVE = "it was tried, and nothing is known yet"
 _UNREADABLE = "what earlier runs have proven cannot be read"
-_NOT_WHOLE = "its job writes {}, which has a window: run once with `intermediates: remove`"
+_NOT_WHOLE = "its job reads or writes {}, which has a window: run once with `intermediates: remove`"
 _LEFT = "its name, or whether it is there, decides something else"
 _REFUSED = "it was tried, and does not stream"
 # Codes for states whose reasons may have none.
@@ -155,15 +155,17 @@ def declared(plan: Plan, edge: StreamEdge) -> str | None:
         return "compared"
     if why := next((proof.reason for proof in known), candidate.once):
         return f"cannot be compared: {why}"
-    if (window := _window_of(plan, edge.route.output.step, to.step)) is not None:
+    if (window := _window_of(plan, to.step)) is not None:
         return f"not compared: {window} has a window"
     return "not compared yet"
 
 
-def _window_of(plan: Plan, *steps: str) -> str | None:
-    """Return an output of these steps that has a window. The jobs that write or read such a file run only once."""
-    windows = [window for window in plan.intermediates.windows if window.why is None]
-    return next((port_path(window.step, window.port) for window in windows if window.step in steps), None)
+def _window_of(plan: Plan, step: str) -> str | None:
+    """Return an output with a window that jobs of a step write or read. Such jobs run only once."""
+    windows = {port_path(each.step, each.port): each.step for each in plan.intermediates.windows if each.why is None}
+    consumers = ((edge.route.output.name, edge.route.consumer) for edge in plan.graph.edges)
+    read = {name for name, consumer in consumers if consumer is not None and consumer.step == step}
+    return next((name for name, writer in windows.items() if writer == step or name in read), None)
 
 
 _STATES = {

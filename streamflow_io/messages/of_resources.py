@@ -199,7 +199,7 @@ RESOURCES = {
                 "The reason says what was missing, such as a larger file. Each run tries again.",
             ),
             Case(
-                "its job writes F, which has a window: ...",
+                "its job reads or writes F, which has a window: ...",
                 "The job cannot run once more. Run the workflow once with `intermediates: remove`.",
             ),
             Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),

@@ -331,7 +331,10 @@ def test_the_plan_says_that_nothing_is_compared(bench: Bench) -> None:
     path = bench.write(workflow({}, steps, {"o": "c/o"}), {}, io=True, config={**AUTO, **WINDOW["config"]})
     reasons = {one.input: one.reason for one in prospects(plan_file(path).plans["main"])}
     assert reasons["/b/file"] is not None
-    assert "its job writes /b/out, which has a window: run once with `intermediates: remove`" in reasons["/b/file"]
+    assert (
+        "its job reads or writes /b/out, which has a window: run once with `intermediates: remove`"
+        in reasons["/b/file"]
+    )
 
 
 @pytest.mark.parametrize(
