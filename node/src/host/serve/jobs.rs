@@ -170,7 +170,8 @@ impl Jobs {
     /// Waits for the jobs to end, and then ends those that did not.
     fn take_leave(&mut self) {
         let begun = Instant::now();
-        while !self.running.is_empty() {
+        // The reader of a session may have begun without any event yet.
+        while !self.running.is_empty() || self.readers.is_busy() {
             if begun.elapsed() >= FAREWELL_OF_READERS {
                 self.readers.kill();
             }
@@ -379,6 +380,8 @@ fn printed(id: &OsStr, line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
     use crate::protocol::registration::Presence;
 
@@ -401,5 +404,19 @@ mod tests {
             let text = fs::read_to_string(path.join("events.jsonl")).unwrap();
             assert_eq!(text.matches("\"exit\"").count(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn a_stopped_reader_without_events_is_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().canonicalize().unwrap();
+        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new()).unwrap();
+        let mut sleep = Command::new("sleep");
+        let reader = sleep.arg("600").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(reader.id()).unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        jobs.readers.adopt(OsStr::new("session"), reader);
+        jobs.end(|_| false);
+        assert_eq!(kill(pid, None), Err(Errno::ESRCH));
     }
 }

@@ -29,8 +29,12 @@ impl Readers {
         self.started.insert(id.to_owned());
         let mut reader = own_program();
         reader.arg("read").arg("--job").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
-        self.running.push((id.to_owned(), reader.spawn()?));
+        self.adopt(id, reader.spawn()?);
         Ok(())
+    }
+
+    pub(super) fn adopt(&mut self, id: &OsStr, reader: Child) {
+        self.running.push((id.to_owned(), reader));
     }
 
     /// Whether a reader is still to be waited for. No notice tells when it has ended.
