@@ -15,9 +15,10 @@ import signal
 import sys
 import termios
 import threading
+from asyncio.base_subprocess import BaseSubprocessTransport
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from typing_extensions import TypeVarTuple, Unpack
 
@@ -61,6 +62,26 @@ def interrupt_on_sigterm() -> Callable[[], None]:
     if is_main and is_default and signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
     return restore
+
+
+_process_exited = BaseSubprocessTransport._process_exited
+
+
+def mend_interrupted_starts() -> None:
+    """Let a start of a process that is cancelled end, from now on in this process.
+
+    When all tasks are cancelled, CPython 3.11 waits for ever for the end of pipes that it has not connected yet.
+    """
+    BaseSubprocessTransport._process_exited = _end_of_process  # type: ignore[method-assign]
+
+
+def _end_of_process(self: BaseSubprocessTransport, returncode: int) -> None:
+    _process_exited(self, returncode)
+    if self._pending_calls is not None and self._exit_waiters:
+        for waiter in self._exit_waiters:
+            if not waiter.done():
+                waiter.set_result(returncode)
+        self._exit_waiters.clear()
 
 
 async def start_process(
@@ -109,6 +130,42 @@ async def end_process(process: Process, seconds: float = 0.0) -> None:
             process.terminate()
         if not await ends_within(process, _END_SECONDS):
             await kill_process(process)
+
+
+async def end_with_descendants(process: Process) -> None:
+    """End a process that may still run, with its children and theirs. What does not end of itself is killed."""
+    if process.returncode is not None:
+        return
+    with contextlib.ExitStack() as stack:
+        # The number of a process may become that of another one meanwhile. A descriptor stays that of the process.
+        found: list[int] = []
+        for pid in _descendants(process.pid):
+            with contextlib.suppress(OSError):
+                found.append(os.pidfd_open(pid))
+                stack.callback(os.close, found[-1])
+        _send(signal.SIGTERM, found)
+        await end_process(process)
+        _send(signal.SIGKILL, found)
+
+
+def _send(number: signal.Signals, processes: Sequence[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(process, number)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
+    children: dict[int, list[int]] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        # The name of a program, in parentheses, may hold anything. The state and the parent follow.
+        with contextlib.suppress(OSError):
+            parent = each.read_bytes().rpartition(b")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(each.parent.name))
+    found = list(children.get(pid, ()))
+    for each_found in found:
+        found += children.get(each_found, ())
+    return found
 
 
 async def kill_process(process: Process) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 import shlex
 from collections.abc import Callable, Coroutine, MutableMapping, MutableSequence, Sequence
@@ -17,10 +18,12 @@ from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
+from streamflow_io.processes import end_with_descendants
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import Path, Target
+from streamflow_io.tasks import to_the_end
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command whose result is not known; ssh has the same.
@@ -99,6 +102,32 @@ class CommandConnector(ConnectorWrapper):  # type: ignore[misc]
     async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
         """Run the command of the job. Returns the same as :meth:`run_plainly`."""
         raise NotImplementedError
+
+
+class LocalJobConnector(CommandConnector):
+    """Runs the command of one job on the driver's node, as StreamFlow does, and ends its processes with the job.
+
+    StreamFlow 0.2.0rc3 leaves the processes of a job running when its run has failed, or was interrupted.
+    """
+
+    async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
+        if not options["capture_output"]:
+            return await self.run_plainly(options)
+        files = (options["environment"], options["workdir"], options["stdin"], options["stdout"], options["stderr"])
+        script = create_command(type(self.connector).__name__, options["command"], *files)
+        process = await asyncio.create_subprocess_exec(
+            "sh",
+            "-c",
+            script,
+            env=os.environ | options["location"].environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), options["timeout"])
+            return output.decode().strip(), await process.wait()
+        finally:
+            await to_the_end(end_with_descendants(process))
 
 
 class JobConnector(CommandConnector):

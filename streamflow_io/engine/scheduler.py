@@ -41,7 +41,7 @@ from streamflow_io._streamflow import (
 )
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
-from streamflow_io.processes import interrupt_on_sigterm
+from streamflow_io.processes import interrupt_on_sigterm, mend_interrupted_starts
 
 from .database_messages import explain_database_errors
 from .room_check import DiskWaits, HostUse, check_room
@@ -92,6 +92,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_queue_managers()
         mend_shells()
         mend_copies()
+        mend_interrupted_starts()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from msgspec import Struct
 from streamflow.core.deployment import Connector
+from streamflow.deployment.connector.local import LocalConnector
 from streamflow.log_handler import logger
 
-from streamflow_io.adapters.connector import JobConnector, exit_event_of
+from streamflow_io.adapters.connector import JobConnector, LocalJobConnector, exit_event_of
 from streamflow_io.adapters.job_spec import job_spec
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.messages import Code, coded
@@ -57,7 +58,7 @@ class JobRunner:
     def connector(self, job: JobState, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
         if (running := job.kept(_CommandRun)) is None:
-            return inner
+            return LocalJobConnector(inner, job.name) if isinstance(inner, LocalConnector) else inner
         # StreamFlow asks for connectors at other times, too, even after the command. An attempt starts once.
         if running.told is None:
             running.told = self._jobs.starting(job, running.spec, running.node_job.runtime)

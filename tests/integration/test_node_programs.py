@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.node import built
+from lab.node import built, wait_for
 from lab.processes import find_processes
 from streamflow_io.jobs.programs import stamps_here
 
@@ -153,4 +153,6 @@ def test_a_loader_without_an_end_is_not_waited_for(answer: str, tmp_path: Path) 
     began = time.monotonic()
     assert len(loads(made(tmp_path / "program", program_with(loader)), path=path)) == 1
     assert time.monotonic() - began < 40
-    assert find_processes("environ", re.compile(re.escape(os.fsencode(f"PATH={path}")))) == []
+    own_path = re.compile(re.escape(os.fsencode(f"PATH={path}")))
+    # Their end follows the kill at once, but not before it returns.
+    wait_for(lambda: not find_processes("environ", own_path), "the end of all that the loader has started")

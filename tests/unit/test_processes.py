@@ -16,7 +16,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from streamflow_io import processes
-from streamflow_io.processes import end_process, kill_process, start_process, watch_children_without_threads
+from streamflow_io.processes import (
+    end_process,
+    kill_process,
+    mend_interrupted_starts,
+    start_process,
+    watch_children_without_threads,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -167,3 +173,18 @@ def test_another_event_loop_keeps_its_own_way() -> None:
         watch_children_without_threads()
     finally:
         asyncio.set_event_loop_policy(policy)
+
+
+async def test_the_start_of_a_process_ends_when_all_tasks_are_cancelled() -> None:
+    mend_interrupted_starts()
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec("sleep", "300", stdout=asyncio.subprocess.PIPE))
+    connecting: list[asyncio.Task[object]] = []
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if connecting := [task for task in asyncio.all_tasks() if "_connect_pipes" in repr(task)]:
+            break
+    assert connecting
+    for task in (starting, *connecting):
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(starting, 20)
