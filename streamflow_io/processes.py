@@ -139,7 +139,7 @@ async def end_with_descendants(process: Process) -> None:
     with contextlib.ExitStack() as stack:
         # The number of a process may become that of another one meanwhile. A descriptor stays that of the process.
         found: list[int] = []
-        for pid in _descendants(process.pid):
+        for pid in descendants(process.pid):
             with contextlib.suppress(OSError):
                 found.append(os.pidfd_open(pid))
                 stack.callback(os.close, found[-1])
@@ -154,18 +154,20 @@ def _send(number: signal.Signals, processes: Sequence[int]) -> None:
             signal.pidfd_send_signal(process, number)
 
 
-def _descendants(pid: int) -> list[int]:
-    """Return the children of a process, and theirs."""
-    children: dict[int, list[int]] = {}
+def descendants(root: int) -> dict[int, list[bytes]]:
+    """Return the children of a process, and theirs: by number, the fields of `/proc/PID/stat` from the state on."""
+    fields: dict[int, list[bytes]] = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
-        # The name of a program, in parentheses, may hold anything. The state and the parent follow.
+        # The name of a program, in parentheses, may hold anything.
         with contextlib.suppress(OSError):
-            parent = each.read_bytes().rpartition(b")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(each.parent.name))
-    found = list(children.get(pid, ()))
-    for each_found in found:
-        found += children.get(each_found, ())
-    return found
+            fields[int(each.parent.name)] = each.read_bytes().rpartition(b")")[2].split()
+    children: dict[int, list[int]] = {}
+    for pid, (_state, parent, *_others) in fields.items():
+        children.setdefault(int(parent), []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return {pid: fields[pid] for pid in found}
 
 
 async def kill_process(process: Process) -> None:

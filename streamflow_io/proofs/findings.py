@@ -129,7 +129,10 @@ class Findings:
         return proof_of(rehearsal, finding, self._proofs.failures(rehearsal.key), time.time())
 
     async def stands(self, rehearsal: Rehearsal, finding: Finding) -> bool:
-        """Whether no other run has proven another input of the job meanwhile. Both would have to be tried together."""
+        """Whether no other run has proven another input of the job meanwhile. Both would have to be tried together.
+
+        If none has, the file of the proofs has the proof from then on, so that other runs find it.
+        """
         others = [key for port, key in rehearsal.keys.items() if port != rehearsal.port]
         if finding.way is None or rehearsal.key.kind == "declared" or not others:
             return True

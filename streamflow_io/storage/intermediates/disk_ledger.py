@@ -264,7 +264,8 @@ class DiskLedger(Generic[J]):
 
         A job that makes the files more, and cannot start anyway, keeps no space from others.
         """
-        free, left = self.free, self.free - demand.needs - spared
+        free = self.free
+        left = free - demand.needs - spared
         known = self._waiting.get(demand.job)
         place = _net(demand), self._arrived if known is None else known[1]
         for net, number, other in self._order:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.applications import application_name
+from streamflow_io.processes import descendants
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, Waiting
@@ -397,21 +398,9 @@ def is_idle(before: Activity, now: Activity, seconds: float) -> bool:
 
 def activity_below(root: int) -> Activity:
     """The work of the processes below one."""
-    parents: dict[int, int] = {}
-    times: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            times[int(entry.name)] = sum(map(int, fields[11:15]))
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    found.discard(root)
-    return Activity(frozenset(found), sum(times[pid] for pid in found), sum(map(_transferred, found)))
+    found = descendants(root)
+    ticks = sum(int(each) for fields in found.values() for each in fields[11:15])
+    return Activity(frozenset(found), ticks, sum(map(_transferred, found)))
 
 
 def _transferred(pid: int) -> int:
