@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # Seconds. Jobs that become ready because a job has ended do so meanwhile.
 _SETTLING = 0.2
-# Seconds for which the end of a run may wait while outputs that exist already are compared.
-_COMPARING = 1.0
+# How long the end of a run may wait for rehearsals that are nearly done: seconds, and a part of the time of the run.
+_AT_END_SECONDS, _AT_END_PART = 1.0, 0.01
 # The most tries of a rehearsal that has to end each time before it has shown anything.
 _MOST_TRIES = 3
 
@@ -50,13 +50,17 @@ _MOST_TRIES = 3
 class _RunningRehearsal(Struct):
     """A rehearsal that runs.
 
+    :ivar began: by a monotonic clock, in seconds
     :ivar is_beside: the rehearsal has begun before its job has ended
+    :ivar is_last: the run ends with this rehearsal
     :ivar is_void: its job has failed
     :ivar wanted: what a job needs that it has; empty: nothing
     """
 
     rehearsal: Rehearsal
+    began: float
     is_beside: bool
+    is_last: bool = False
     task: asyncio.Task[None] | None = None
     has_begun: bool = False
     is_ending: bool = False
@@ -108,6 +112,7 @@ class Rehearsals(Listener, RepeatedJobs):
         # The runtimes under which nothing can run beside its job.
         self._not_apart: set[NodeRuntime] = set()
         self._is_closed = False
+        self._began = time.monotonic()
         self._is_silent = _NoMessages()
         logger.addFilter(self._is_silent)
 
@@ -115,13 +120,13 @@ class Rehearsals(Listener, RepeatedJobs):
         """End all rehearsals. Returns when nothing of them is left.
 
         :param is_well: whether the run has succeeded. Then a run that waits lets all rehearsals come to their own end,
-            and a run with `streaming: auto` compares the outputs that exist already
+            and a run with `streaming: auto` those that are nearly done
         """
         try:
             if is_well and self._waits:
                 await self._finish()
             elif is_well and self._rehearsable.is_auto:
-                await self._compare()
+                await self._finish_what_is_nearly_done()
         finally:
             await self._end()
             await self._findings.close()
@@ -152,15 +157,27 @@ class Rehearsals(Listener, RepeatedJobs):
             if running.rehearsal.original.job.name in jobs:
                 running.end("space")
 
-    async def _compare(self) -> None:
-        """Begin no more rehearsals, and wait for those whose outputs are compared with jobs that have just ended."""
+    async def _finish_what_is_nearly_done(self) -> None:
+        """Begin no more rehearsals, and wait for those that take little longer than the run.
+
+        Without this, no input of the last job of a run would ever be proven where all cores are busy until then.
+        """
         self._is_closed = True
-        deadline = time.monotonic() + _COMPARING
-        running = [each.task for each in self._running.values() if each.rehearsal.is_compared]
-        if compared := [task for task in running if task is not None]:
-            await asyncio.wait(compared, timeout=_COMPARING)
+        now = time.monotonic()
+        patience = max(_AT_END_SECONDS, _AT_END_PART * (now - self._began))
+        for running in self._running.values():
+            running.is_last = self._is_nearly_done(running, now + patience)
+        if last := [each.task for each in self._running.values() if each.is_last and each.task is not None]:
+            await asyncio.wait(last, timeout=patience)
         if self._confirming:
-            await asyncio.wait(self._confirming, timeout=max(0.0, deadline - time.monotonic()))
+            await asyncio.wait(self._confirming, timeout=max(0.0, now + patience - time.monotonic()))
+
+    def _is_nearly_done(self, running: _RunningRehearsal, deadline: float) -> bool:
+        """Whether a rehearsal may end before the deadline, and has not been waited for in vain before."""
+        rehearsal = running.rehearsal
+        if rehearsal.is_compared:
+            return True
+        return running.began + rehearsal.seconds < deadline and not self._findings.is_fruitless(rehearsal)
 
     async def _finish(self) -> None:
         """Wait until there is nothing to rehearse, or no room for a rehearsal."""
@@ -298,11 +315,12 @@ class Rehearsals(Listener, RepeatedJobs):
         if self._is_closed or (rehearsal := self._waiting.take(host, self._can_start())) is None:
             return
         # The task does not run before it is entered here.
-        self._running[host] = running = _RunningRehearsal(rehearsal, not rehearsal.original.has_ended)
+        running = _RunningRehearsal(rehearsal, time.monotonic(), not rehearsal.original.has_ended)
+        self._running[host] = running
         running.task = asyncio.create_task(self._rehearse(host, running))
 
     async def _rehearse(self, host: str, running: _RunningRehearsal) -> None:
-        rehearsal, began = running.rehearsal, time.monotonic()
+        rehearsal = running.rehearsal
         running.has_begun = True
         try:
             try:
@@ -310,7 +328,7 @@ class Rehearsals(Listener, RepeatedJobs):
                     raise asyncio.CancelledError
                 finding = await asyncio.create_task(self._run(running))
             finally:
-                rehearsal.spent += time.monotonic() - began
+                rehearsal.spent += time.monotonic() - running.began
             # The result is kept, even if its core is wanted now.
             running.is_ending = True
             self._has_shown(running, finding)
@@ -320,7 +338,9 @@ class Rehearsals(Listener, RepeatedJobs):
         except asyncio.CancelledError:
             # Beside its job, a rehearsal may be ended as often as needed.
             rehearsal.killed += not running.is_beside
-            if rehearsal.killed == _MOST_TRIES:
+            if running.is_last:
+                self._findings.tell(rehearsal, unknown("the run ended first, which `rehearse: wait` prevents"))
+            elif rehearsal.killed == _MOST_TRIES:
                 self._findings.tell(rehearsal, unknown(f"its {running.wanted} was wanted"))
             else:
                 self._put_back(running)

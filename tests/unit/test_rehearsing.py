@@ -89,13 +89,17 @@ class Stage:
         for remembered in self.proofs, self.inconclusive:
             monkeypatch.setattr(remembered, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
-        candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
+        self._candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         self.context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
         )
-        self.rehearsals = Rehearsals(
-            RehearsableJobs(candidates, True, Programs(), StreamingJobs()),
+        self.rehearsals = self.next_run()
+
+    def next_run(self) -> Rehearsals:
+        """The rehearsals of a run that knows what was learned before."""
+        return Rehearsals(
+            RehearsableJobs(self._candidates, True, Programs(), StreamingJobs()),
             Findings(self.proofs, self.inconclusive, "recover", self.records.append),
             self.used,
         )
@@ -107,8 +111,10 @@ class Stage:
         self.beside[name] = dict(rehearsal.beside)
         self.findings[name] = asyncio.get_running_loop().create_future()
         try:
-            rehearsal._proven = await self.findings[name]
-            return rehearsal._proven
+            finding = await self.findings[name]
+            if finding is not None and finding.way is not None:
+                rehearsal._proven = finding
+            return finding
         except asyncio.CancelledError:
             self.ended.append(name)
             if self.shown_at_the_end is None:
@@ -121,7 +127,7 @@ class Stage:
         size: int = 9,
         option: int = 0,
         runtime: Runtime | None = None,
-        seconds: float = 1.0,
+        seconds: float = 60.0,
         taken: float = 0,
         **fields: Any,
     ) -> None:
@@ -150,7 +156,7 @@ class Stage:
         self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
         return job
 
-    async def succeeds(self, job: JobState, seconds: float = 1.0, taken: float = 0) -> None:
+    async def succeeds(self, job: JobState, seconds: float = 60.0, taken: float = 0) -> None:
         """The job has ended well."""
         exit_event = ExitEvent(job="0", time=0, success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
@@ -525,11 +531,49 @@ async def test_what_is_not_known_beside_a_job_is_tried_after_it(stage: Stage) ->
     await stage.rehearsals.close()
 
 
-async def test_the_end_of_a_run_does_not_wait_for_one_that_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamflow_io.proofs.rehearsals._COMPARING", 60)
-    await stage.runs("a")
+async def test_the_end_of_a_run_does_not_wait_for_one_that_takes_long(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AT_END_SECONDS", 40)
+    await stage.runs("a", seconds=60)
     await asyncio.wait_for(stage.rehearsals.close(), 30)
     assert (stage.told, stage.ended) == ([], ["/a/text"])
+
+
+async def test_the_end_of_a_run_waits_for_one_that_takes_little_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AT_END_SECONDS", 90)
+    job = stage.begins("a")
+    await stage.account(1)
+    await stage.succeeds(job, seconds=60)
+    closing = asyncio.create_task(stage.rehearsals.close())
+    await settled()
+    await stage.finds("/a/text", NET)
+    await closing
+    assert (stage.told, stage.ended) == ([("/a/text", "net", None)], [])
+
+
+async def test_the_end_of_a_long_run_waits_longer(stage: Stage) -> None:
+    stage.rehearsals._began -= 9000
+    await stage.runs("a", seconds=60)
+    closing = asyncio.create_task(stage.rehearsals.close())
+    await settled()
+    await stage.finds("/a/text", NET)
+    await closing
+    assert stage.told == [("/a/text", "net", None)]
+
+
+async def test_runs_wait_in_vain_at_their_end_only_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AT_END_SECONDS", 0.05)
+    await stage.runs("a", seconds=0.01)
+    await stage.rehearsals.close()
+    assert stage.told == [("/a/text", None, "the run ended first, which `rehearse: wait` prevents")]
+    monkeypatch.setattr(module, "_AT_END_SECONDS", 60)
+    stage.rehearsals = stage.next_run()
+    await stage.runs("a", seconds=0.01)
+    await asyncio.wait_for(stage.rehearsals.close(), 30)
+    assert (len(stage.told), stage.ended) == (1, ["/a/text"] * 2)
 
 
 async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
