@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from unittest.mock import patch
 
+from msgspec.structs import asdict
+
 from lab.machines.deployments import docker_environment
 from lab.machines.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
@@ -105,7 +107,7 @@ def _streamed(directory: Path, shares: bool) -> Outcome:
         if (shared is not None) is not shares:
             raise CommandError("the stream does not go where it is to be measured")
         source = (
-            {"path": str(here / "file"), "link": producer.link_to(reader.runtime)} if shared is None else vars(shared)
+            {"path": str(here / "file"), "link": producer.link_to(reader.runtime)} if shared is None else asdict(shared)
         )
         stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")})
         await asyncio.gather(
