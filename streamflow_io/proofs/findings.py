@@ -58,8 +58,8 @@ class Findings:
         self._expected: dict[ProofKey, Extents] = {}
         # The declared inputs that are compared: of each only one job, whatever its options.
         self._compared: set[tuple[str, str]] = set()
-        # By name: the inputs with a rehearsal that was given up.
-        self._given_up: set[str] = set()
+        # The inputs with a rehearsal that was given up, by name, and why.
+        self._given_up: set[tuple[str, str]] = set()
         # By name of a declared input that is not read as declared: how it is read.
         self._refuted: dict[str, str] = {}
 
@@ -113,12 +113,15 @@ class Findings:
         self._expected.pop(rehearsal.key, None)
         self._compared.discard((rehearsal.key.tool, rehearsal.key.port))
 
-    def give_up(self, rehearsal: Rehearsal) -> None:
-        """Note that a rehearsal has not begun because its files go. The user is told once for each input."""
+    def give_up(self, rehearsal: Rehearsal, why: str) -> None:
+        """Note that a rehearsal shows nothing, because something that it needs goes.
+
+        A later job may show it. The user is told once for each input and reason.
+        """
         self.expect_no_more(rehearsal)
-        if rehearsal.name not in self._given_up:
-            self._given_up.add(rehearsal.name)
-            self.tell(rehearsal, unknown("its files had to go before a core was free"))
+        if (rehearsal.name, why) not in self._given_up:
+            self._given_up.add((rehearsal.name, why))
+            self.tell(rehearsal, unknown(why))
 
     def proof_of(self, rehearsal: Rehearsal, finding: Finding) -> Proof | None:
         """Tell the user of a finding, record it, and return its proof; None: the finding proves nothing."""

@@ -33,7 +33,7 @@ from .findings import Findings
 from .original_job import JobResult, span_of
 from .rehearsable_jobs import RehearsableJob, RehearsableJobs
 from .rehearsal import Rehearsal, rehearsing
-from .rehearsal_rules import Finding, FreeRoom, may_start, unknown
+from .rehearsal_rules import Finding, FreeRoom, may_start
 from .repeated_job import NotApartError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Rehearsals(Listener, RepeatedJobs):
     def give_up(self, jobs: Collection[str]) -> None:
         """Run these jobs only once. Later jobs with the same inputs may be rehearsed."""
         for rehearsal in self._waiting.remove(lambda each: each.original.job.name in jobs):
-            self._findings.give_up(rehearsal)
+            self._findings.give_up(rehearsal, "its files had to go before a core was free")
 
     def end(self, jobs: Collection[str]) -> None:
         for running in self._running.values():
@@ -339,9 +339,9 @@ class Rehearsals(Listener, RepeatedJobs):
             # Beside its job, a rehearsal may be ended as often as needed.
             rehearsal.killed += not running.is_beside
             if running.is_last:
-                self._findings.tell(rehearsal, unknown("the run ended first, which `rehearse: wait` prevents"))
+                self._findings.give_up(rehearsal, "the run ended first, which `rehearse: wait` prevents")
             elif rehearsal.killed == _MOST_TRIES:
-                self._findings.tell(rehearsal, unknown(f"its {running.wanted} was wanted"))
+                self._findings.give_up(rehearsal, f"its {running.wanted} was wanted")
             else:
                 self._put_back(running)
         finally:

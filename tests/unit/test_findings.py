@@ -117,7 +117,7 @@ async def test_an_input_is_fruitless_after_a_rehearsal_that_has_shown_nothing(ke
     kept.findings.tell(rehearsal(), NET)
     not_begun = rehearsal()
     not_begun.spent = 0.0
-    kept.findings.give_up(not_begun)
+    kept.findings.give_up(not_begun, "its files had to go")
     assert not kept.findings.is_fruitless(rehearsal())
 
 

@@ -246,6 +246,9 @@ async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> No
         await stage.account(0)
     assert stage.begun == stage.ended == ["/a/text"] * 3
     assert stage.told == [("/a/text", None, "its core was wanted")]
+    await stage.runs("a")
+    await stage.finds("/a/text", NET)
+    assert stage.told[1:] == [("/a/text", "net", None)], "a later job may have its core for longer"
     await stage.rehearsals.close()
 
 
