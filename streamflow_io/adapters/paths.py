@@ -20,6 +20,8 @@ from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get
 _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
 # The kernel reads as many bytes at once as are asked for. Larger blocks are not read faster.
 _BLOCK = 1 << 20
+#: StreamFlow's checksum of a file. Where `sha1sum` is missing, the checksums of all files have one other form.
+CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 _ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 

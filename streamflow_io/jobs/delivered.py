@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -13,14 +12,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.paths import CHECKSUM
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.parts.said_parts import SaidParts
 
 # Paths differ between attempts. Contents are compared by checksum.
 _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "contents", "listing", "secondaryFiles"})
-# Where `sha1sum` is missing, StreamFlow's checksum of a file has another form.
-_CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 
 
 class Item(Struct, frozen=True):
@@ -285,7 +283,7 @@ class DeliveredOutput:
             )
 
     def _compare_files(self, final: Value) -> Iterator[Warn | Fail]:
-        if any(checksum is not None and _CHECKSUM.fullmatch(checksum) is None for checksum in self.checksums.values()):
+        if any(checksum is not None and CHECKSUM.fullmatch(checksum) is None for checksum in self.checksums.values()):
             yield self._cannot_compare("its location has no sha1sum")
         for file, checksum in self.checksums.items():
             if file not in final.all:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from streamflow_io.adapters.paths import CHECKSUM
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
@@ -49,7 +50,7 @@ def proof_key(
     :param programs: the programs of the tool that differ at the location of the job
     :param sees_files: whether each Directory of the job is complete, and all paths are those on the driver's node
     :param digests: those of Directories of the job that are known, by path; gets the others
-    :return: None: the job has a Directory whose contents are not known, or the input is a small script
+    :return: None: the contents of a Directory or of a file that counts are not known, or the input is a small script
     """
     digests = {} if digests is None else digests
     is_declared = port in candidate.declared
@@ -71,10 +72,17 @@ def proof_key(
             return _Rule("small", sees_files and not is_declared)
         return _Rule("none" if is_declared or name == port else "scripts", sees_files)
 
-    options = {name: _option(value, rule(name)) for name, value in inputs.items()}
+    try:
+        options = {name: _option(value, rule(name)) for name, value in inputs.items()}
+    except _UnknownError:
+        return None
     content = [_HOW, options, programs, *([contents] if contents else [])]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return ProofKey(candidate.tool, "declared" if is_declared else "reads", port, digest)
+
+
+class _UnknownError(Exception):
+    """The content of a file counts, and is not known."""
 
 
 class _Rule(Struct, frozen=True):
@@ -127,18 +135,34 @@ def _option(value: Any, rule: _Rule) -> Any:
 
 def _kind(file: Mapping[str, Any], rule: _Rule) -> Any:
     extension = posixpath.splitext(str(file.get("basename", "")))[1]
-    content = _content(file) if file["class"] == "File" and rule.counts(file) else None
+    content = _content(file, rule) if file["class"] == "File" and rule.counts(file) else None
     beside = [_kind(other, rule) for other in file.get("secondaryFiles") or ()]
     # The tool may be given other options for another format.
     return [file["class"], extension, content, beside, *filter(None, [file.get("format")])]
 
 
-def _content(file: Mapping[str, Any]) -> str:
-    if checksum := file.get("checksum"):
-        return str(checksum)
+def _content(file: Mapping[str, Any], rule: _Rule) -> Any:
+    """Return what tells the content of a file from others.
+
+    A file has no checksum where its location cannot compute one, or when jobs get it before it was read for one.
+
+    :raises _UnknownError: if nothing tells that
+    """
+    if CHECKSUM.fullmatch(checksum := str(file.get("checksum"))):
+        return checksum
     if (contents := file.get("contents")) is not None:
         return hashlib.sha256(str(contents).encode()).hexdigest()
-    return "not known"
+    path = str(file.get("path")) if rule.sees_files else ""
+    found = _regular_file(path)
+    if found is None or not os.path.isabs(path):
+        raise _UnknownError
+    if found.st_size > SMALL_FILE:
+        return found.st_size, found.st_mtime_ns
+    try:
+        with open(path, "rb") as opened:
+            return hashlib.sha256(opened.read()).hexdigest()
+    except OSError:
+        raise _UnknownError from None
 
 
 # The largest size, in bytes, of a file that may be a script or a configuration, whatever its name.

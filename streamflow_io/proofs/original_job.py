@@ -13,7 +13,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Token
 from streamflow.workflow.utils import get_token_value
 
-from streamflow_io.adapters.paths import checksums_below, job_path
+from streamflow_io.adapters.paths import CHECKSUM, NoChecksumsError, checksums_below, job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_tokens, with_own_value
 from streamflow_io.runtime.node_runtime import NodeRuntime
@@ -99,7 +99,7 @@ class OriginalJob(Struct, frozen=True, eq=False):
 async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
     """Return the outputs of a job as CWL objects, each Directory with the checksums of its files. Reads these files.
 
-    :raises NoChecksumsError: if the job's location has no sha1sum
+    :raises NoChecksumsError: if the job's location has no sha1sum, so that only sizes could be compared
     """
 
     async def describe(value: Any) -> Any:
@@ -107,6 +107,8 @@ async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, T
             found = {name: await describe(inner) for name, inner in value.items()}
             if value.get("class") == "Directory" and "path" in value:
                 found["checksums"] = await checksums_below(job_path(step.workflow.context, job, value["path"]))
+            if value.get("class") == "File" and CHECKSUM.fullmatch(str(value.get("checksum"))) is None:
+                raise NoChecksumsError(f"{value.get('basename')} has no checksum")
             return found
         if isinstance(value, list | tuple):
             return [await describe(inner) for inner in value]

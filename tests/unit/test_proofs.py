@@ -215,7 +215,8 @@ def test_a_file_that_could_not_be_read_is_left_alone(tmp_path: Path, caplog: pyt
 
 
 def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, Any]:
-    return {"class": "File", "basename": name, "path": f"/tmp/{checksum}/{name}", "size": size, "checksum": checksum}
+    digest = f"sha1${checksum.removeprefix('sha1$').zfill(40)}"
+    return {"class": "File", "basename": name, "path": f"/tmp/{checksum}/{name}", "size": size, "checksum": digest}
 
 
 @pytest.mark.parametrize(
@@ -317,6 +318,22 @@ def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path,
 def test_it_matters_whether_there_is_one_sample_but_not_how_many_there_are() -> None:
     def key(*files: str) -> ProofKey | None:
         return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
+@pytest.mark.parametrize("name", ["options.txt", "run.py", "tool.jar"])
+def test_a_file_without_a_checksum_has_to_be_the_same(tmp_path: Path, name: str) -> None:
+    """Where its content cannot be looked at, nothing is proven."""
+
+    def key(content: bytes, *, sees_files: bool) -> ProofKey | None:
+        (tmp_path / name).write_bytes(content)
+        value = {"class": "File", "basename": name, "path": str(tmp_path / name), "size": len(content)}
+        return proof_key(READER, "text", {"text": file("a.txt"), "script": value}, sees_files=sees_files)
+
+    contents = [b"1", b"2", b"3" * 2**19] if name == "tool.jar" else [b"1", b"2"]
+    found = [key(content, sees_files=True) for content in contents]
+    assert None not in found
+    assert len({of.options for of in found if of is not None}) == len(contents)
+    assert key(b"1", sees_files=False) is None
+
+
 
     assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt", "a.txt")
     assert key("a.txt", "b.gz") != key("a.txt", "b.txt")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamflow.core.workflow import Token
 
+from streamflow_io.adapters.paths import NoChecksumsError
+from streamflow_io.proofs.original_job import described
 from streamflow_io.proofs.same_outputs import Places, first_difference, first_unlike, unlike_files
 
 PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), ("/w/in-1/a/reads.fq",))
@@ -179,3 +182,11 @@ def test_what_differs_in_more_than_the_content_of_files(plain: Any, again: Any) 
 def test_what_has_no_unlike_files_is_the_same(one: Any, other: Any) -> None:
     found = unlike_files({"o": one}, PLAIN, {"o": other}, PLAIN)
     assert (found == []) == (first_difference({"o": one}, PLAIN, {"o": other}, PLAIN) is None)
+
+
+@pytest.mark.parametrize("checksum", [None, "sha1$", "sha1$sh: 1: sha1sum: not found"])
+async def test_outputs_without_checksums_are_not_compared(checksum: str | None) -> None:
+    """Where the location has no `sha1sum`, all files would be the same if they had the same size."""
+    outputs = {"out": Token([file("/w/out-1/o", checksum=checksum)])}
+    with pytest.raises(NoChecksumsError):
+        await described(cast(Any, None), cast(Any, None), outputs)
