@@ -74,6 +74,7 @@ def make_plan(
     scheduler: IOAwareScheduler,
     translate: Callable[[], Workflow],
     *,
+    given: Sequence[Any] = (),
     in_detail: bool = False,
 ) -> Plan:
     """Plan the run of a workflow.
@@ -82,13 +83,14 @@ def make_plan(
     :param name: of the workflow in the StreamFlow file
     :param scheduler: its config, and the StreamFlow file
     :param translate: translates the document, and may change it
+    :param given: the requirements in the input object
     :param in_detail: whether to plan more than a run needs. Globs that are expressions are evaluated; for JavaScript a
         process is started. Without hints, the plan also has what could be delivered early
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
     # Before StreamFlow changes the document.
-    hints = _read_hints(document, name, scheduler)
+    hints = _read_hints(document, name, scheduler, given)
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     annotations, is_auto = hints.annotations, hints.is_auto
@@ -164,7 +166,7 @@ class _ReadHints(Struct, frozen=True):
         return any(self.annotations.values())
 
 
-def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadHints:
+def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler, given: Sequence[Any]) -> _ReadHints:
     """Read the hints of a document, and its tools as far as the hints need them.
 
     :raises InvalidHintsException: if a hint is wrong
@@ -174,11 +176,11 @@ def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler) -> _ReadH
     is_auto = config.streaming == "auto" and config.runtime == "embedded"
     learned = [path for path, of in annotations.items() if of.is_learned or of.required]
     declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
-    known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations))
+    known = tool_contents(walk, annotations if is_auto else declaring | steps_with_cuts(annotations), given)
     tools = KnownTools(
         {path: content.digest for path, content in known.items()},
         {path: content.programs for path, content in known.items()},
-        networked(walk, annotations if is_auto else declaring),
+        networked(walk, annotations if is_auto else declaring, given),
     )
     sized = tool_digests(walk, walk.tools if (config.disk_limit, config.memory) != (None, None) else ())
     return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools, sized)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -61,12 +61,13 @@ class _Named(Struct, frozen=True):
     inherited: list[Mapping[str, Any]]
 
 
-def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
+def tool_contents(walk: Walk, steps: Collection[str], given: Sequence[Any] = ()) -> dict[str, ToolContent]:
     """The content of the tool of each step.
 
     :param walk: from before StreamFlow changes the document
+    :param given: the requirements in the input object, which hold for all tools
     """
-    named = {path: _named(walk, path) for path in steps}
+    named = {path: _named(walk, path, given) for path in steps}
     here = stamps_here([word for each in named.values() for word in each.words])
     return {
         path: ToolContent(
@@ -77,14 +78,32 @@ def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
     }
 
 
-def _named(walk: Walk, path: str) -> _Named:
+def _named(walk: Walk, path: str, given: Sequence[Any]) -> _Named:
     tool = _saved(walk.tools[path])
-    inherited = [each for each in _requirements(walk, path) if each.get("class") in _RELEVANT]
+    inherited = [each for each in _requirements(walk, path, given) if each.get("class") in _RELEVANT]
     bindings = [part.get("inputBinding") for part in parts(tool.get("inputs")) if isinstance(part, Mapping)]
     line = [tool.get("baseCommand"), tool.get("arguments"), *bindings]
     commands = (word for text in _texts(line) for word in _words(text) if _PROGRAM.fullmatch(word) or word[:1] == "/")
     paths = (word for text in _texts([tool, inherited]) for word in _words(text) if word[:1] == "/")
-    return _Named(tuple(dict.fromkeys((*commands, *paths))), inherited)
+    words = dict.fromkeys((*commands, *paths))
+    names, places = [word for word in words if "/" not in word], [*_program_directories(inherited)]
+    of_tool = (f"{place}/{name}" for place in places for name in names)
+    return _Named(tuple(dict.fromkeys((*words, *of_tool))), inherited)
+
+
+def _program_directories(requirements: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the directories where a tool looks for programs, if its requirements set PATH."""
+    for requirement in requirements:
+        variables = requirement.get("envDef") if requirement.get("class") == "EnvVarRequirement" else None
+        if isinstance(variables, Mapping):
+            values = [variables.get("PATH")]
+        else:
+            entries = [entry for entry in variables or () if isinstance(entry, Mapping)]
+            values = [entry.get("envValue") for entry in entries if entry.get("envName") == "PATH"]
+        for value in values:
+            text = value.get("envValue") if isinstance(value, Mapping) else value
+            places = text.split(":") if isinstance(text, str) else []
+            yield from (place for place in places if place[:1] == "/" and "$" not in place)
 
 
 def _digest(tool: Any, inherited: Sequence[Mapping[str, Any]], stamps: Mapping[str, Stamp]) -> str:
@@ -93,17 +112,21 @@ def _digest(tool: Any, inherited: Sequence[Mapping[str, Any]], stamps: Mapping[s
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def networked(walk: Walk, steps: Collection[str]) -> frozenset[str]:
-    """The steps that may use the network, by NetworkAccess at any level."""
-    return frozenset(path for path in steps if any(map(_is_network, _requirements(walk, path))))
+def networked(walk: Walk, steps: Collection[str], given: Sequence[Any] = ()) -> frozenset[str]:
+    """The steps that may use the network, by NetworkAccess at any level.
+
+    :param given: the requirements in the input object
+    """
+    return frozenset(path for path in steps if any(map(_is_network, _requirements(walk, path, given))))
 
 
 def _is_network(requirement: Mapping[str, Any]) -> bool:
     return requirement.get("class") == "NetworkAccess" and bool(requirement.get("networkAccess"))
 
 
-def _requirements(walk: Walk, path: str) -> Iterator[Mapping[str, Any]]:
+def _requirements(walk: Walk, path: str, given: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the requirements and hints that hold for a tool, the outermost first."""
+    yield from map(_saved, given)
     for element in (*_around(walk, path), walk.tools[path]):
         yield from map(_saved, (*(element.requirements or ()), *(element.hints or ())))
 

@@ -84,6 +84,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             self.workflow_config.name,
             self.context.scheduler,
             self._translate,
+            given=self.cwl_inputs.get("cwl:requirements", ()),
             in_detail=in_detail,
         )
 

@@ -18,6 +18,7 @@ from lab.runs import Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
@@ -223,6 +224,18 @@ def test_a_reader_that_is_declared_needs_no_proof(proving: Proving) -> None:
 
 
 def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_in_the_input_object_are_those_of_the_tools(proving: Proving) -> None:
+    def candidate(*given: Document) -> Candidate:
+        inputs = {"cwl:requirements": [*given]}
+        path = proving.bench.write(chain(producer(), reader()), inputs, io=True, config=AUTO)
+        return plan_file(path).plans["main"].proofs.candidates["/b"]
+
+    variable = candidate({"class": "EnvVarRequirement", "envDef": {"LC_ALL": "C"}})
+    assert variable.tool != candidate().tool
+    assert variable.once is None
+    assert candidate({"class": "NetworkAccess", "networkAccess": True}).once is not None, "it must not run twice"
+
+
     def state() -> tuple[str, str | None]:
         [one] = prospects(plan_file(path).plans["main"])
         assert (one.output, one.input) == ("/a/out", "/b/file")

@@ -73,6 +73,7 @@ def test_which_tools_may_use_the_network(tmp_path: Path) -> None:
     steps = [f"/s{number}" for number in range(len(tools))]
     assert networked(read_steps(loaded(tmp_path, *tools)), steps) == {"/s1", "/s2"}
     assert networked(read_steps(loaded(tmp_path, *tools, hints=[NETWORK])), steps) == set(steps)
+    assert networked(read_steps(loaded(tmp_path, TOOL)), ["/s0"], [NETWORK]) == {"/s0"}
 
 
 @pytest.mark.usefixtures("without_libraries")

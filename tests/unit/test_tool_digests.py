@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,10 @@ def document(program: str) -> Document:
     }
 
 
-def digest(path: Path, document: Document) -> str:
+def digest(path: Path, document: Document, given: Sequence[Document] = ()) -> str:
     path.mkdir(exist_ok=True)
     (path / "main.cwl").write_text(json.dumps(document))
-    return tool_contents(read_steps(load(str(path / "main.cwl"))), [STEP])[STEP].digest
+    return tool_contents(read_steps(load(str(path / "main.cwl"))), [STEP], given)[STEP].digest
 
 
 def _step(document: Document) -> Document:
@@ -70,6 +70,13 @@ def test_tools_that_may_do_something_else(tmp_path: Path, change: Callable[[Docu
     after = document("split")
     change(after)
     assert digest(tmp_path, before) != digest(tmp_path, after)
+
+
+def test_requirements_in_the_input_object_count(tmp_path: Path) -> None:
+    other = {**ENV, "envDef": {"N": "8"}}
+    found = [digest(tmp_path, document("split"), given) for given in ([], [ENV], [other], [DOCKER])]
+    assert len({*found}) == 4
+    assert digest(tmp_path, document("split"), [{"class": "LoadListingRequirement"}]) == found[0]
 
 
 def test_tools_that_do_the_same(tmp_path: Path) -> None:
@@ -113,6 +120,20 @@ def test_a_script_that_changes_wherever_a_tool_names_it(tmp_path: Path, use: Cal
     before = digest(tmp_path, changed)
     assert digest(tmp_path, changed) == before
     script.write_text("another")
+    assert digest(tmp_path, changed) != before
+
+
+@pytest.mark.parametrize("level", ["requirements", "hints"])
+def test_a_program_that_changes_where_the_path_of_the_tool_leads(tmp_path: Path, level: str) -> None:
+    tool = tmp_path / "bin" / "split"
+    tool.parent.mkdir()
+    tool.write_text("one")
+    changed = document("split")
+    env = {"envDef": {"PATH": f"/no/such:{tool.parent}:$(inputs.reads.dirname)/bin"}}
+    _step(changed)["run"][level] = {"EnvVarRequirement": env}
+    before = digest(tmp_path, changed)
+    assert digest(tmp_path, changed) == before
+    tool.write_text("another")
     assert digest(tmp_path, changed) != before
 
 
