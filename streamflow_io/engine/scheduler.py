@@ -185,6 +185,18 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
+        try:
+            if not self._is_closing:
+                return await self._schedule(job, binding_config, hardware_requirement)
+        except Exception:
+            if not self._is_closing:
+                raise
+        # The connectors go while the run closes.
+        raise asyncio.CancelledError
+
+    async def _schedule(
+        self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
+    ) -> None:
         if (run := self.run) is None:
             await self._wait_for_hosts(binding_config)
             await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
