@@ -139,6 +139,8 @@ class RunTelemetry:
 def steps_before(workflow: Workflow) -> dict[str, tuple[str, ...]]:
     """The steps that run jobs, each with the steps whose results it gets, also through steps without jobs.
 
+    A step whose results go round a loop may be before itself.
+
     :return: each step after those whose results it gets, except in loops; otherwise in the order of the workflow
     """
     executing = {name: step for name, step in workflow.steps.items() if isinstance(step, ExecuteStep)}
@@ -156,8 +158,7 @@ def _before(step: Step) -> Iterator[str]:
         for port in ahead.pop().get_input_ports().values():
             for writer in port.get_input_steps():
                 if isinstance(writer, ExecuteStep):
-                    if writer.name != step.name:
-                        yield writer.name
+                    yield writer.name
                 elif writer.name not in seen:
                     seen.add(writer.name)
                     ahead.append(writer)
@@ -168,9 +169,10 @@ def _place(name: str, before: dict[str, tuple[str, ...]], ordered: dict[str, tup
     ahead, entered = [name], set()
     while ahead:
         last = ahead[-1]
+        is_new = last not in entered
+        entered.add(last)
         missing = [other for other in before[last] if other not in ordered and other not in entered]
-        if last not in entered and missing:
-            entered.add(last)
+        if is_new and missing:
             ahead += reversed(missing)
         else:
             ahead.pop()

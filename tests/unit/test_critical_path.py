@@ -70,6 +70,18 @@ def test_one_after_the_other() -> None:
     ]
 
 
+def test_each_iteration_of_a_loop_is_behind_the_one_before() -> None:
+    def ran(*names: str) -> list[str | None]:
+        jobs = [one for at, name in enumerate(names) for one in job(name, at, at + 0.1, at + 1)]
+        steps = {"/a": ("/a", "/b"), "/b": ("/a",), "/c": ("/a",)}
+        return [span.job for span in critical_path(history(*jobs, steps=steps)) if span.what == "ran"]
+
+    alone = ["/a/0.0", "/a/0.1", "/a/0.2", "/c/0"]
+    assert ran(*alone) == alone
+    two = ["/a/0.0", "/b/0.0", "/a/0.1", "/b/0.1", "/a/0.2", "/c/0"]
+    assert ran(*two) == two
+
+
 def test_the_queue_of_a_queue_manager_is_on_it() -> None:
     first = job("/a/0", 0.5, 1, 4)
     queued = job("/b/0", 4.5, 5, 9, usage=usage(7.5, 9), queue=True)

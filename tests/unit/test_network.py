@@ -57,6 +57,21 @@ def fits(one: str, other: str) -> bool:
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
+def follows(one: str, other: str) -> bool:
+    """Whether one tag is of the iteration after that of the other, in some loop."""
+    ours, its = one.split("."), other.split(".")
+    pairs = range(1, min(len(ours), len(its)))
+    return any(ours[:at] == its[:at] and int(ours[at]) == int(its[at]) + 1 for at in pairs)
+
+
+def go_round(history: History, one: str, other: str) -> bool:
+    """Whether results of one step come back to it through another, which it feeds."""
+    reached = {one}
+    for _ in STEPS:
+        reached |= {step for step, before in history.run.steps.items() if reached & {*before}}
+    return other in reached - {one} or other == one
+
+
 def tag(job: JobAttempt) -> str:
     return job.name.rpartition("/")[2]
 
@@ -69,7 +84,12 @@ def test_a_job_is_fed_by_the_steps_before_with_a_fitting_tag(history: History) -
         assert network.upstream(index) == {
             other
             for other, candidate in enumerate(history.jobs)
-            if other != index and candidate.step in before and fits(tag(candidate), tag(job))
+            if other != index
+            and candidate.step in before
+            and (
+                fits(tag(candidate), tag(job))
+                or (go_round(history, job.step, candidate.step) and follows(tag(job), tag(candidate)))
+            )
         }
 
 

@@ -229,7 +229,7 @@ def _rest(history: History, known: set[tuple[str, str]]) -> Iterator[GraphFlow]:
         pair = step_of(route.output), step_of(route.input)
         if (*pair,) not in known:
             routes[pair].append((route.output, route.input))
-    pairs = {(before, step): None for step, some in history.run.steps.items() for before in some}
+    pairs = {(before, step): None for step, some in history.run.steps.items() for before in some if before != step}
     for source, target in {**routes, **pairs}:
         if (source, target) in known:
             continue

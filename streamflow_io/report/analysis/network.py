@@ -2,13 +2,14 @@
 
 Two relations give the network. A `reading` record names the jobs that wrote what a job read before it was complete. All
 other data came from the jobs of the steps before, as far as their tags allow: a job and its producer have the same tag,
-or the tag of one continues that of the other, as `0` and `0.3`.
+or the tag of one continues that of the other, as `0` and `0.3`. In a loop, results also go to the next iteration: from
+`0.2` to `0.3`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
@@ -49,6 +50,7 @@ class Network:
             if edge.input is not None and edge.delivery is not Delivery.TERMINATION:
                 self.early[step_of(edge.output), step_of(edge.input)].add(edge.output)
         self._before = history.run.steps
+        self._behind = {step: _all_before(step, self._before) for step in self._before}
         self._attempts = grouped(range(len(jobs)), lambda index: jobs[index].name)
         self._tagged = grouped(range(len(jobs)), lambda index: (jobs[index].step, tag_of(jobs[index])))
         self._below: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -79,8 +81,39 @@ class Network:
 
     def upstream(self, index: int) -> set[int]:
         """Return the attempts that may have fed a job, by their steps and tags."""
-        steps = self._before.get(self.jobs[index].step, ())
-        return {other for step in steps for other in self.related(step, index)} - {index}
+        of = self.jobs[index].step
+        steps = self._before.get(of, ())
+        found = {other for step in steps for other in self.related(step, index)} - {index}
+        for step in steps:
+            if of in self._behind.get(step, ()):
+                found.update(self._of_last_iteration(step, index))
+        return found
+
+    def _of_last_iteration(self, step: str, index: int) -> Iterator[int]:
+        """Yield the attempts of a step's jobs in the iteration before that of a job, of each loop around both."""
+        tag = tag_of(self.jobs[index])
+        for outer, number in _iterations(tag):
+            last = f"{outer}.{number - 1}"
+            yield from self._tagged.get((step, last), ())
+            yield from self._below.get((step, last), ())
+
+
+def _all_before(step: str, before: Mapping[str, Collection[str]]) -> set[str]:
+    """Return the steps whose results a step gets, directly or through others; in a loop the step is among them."""
+    found, ahead = set[str](), [step]
+    while ahead:
+        new = {*before.get(ahead.pop(), ())} - found
+        found |= new
+        ahead += new
+    return found
+
+
+def _iterations(tag: str) -> Iterator[tuple[str, int]]:
+    """Yield the tags that a tag continues by a number above 0, with that number: `0` and 3 of `0.3.0`."""
+    for one in (tag, *_above(tag)):
+        above, _, number = one.rpartition(".")
+        if above and number.isdecimal() and int(number) > 0:
+            yield above, int(number)
 
 
 def tag_of(job: JobAttempt) -> str:
