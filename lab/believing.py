@@ -21,18 +21,28 @@ from streamflow_io.records.learned.extents import UNBOUNDED
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 
 
+class _All(tuple[str, ...]):
+    """The names of all inputs."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _proof(key: ProofKey) -> Proof:
+    return Proof(key, "", 0.0, "net", extents=UNBOUNDED, beside=_All())
+
+
 def _all_proven(
     graph: IOGraph, candidates: Mapping[str, Candidate], tools: KnownTools, proofs: Iterable[Proof]
 ) -> Proving:
     keys = [ProofKey(each.tool, "reads", port) for each in candidates.values() for port in each.inputs]
-    proven = (Proof(key, "", 0.0, "net", extents=UNBOUNDED) for key in keys)
-    return Proving(graph, candidates, tools, [*proofs, *proven])
+    return Proving(graph, candidates, tools, [*proofs, *map(_proof, keys)])
 
 
 def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:
     if (found := _of(proofs, key)) is not None:
         return found
-    return Proof(key, "", 0.0, "net", extents=UNBOUNDED) if key.kind == "reads" else Proof(key, "", 0.0, closes=1)
+    return _proof(key) if key.kind == "reads" else Proof(key, "", 0.0, closes=1)
 
 
 _of = RememberedProofs.of

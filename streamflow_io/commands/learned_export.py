@@ -99,6 +99,7 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
                     read=proof.way,
                     first=proof.excerpt,
                     extents=proof.extents,
+                    beside=proof.beside,
                     tool=key.tool,
                     options=key.options,
                 )
@@ -119,6 +120,8 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
         if entry.first is not None:
             yield f"    first: {entry.first}"
         yield f"    extents: {json.dumps(entry.extents)}"
+        if entry.beside:
+            yield f"    beside: {json.dumps(entry.beside)}"
         # In quotes, because digits alone would be a number.
         yield f'    tool: "{entry.tool}"'
         yield f'    options: "{entry.options}"'

@@ -66,7 +66,7 @@ def known_to(
         for entry in hints.proven:
             key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
             extents = tuple(Extent(*each) for each in entry.extents)
-            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents)
+            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents, beside=entry.beside)
             proofs[key] = with_known(proofs.get(key, said), said)
     return tuple(proofs.values()), _remembered(path, InconclusiveRehearsal) or ()
 

@@ -255,6 +255,11 @@ class ProvenInput(Model):
         description="for each file: the bytes that were read as a stream, and the size of the file. The proof "
         "holds for files of that size at most; a proof with 64 MiB holds for all files",
     )
+    beside: tuple[str, ...] = Field(
+        (),
+        description="the other inputs of the tool that were streams, too, when the input was tried: inputs that were "
+        "not tried together are not streams at once",
+    )
     tool: Digest = Field(description="the digest of the tool")
     options: Digest = Field(description="the digest of the values of the tool's inputs")
 

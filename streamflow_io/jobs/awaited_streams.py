@@ -18,7 +18,6 @@ from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens, stream_tokens, with_files
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.records.learned.extents import hold_for
 
 from .learned_streams import LearnedStreams, written_by_now
 from .proof_key import proof_key
@@ -88,7 +87,7 @@ class AwaitedStreams:
         keys = (proof_key(candidate, name, values, there, sees_files=is_here) for there in programs)
         proofs = (self._learned.proofs.of(key) for key in keys if key is not None)
         sizes = [self._size(token) for token in file_tokens(job.job.inputs[name])]
-        return any(proof is not None and proof.is_proven and hold_for(proof.extents, sizes) for proof in proofs)
+        return any(proof is not None and proof.is_proven and proof.holds_for(sizes) for proof in proofs)
 
     def _size(self, token: Token) -> int:
         """The present size of a file, as far as it is known; else 0."""

@@ -280,7 +280,9 @@ class Execution:
             ) from error
         self._is_to_move = False
         self._streams = streams_of(self._inputs)
-        self._state = self._learned.state = self._run.jobs.of(self._job)
+        self._job.inputs = dict(self._inputs)
+        self._state = self._run.jobs.of(self._job)
+        self._learned.moved(self._state)
         self._state.executes(self._step, self._job)
         self._first_output, self._first_temporary = self._job.output_directory, self._job.tmp_directory
 

@@ -27,7 +27,7 @@ from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
-from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, tried_together
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ClosedEvent, Event, ExitEvent, WarningEvent, WatchedOutput
 from streamflow_io.wording import counted, size_text
@@ -192,6 +192,13 @@ class LearnedReads:
         self._why = ""
         self._has_begun = False
 
+    def moved(self, job: JobState) -> None:
+        """Note that the job has another place, where its programs may be others. The next attempt begins anew.
+
+        What is read as a file stays so.
+        """
+        self.state, self._has_begun = job, False
+
     async def begin(self, reach: Reach) -> None:
         """Find out how the scheduled job reads its streams; to be called before all other methods."""
         streams = {name: list(stream_tokens(token)) for name, token in self._job.inputs.items()}
@@ -201,7 +208,8 @@ class LearnedReads:
         self._has_begun = True
         candidate = self._learned.candidates.get(self._step.name)
         needs_proof = () if candidate is None else candidate.inputs
-        self._declared = {
+        self._excerpts, self._extents = {}, {}
+        self._declared |= {
             name
             for name, tokens in streams.items()
             if name not in needs_proof and (name in parts or any(token.source.gate is None for token in tokens))
@@ -223,7 +231,7 @@ class LearnedReads:
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
         is_complete = all(token.source.gate != "directory" for token in streams_of(self._job.inputs))
         sees_files = runtime is not None and runtime.is_here and is_complete
-        digests = dict[str, str | None]()
+        digests, proven = dict[str, str | None](), dict[str, Proof]()
         for name in inputs:
             key = None
             if programs is not None:
@@ -237,10 +245,12 @@ class LearnedReads:
             elif proof is None or proof.way is None or not proof.extents:
                 self._as_files.add(name)
             else:
+                proven[name] = proof
                 self._ways[name] = proof.way
-                self._extents[name] = proof.extents
+                self._extents[name] = proof.extents_of(len(list(file_tokens(self._job.inputs[name]))))
                 if proof.excerpt is not None:
                     self._excerpts[name] = proof.excerpt
+        self._as_files |= proven.keys() - {*tried_together(proven, self._declared - self._as_files)}
 
     @property
     def streams(self) -> frozenset[str]:

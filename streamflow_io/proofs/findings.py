@@ -74,7 +74,19 @@ class Findings:
                 return True
         elif key in self._expected and hold_for(self._expected[key], sizes):
             return False
-        return self._proofs.is_wanted(key, sizes)
+        return self._proofs.is_wanted(key, sizes) or self._is_to_be_tried_together(rehearsal)
+
+    def _is_to_be_tried_together(self, rehearsal: Rehearsal) -> bool:
+        """Whether a proven input was not tried together with another one that jobs may read as a stream."""
+        port, proof = rehearsal.port, self._proofs.of(rehearsal.key)
+        if proof is None or not proof.is_proven or rehearsal.key.kind == "declared":
+            return False
+
+        def is_tried(other: str) -> bool:
+            its = self._proofs.of(rehearsal.keys[other])
+            return other in proof.beside or (its is not None and port in its.beside)
+
+        return not all(map(is_tried, self.ways_beside(rehearsal, ())))
 
     def ways_beside(self, rehearsal: Rehearsal, unconfirmed: Iterable[Rehearsal]) -> dict[str, Way]:
         """The other inputs of the job that jobs may read as streams, with their ways.
@@ -88,7 +100,7 @@ class Findings:
         for port, key in rehearsal.keys.items():
             sizes = [int(file.value.get("size") or 0) for file in rehearsal.original.files(port)]
             proof = self._proofs.of(key)
-            way = proof.way if proof is not None and hold_for(proof.extents, sizes) else found.get(key)
+            way = proof.way if proof is not None and proof.holds_for(sizes) else found.get(key)
             if key.kind == "declared":
                 way = "pipe" if self._proofs.is_believed(key) else None
             if way is not None and port != rehearsal.port:
@@ -224,6 +236,7 @@ def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) 
         failures=failures,
         excerpt=finding.excerpt,
         extents=tuple(map(Extent, read, sizes)) if finding.way else (),
+        beside=() if key.kind == "declared" else tuple(sorted(rehearsal.beside)),
     )
 
 

@@ -63,6 +63,7 @@ class Proving:
         ways: Mapping[tuple[str, str], Way],
         excerpt: int | None = None,
         extents: Extents = UNBOUNDED,
+        beside: tuple[str, ...] = (),
         **inputs: Any,
     ) -> None:
         candidates = plan_file(path).plans["main"].proofs.candidates
@@ -72,7 +73,7 @@ class Proving:
         for (step, port), way in ways.items():
             key = proof_key(candidates[step], port, values, sees_files=True)
             assert key is not None
-            proofs.append(Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents))
+            proofs.append(Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents, beside=beside))
         asyncio.run(self.remember(*proofs))
 
     async def remember(self, *proofs: Proof) -> None:
@@ -223,7 +224,6 @@ def test_a_reader_that_is_declared_needs_no_proof(proving: Proving) -> None:
     assert_streamed(ours)
 
 
-def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_requirements_in_the_input_object_are_those_of_the_tools(proving: Proving) -> None:
     def candidate(*given: Document) -> Candidate:
         inputs = {"cwl:requirements": [*given]}
@@ -236,6 +236,7 @@ def test_requirements_in_the_input_object_are_those_of_the_tools(proving: Provin
     assert candidate({"class": "NetworkAccess", "networkAccess": True}).once is not None, "it must not run twice"
 
 
+def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
     def state() -> tuple[str, str | None]:
         [one] = prospects(plan_file(path).plans["main"])
         assert (one.output, one.input) == ("/a/out", "/b/file")
@@ -286,7 +287,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     export = ["learned", "export", str(path), "--force", "-o", str(annotations)]
     assert main(export) == 1
     assert annotations.read_text() == "steps: {}\n"
-    proving.prove(path, {("/b", "file"): way}, excerpt)
+    proving.prove(path, {("/b", "file"): way}, excerpt, beside=("trace",))
     assert main(export) == 0, capsys.readouterr().err
     proving.store.unlink()
     ours = proving.bench.run_all([path])[0]
@@ -294,7 +295,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     assert_streamed(ours)
     # What others say is forgotten where it was found wrong.
     [shared] = plan_file(path).plans["main"].proofs.known
-    assert (shared.way, shared.excerpt) == (way, excerpt)
+    assert (shared.way, shared.excerpt, shared.beside) == (way, excerpt, ("trace",))
     asyncio.run(proving.remember(replace(shared, way=None, reason="it asks for the size")))
     assert [proof.way for proof in plan_file(path).plans["main"].proofs.known] == [None]
 
@@ -310,6 +311,7 @@ def test_mistakes_in_what_is_shared(proving: Proving) -> None:
         ({"read": "fast"}, "proven[0].read"),
         ({"first": 0}, "proven[0].first"),
         ({"extents": []}, "proven[0].extents"),
+        ({"beside": "text"}, "proven[0].beside"),
         ({"tool": "12"}, "proven[0].tool"),
         ({"options": None}, "proven[0].options"),
     ]

@@ -15,7 +15,7 @@ from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.database import known_entries
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, ProofKey, RememberedProofs
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, ProofKey, RememberedProofs, Way
 from streamflow_io.records.records import Record
 
 NET = Finding("net", read=(7,))
@@ -24,8 +24,24 @@ NET = Finding("net", read=(7,))
 def rehearsal(size: int = 7, kind: Literal["reads", "declared"] = "reads", options: str = "") -> Rehearsal:
     original = SimpleNamespace(job=SimpleNamespace(name="/a/0"), step=SimpleNamespace(name="/a"))
     key = ProofKey("tool", kind, "text", options)
-    facts: dict[str, Any] = {"name": "/a/text", "key": key, "size": size, "spent": 2.0}
+    facts: dict[str, Any] = {
+        "name": "/a/text",
+        "key": key,
+        "size": size,
+        "spent": 2.0,
+        "port": "text",
+        "keys": {},
+        "beside": {},
+    }
     return cast(Rehearsal, SimpleNamespace(original=original, job=SimpleNamespace(sizes=[size]), **facts))
+
+
+def of_two(port: str, **beside: Way) -> Rehearsal:
+    """The rehearsal of one of two inputs, together with others."""
+    found, keys = rehearsal(), {name: ProofKey("tool", "reads", name, name) for name in ("text", "more")}
+    vars(found).update(port=port, key=keys[port], keys=keys, beside=beside)
+    vars(found.original).update(files=lambda _: [SimpleNamespace(value={"size": 7})])
+    return found
 
 
 class Kept:
@@ -78,6 +94,17 @@ async def test_a_proof_holds_for_what_was_read(kept: Kept) -> None:
     assert proof is not None
     assert (proof.way, proof.extents) == ("net", (Extent(7, 7),))
     assert [(each.way, each.known) for each in kept.records if isinstance(each, RehearsedRecord)] == [("net", True)]
+
+
+async def test_proven_inputs_are_tried_again_until_they_were_tried_together(kept: Kept) -> None:
+    """One of the files may have been empty, or larger than its proof, when the other was tried."""
+    await kept.found(of_two("text"), NET)
+    await kept.found(of_two("more"), NET)
+    assert [kept.findings.is_new(of_two(port)) for port in ("text", "more")] == [True, True]
+    await kept.found(of_two("more", text="net"), NET)
+    assert [kept.findings.is_new(of_two(port)) for port in ("text", "more")] == [False, False]
+    await kept.found(of_two("more"), NET)
+    assert not kept.findings.is_new(of_two("more")), "what was tried once stays so"
 
 
 async def test_what_is_not_known_is_recorded_and_proves_nothing(kept: Kept) -> None:

@@ -19,7 +19,7 @@ from streamflow_io.jobs import proof_key as keys
 from streamflow_io.jobs.ending import is_want
 from streamflow_io.jobs.proof_key import OtherPrograms, directory_digest, proof_key
 from streamflow_io.records.learned.database import VERSION, LearnedStoreError
-from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.extents import ENOUGH, Extent
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 
 KEY = ProofKey("a1", "reads", "text", "5d")
@@ -83,8 +83,6 @@ def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(t
             (proven((50, 60)), proven((9, 9)), proven((50, 60))),
             (proven((50, 60)), proven((9, 90)), proven((50, 90))),
             (proven((5, 5), (9, 9)), proven((7, 7), (8, 8)), proven((7, 7), (9, 9))),
-            # The order of them is unknown.
-            (proven((5, 5), (9, 9)), proven((7, 7)), proven((7, 7))),
             # How a small file is read says nothing of a large one, and the other way round.
             (proven((5, 5)), proven((9, 9), way="pipe"), proven((9, 9), way="pipe")),
             (proven((9, 9), way="pipe"), proven((5, 5)), proven((9, 9), way="pipe")),
@@ -94,6 +92,29 @@ def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(t
         asyncio.run(remember(path, known))
         asyncio.run(remember(path, found))
         assert known_proofs(path) == (kept,)
+
+
+def test_lists_of_other_lengths_lower_nothing_of_each_other(tmp_path: Path) -> None:
+    """Two steps with the same tool get lists of other lengths. Which file of one is which of the other is unknown."""
+    path = tmp_path / "learned.db"
+    pair, three, four = ((5, 5), (9, 9)), ((1, 1), (1, 1), (9, 9)), ((8, 8),) * 4
+    for extents in (pair, three, four, pair):
+        asyncio.run(remember(path, replace(PROVEN, extents=tuple(Extent(*each) for each in extents))))
+    [kept] = known_proofs(path)
+    assert (kept.extents, *kept.others) == (pair, four, three)
+    assert [kept.extents_of(files) for files in (2, 3, 4, 5)] == [pair, three, four, ((8, 8),) * 5]
+    sizes = [[5, 9], [6, 9], [1, 1, 9], [2, 1, 9], [8] * 4, [9] * 4, [8] * 5, [9] * 5]
+    assert [kept.holds_for(each) for each in sizes] == [True, False] * 4
+
+
+@pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0)])
+def test_a_larger_file_is_read_in_the_way_in_which_it_was_tried(tmp_path: Path, first: int, then: int) -> None:
+    """Two runs try files of other sizes at once; of the large one its first bytes."""
+    small = replace(PROVEN, extents=(Extent(9, 9),), beside=("b",))
+    large = replace(PROVEN, extents=(Extent(ENOUGH, 2 * ENOUGH),), excerpt=ENOUGH, beside=("a",))
+    for found in ((small, large)[first], (small, large)[then]):
+        asyncio.run(remember(tmp_path / "learned.db", found))
+    assert known_proofs(tmp_path / "learned.db") == (replace(large, beside=("a", "b")),)
 
 
 async def test_a_proof_is_news_for_who_is_about_to_wait(tmp_path: Path) -> None:
@@ -297,6 +318,22 @@ def test_a_large_program_has_to_be_the_same(tmp_path: Path, port: str, name: str
     assert (first == second) is same
 
 
+@pytest.mark.parametrize("name", ["options.txt", "run.py", "tool.jar"])
+def test_a_file_without_a_checksum_has_to_be_the_same(tmp_path: Path, name: str) -> None:
+    """Where its content cannot be looked at, nothing is proven."""
+
+    def key(content: bytes, *, sees_files: bool) -> ProofKey | None:
+        (tmp_path / name).write_bytes(content)
+        value = {"class": "File", "basename": name, "path": str(tmp_path / name), "size": len(content)}
+        return proof_key(READER, "text", {"text": file("a.txt"), "script": value}, sees_files=sees_files)
+
+    contents = [b"1", b"2", b"3" * 2**19] if name == "tool.jar" else [b"1", b"2"]
+    found = [key(content, sees_files=True) for content in contents]
+    assert None not in found
+    assert len({of.options for of in found if of is not None}) == len(contents)
+    assert key(b"1", sees_files=False) is None
+
+
 def test_a_large_file_named_like_a_configuration_is_data_while_it_is_written() -> None:
     written, complete = unfinished("large.json"), file("large.json", 2**20, "sha1$1")
     assert proof_key(READER, "text", {"text": file("a.txt"), "other": written}) == proof_key(
@@ -318,22 +355,6 @@ def test_a_proof_holds_for_the_same_script_at_the_path_in_a_text(tmp_path: Path,
 def test_it_matters_whether_there_is_one_sample_but_not_how_many_there_are() -> None:
     def key(*files: str) -> ProofKey | None:
         return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
-@pytest.mark.parametrize("name", ["options.txt", "run.py", "tool.jar"])
-def test_a_file_without_a_checksum_has_to_be_the_same(tmp_path: Path, name: str) -> None:
-    """Where its content cannot be looked at, nothing is proven."""
-
-    def key(content: bytes, *, sees_files: bool) -> ProofKey | None:
-        (tmp_path / name).write_bytes(content)
-        value = {"class": "File", "basename": name, "path": str(tmp_path / name), "size": len(content)}
-        return proof_key(READER, "text", {"text": file("a.txt"), "script": value}, sees_files=sees_files)
-
-    contents = [b"1", b"2", b"3" * 2**19] if name == "tool.jar" else [b"1", b"2"]
-    found = [key(content, sees_files=True) for content in contents]
-    assert None not in found
-    assert len({of.options for of in found if of is not None}) == len(contents)
-    assert key(b"1", sees_files=False) is None
-
-
 
     assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt", "a.txt")
     assert key("a.txt", "b.gz") != key("a.txt", "b.txt")

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
 from .database import LearnedEntry, LearnedKey, known_entries
-from .extents import Extents, hold_for, raised
+from .extents import Extents, extents_of, hold_for, raised
 from .remembered import Remembered
 
 #: How a program may get a stream. `net`: every operation that a pipe cannot do waits for the file. `pipe`: like an
 #: input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
+# More numbers of files than that are not kept apart.
+_MOST_OTHERS = 8
 # After this many failures an input stays refused: fewer may be accidents.
 _MOST_FAILURES = 3
 
@@ -59,6 +61,8 @@ class Proof(LearnedEntry, frozen=True):
     :ivar excerpt: the number of first bytes of an input that were enough. None: the whole file was tried
     :ivar extents: how far the proof of an input holds for each of its files. Empty: for no file. A declared input
         streams with larger files, too, and is compared again with these
+    :ivar others: the same for other numbers of files, each with another one, the last first
+    :ivar beside: the other inputs of the tool that were streams, too, when the input was tried
     """
 
     kind: ClassVar[str] = "proof"
@@ -71,6 +75,8 @@ class Proof(LearnedEntry, frozen=True):
     failures: int = 0
     excerpt: int | None = None
     extents: Extents = ()
+    others: tuple[Extents, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def may_be_tried_again(self) -> bool:
@@ -89,6 +95,16 @@ class Proof(LearnedEntry, frozen=True):
     @property
     def order(self) -> tuple[Any, ...]:
         return self.step, self.key.kind, self.key.port, self.learned
+
+    def holds_for(self, sizes: Sequence[int]) -> bool:
+        """Whether the proof of an input holds for files of these sizes."""
+        return hold_for(self.extents_of(len(sizes)), sizes)
+
+    def extents_of(self, files: int) -> Extents:
+        """How far the proof of an input holds for each file of a job with this number of files."""
+        known = (self.extents, *self.others)
+        largest = max(known, key=lambda extents: min((each.size for each in extents), default=0))
+        return next((extents for extents in known if len(extents) == files), extents_of(largest, files))
 
     def merged(self, known: Proof | None) -> Proof:
         """Return the refusal, if one of the two is a refusal, unless it :attr:`may_be_tried_again`.
@@ -129,9 +145,37 @@ def with_known(found: Proof, known: Proof | None) -> Proof:
     """Return the proof to keep where another one is known: a proof with larger files stays."""
     if known is None or known.way is None or found.way is None:
         return found
-    if known.way == found.way:
-        return replace(found, extents=raised(known.extents, found.extents))
-    return found if hold_for(found.extents, [each.size for each in known.extents]) else known
+    holds = found.holds_for([each.size for each in known.extents])
+    if known.way != found.way:
+        return found if holds else known
+    numbers: dict[int, Extents] = {}
+    for each in (found.extents, *found.others, known.extents, *known.others):
+        numbers[len(each)] = raised(each, numbers.get(len(each), each))
+    extents, *others = numbers.values()
+    return replace(
+        found,
+        # The larger file is read as a stream in the way in which it was tried.
+        excerpt=found.excerpt if holds else known.excerpt,
+        extents=extents,
+        others=tuple(others[:_MOST_OTHERS]),
+        beside=tuple(sorted({*known.beside, *found.beside})),
+    )
+
+
+def tried_together(proofs: Mapping[str, Proof], declared: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the proven inputs of a job that may be streams at once: any two of them were streams in one rehearsal.
+
+    Some programs do something else only if several of their inputs are streams.
+
+    :param proofs: of the inputs that are to be streams, by port
+    :param declared: the inputs that are streams whatever is proven
+    """
+    chosen: dict[str, Proof] = {}
+    for port, proof in proofs.items():
+        others = all(other in proof.beside for other in declared)
+        if others and all(other in proof.beside or port in its.beside for other, its in chosen.items()):
+            chosen[port] = proof
+    return tuple(chosen)
 
 
 def known_proofs(path: Path) -> tuple[Proof, ...]:
@@ -184,7 +228,7 @@ class RememberedProofs(Remembered[Proof]):
             return known is None or known.may_be_tried_again
         if known.reason is not None:
             return False  # the outputs cannot be compared
-        return key in self._outgrown or not hold_for(known.extents, sizes)
+        return key in self._outgrown or not known.holds_for(sizes)
 
     def failures(self, key: ProofKey) -> int:
         """Return how often the port with this key has failed, as far as that may have been an accident."""
