@@ -90,6 +90,11 @@ impl Source {
     /// Begins to acknowledge, when the file is opened.
     fn begin_window(&mut self) -> Result<(), Failure> {
         let Some(window) = &mut self.window else { return Ok(()) };
+        if window.told.is_some() {
+            // The file was made anew before a byte was taken.
+            self.compared.noted = Blocks::keeping();
+            return Ok(());
+        }
         match Acknowledgements::begin(&window.events, &window.port) {
             Ok(Some(told)) => {
                 window.told = Some(told);
@@ -524,6 +529,24 @@ mod tests {
         file.set_len(5).unwrap();
         let mut most = None;
         let taken = producing.source.take_by(|_, _, limit| {
+    #[test]
+    fn a_window_whose_file_is_made_anew_before_a_byte_is_taken_has_one_reader() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, events, window, new] = ["file", "events", "window", "new"].map(|name| directory.path().join(name));
+        fs::create_dir(&window).unwrap();
+        fs::write(&path, b"").unwrap();
+        let source = Source::of_window(&path, Producer::of_file("p", &path, events.clone()), &events, "p");
+        let mut producing = Producing { directory, source };
+        producing.tell("opened", 0);
+        assert_eq!(producing.source.open(), Ok(true));
+        fs::write(&new, b"abc").unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(producing.take(9), Ok((Step::Moved, vec![])));
+        assert_eq!(producing.source.open(), Ok(true));
+        assert_eq!(fs::read_dir(&window).unwrap().count(), 1);
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"abc".to_vec())));
+    }
+
             most = Some(limit);
             Ok(1)
         });
