@@ -208,19 +208,29 @@ impl Source {
         }
     }
 
-    /// Takes bytes of a window as they were noted. A pipe must not refer to pages that are discarded.
+    /// Takes bytes as they were noted, if they were. A pipe that refers to the pages of the file would give its reader
+    /// what is written or discarded there later. No comparison finds bytes that are written back in between.
     fn take_noted(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
+        self.compared.noted.keep();
         let most = self.ahead()?.min(most);
+        let Some(file) = &self.file else { return Ok(Step::Waiting) };
         if most == 0 {
+            self.compared.noted.forget_kept();
             return self.at_end();
         }
         let kept = self.compared.noted.kept(self.taken);
-        let moved = nix::unistd::write(sink, &kept[..most.min(kept.len() as u64) as usize]);
+        let moved = if kept.is_empty() {
+            // The file is final, or the command has gone to another place.
+            move_bytes(file, &mut (self.taken as i64), most, sink)
+        } else {
+            nix::unistd::write(sink, &kept[..most.min(kept.len() as u64) as usize])
+        };
         self.took(moved)
     }
 
     /// Returns how many bytes may be taken now. Before the commit they are noted first.
-    /// A reader then gets the noted bytes or later ones, and the comparison at the end finds a difference.
+    /// A reader gets the noted bytes, or over a link later ones. The comparison at the end finds a difference, unless the
+    /// noted bytes were written back by then.
     fn ahead(&mut self) -> Result<u64, Failure> {
         let Some(file) = &self.file else { return Ok(0) };
         let size = file.metadata().map_or(0, |file| file.len());
@@ -423,12 +433,9 @@ impl Origin for Source {
     }
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
-        if self.window.is_some() {
-            let result = self.take_noted(sink, most);
-            self.failure = result.as_ref().err().cloned();
-            return result;
-        }
-        self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
+        let result = self.take_noted(sink, most);
+        self.failure = result.as_ref().err().cloned();
+        result
     }
 
     fn part(&mut self) -> Poll<Result<Option<FirstBytes>, Failure>> {
@@ -462,6 +469,7 @@ impl Origin for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::pipe::fifo_of_tests;
     use std::fs::OpenOptions;
     use std::io::Write;
     use std::num::NonZeroU32;
@@ -522,14 +530,6 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_of_a_file_that_is_cut_than_is_there() {
-        let mut producing = Producing::new(b"abcdef", "opened");
-        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
-        file.set_len(5).unwrap();
-        let mut most = None;
-        let taken = producing.source.take_by(|_, _, limit| {
-    #[test]
     fn a_window_whose_file_is_made_anew_before_a_byte_is_taken_has_one_reader() {
         let directory = tempfile::tempdir().unwrap();
         let [path, events, window, new] = ["file", "events", "window", "new"].map(|name| directory.path().join(name));
@@ -547,6 +547,14 @@ mod tests {
         assert_eq!(producing.take(9), Ok((Step::Moved, b"abc".to_vec())));
     }
 
+    #[test]
+    fn no_more_is_taken_of_a_file_that_is_cut_than_is_there() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
+        file.set_len(5).unwrap();
+        let mut most = None;
+        let taken = producing.source.take_by(|_, _, limit| {
             most = Some(limit);
             Ok(1)
         });
@@ -597,6 +605,22 @@ mod tests {
         let mut producing = Producing::new(b"abcdef", "committed");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
         assert_eq!(producing.source.left_to_compare(), Ok(None), "it was final when it was taken");
+    }
+
+    #[test]
+    fn a_pipe_has_the_bytes_that_are_compared_whatever_is_written_meanwhile() {
+        let mut producing = Producing::new(&[7; 5000], "opened");
+        let (from, to) = fifo_of_tests();
+        assert_eq!(producing.source.take(&to, 4000), Ok(Step::Moved));
+        producing.rewrite(1);
+        let mut bytes = [0; 5000];
+        assert_eq!(nix::unistd::read(&from, &mut bytes), Ok(4000));
+        assert_eq!(bytes[..4000], [7; 4000]);
+        let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
+        file.write_all_at(&[7], 1).unwrap();
+        assert_eq!(producing.source.take(&to, 4000), Ok(Step::Moved));
+        producing.tell("committed", 5000);
+        assert_eq!(producing.source.take(&to, 4000), Ok(Step::Complete));
     }
 
     #[test]

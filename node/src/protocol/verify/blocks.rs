@@ -67,6 +67,16 @@ impl Blocks {
         Self { keeps: true, ..Self::default() }
     }
 
+    /// Keeps the bytes that will be noted last from now on.
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Frees the memory of the bytes that were kept.
+    pub fn forget_kept(&mut self) {
+        (self.buffer, self.kept) = (Vec::new(), 0);
+    }
+
     fn compared(&self) -> &[u64] {
         &self.digests[(self.start / block()) as usize..]
     }
