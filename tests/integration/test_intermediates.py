@@ -95,6 +95,17 @@ def twice() -> Document:
     return workflow({}, steps, {"m": "m/o"})
 
 
+def shared() -> Document:
+    """A list has a file that is two outputs of a job. The last job of the scatter gets it when others have read it."""
+    first = tool("echo a > a.txt", {}, {"o": found("a.txt"), "p": found("*.txt")})
+    script = 'case $i in */a.txt) touch "$TMPDIR/b.tmp";; */d.txt) gone b.tmp;; esac; '
+    second = copy("b", "", GONE + script, scatter="i")
+    second["run"]["requirements"].append({"class": "ResourceRequirement", "coresMin": len(os.sched_getaffinity(0))})
+    second["in"]["i"] = {"source": ["a/o", "d/o", "c/o", "a/p"], "linkMerge": "merge_flattened"}
+    steps = {"a": {"run": first, "in": {}}, "c": make("c"), "d": make("d"), "b": second, "m": joined("m", "b/o")}
+    return workflow({}, steps, {"m": "m/o"})
+
+
 def linked() -> Document:
     run = tool("ln -s $i b.txt; ln $(readlink -f $i) h.txt", {"i": "File"}, {"o": found("b.txt"), "h": found("h.txt")})
     step = {"run": run, "in": {"i": "a/o"}}
@@ -334,6 +345,7 @@ def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
         (crossed, ["m.txt"]),
         (passed_through, ["a.txt", "b.txt"]),
         (twice, ["m.txt"]),
+        (shared, ["m.txt"]),
         (linked, ["a.txt", "b.txt", "c.txt", "*/a.txt"]),
         (linked_late, ["e.txt"]),
         (directory, ["d/y"]),

@@ -217,11 +217,13 @@ def test_all_links_below_a_directory_count() -> None:
     assert removed(ledger) == ({3}, {1: {"o.txt"}, 2: {"d"}})
 
 
-def test_a_text_with_a_path_keeps_the_directory() -> None:
+@pytest.mark.parametrize("text", [f"--index={directory(1)}/x.idx --fast", {f"{directory(1)}/x.idx": 1}])
+def test_a_text_with_a_path_keeps_the_directory(text: object) -> None:
+    """Also a text that names a field."""
     ledger = FileLedger()
     with_job(ledger, 1)
     with_job(ledger, 2)
-    outputs(ledger, 2, f"--index={directory(1)}/x.idx --fast")
+    outputs(ledger, 2, text)
     assert removed(ledger) == ({2}, {})
 
 
@@ -284,6 +286,20 @@ def test_several_jobs_may_pass_on_one_file() -> None:
     ledger.ended("/b/0", [])
     assert removed(ledger) == ({2}, {})
     assert {*ledger.decide({"b"}.__contains__).whole} == {name(1), name(2)}
+
+
+@pytest.mark.parametrize("second", [file(1), {**file(1, "o.bam"), "secondaryFiles": [file(1)]}])
+def test_two_outputs_of_a_job_may_have_one_file(second: dict[str, object]) -> None:
+    """A list has both, and a scatter reads each element. When the first reader has the file, others may follow."""
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    readers = LastReaders(frozenset({JobReader("b", "i", 1)}))
+    values = (frozenset(ledger.files(each)) for each in (file(1), second))
+    ledger.ended("/j1/0", [JobOutput(each, 1, readers=readers) for each in values])
+    ledger.submitted("/b/0.0", "b", 2, {"i": ledger.files(second)})
+    ledger.ended("/b/0.0", [])
+    assert removed(ledger) == (set(), {})
+    assert {*ledger.decide({"b"}.__contains__).whole} == {name(1)}
 
 
 def test_what_a_data_manager_takes_for_copies() -> None:

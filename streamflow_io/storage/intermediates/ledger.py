@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -131,6 +131,7 @@ class FileLedger:
                 yield self.ref(path)
             for name, each in value.items():
                 if not (is_file and name in _FIELDS):
+                    yield from self._files(name)
                     yield from self._files(each)
         elif isinstance(value, list | tuple):
             for each in value:
@@ -213,11 +214,10 @@ class FileLedger:
                 if name == job and past.outputs is None:
                     all_files = frozenset(Ref(directory, "") for directory in past.directories)
                     past.outputs = [replace(each, files=all_files) for each in outputs if past.is_read_early]
-            # Other jobs may have passed on the same file.
-            outputs = [
-                replace(each, repeated=each.repeated | {f for f in each.files if f.directory not in state.directories})
-                for each in outputs
-            ]
+            # Other jobs may have passed on the same file. One reader may get all outputs of this job in one list.
+            counts = Counter(file for each in outputs for file in each.files)
+            shared = {f for f, n in counts.items() if n > 1 or f.directory not in state.directories}
+            outputs = [replace(each, repeated=each.repeated | (each.files & shared)) for each in outputs]
         state.outputs = outputs
 
     def unseen(self) -> list[str]:
