@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -25,6 +25,7 @@ from streamflow.core.workflow import Workflow
 from streamflow.data.manager import DefaultDataManager
 
 from streamflow_io._streamflow import copies_in, forget_data
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Passage, Removal, last_readers, outcome
 from streamflow_io.records.records import Record, RemovedRecord
 from streamflow_io.storage.intermediates import directories, intermediates
@@ -808,3 +809,61 @@ async def test_what_cannot_be_removed_is_looked_at_once_in_each_turn(
     assert [*tmp_path.iterdir()] == [Path(first)]
     # Of the first one, what it holds, what is left of it, and this again in each turn.
     assert looks == {first: 4, second: 1, third: 1}
+
+
+class Measured(SpaceWatcher):
+    """Notes that files were looked at, and that what could go is gone."""
+
+    def __init__(self) -> None:
+        self.seen = asyncio.Event()
+
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        self.seen.set()
+
+
+class OneRepeated(RepeatedJobs):
+    """One job that waits until it can run once more, or runs once more."""
+
+    def __init__(self, *, runs: bool) -> None:
+        self.runs = runs
+        self.gone = asyncio.Event()
+
+    def held(self) -> Collection[str]:
+        return () if self.gone.is_set() or not self.runs else ("/b/0",)
+
+    def waiting(self) -> Mapping[str, str]:
+        return {} if self.gone.is_set() or self.runs else {"/b/0": "host"}
+
+    def give_up(self, jobs: Collection[str]) -> None:
+        if "/b/0" in jobs:
+            self.gone.set()
+
+    end = give_up
+
+
+@pytest.mark.parametrize("runs", [False, True])
+async def test_no_job_that_runs_once_more_keeps_files_where_little_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """Another program fills the disk, and no job ends meanwhile."""
+    free, repeated, watcher = [1e9], OneRepeated(runs=runs), Measured()
+    monkeypatch.setattr(intermediates, "free_bytes", lambda path: free[0])
+    context = SimpleNamespace(checkpoint_manager=SimpleNamespace(register=print))
+    context.data_manager = DefaultDataManager(context)
+    made = Intermediates(SimpleNamespace(steps={}), context, Removal(), repeated, list[Record]().append, [watcher])
+    read, used = tmp_path / str(uuid.uuid4()), tmp_path / str(uuid.uuid4())
+    for job, path in (("/a/0", read), ("/b/0", used)):
+        path.mkdir()
+        (path / "out").write_bytes(b"x" * 4096)
+        made._ledger.submitted(job, f"{job}/__schedule__", 1, {"i": made._ledger.files(str(read))})
+        made._ledger.placed(job, [str(path)])
+        made._ledger.ended(job, [])
+        made._places[path.name] = (ExecutionLocation("host", "hosts", local=True),)
+    made._look_soon()
+    await asyncio.wait_for(watcher.seen.wait(), 60)
+    assert {*tmp_path.iterdir()} == {read, used}
+    free[0] = 4096.0
+    await asyncio.wait_for(repeated.gone.wait(), 60)
+    assert made._turning is not None
+    await made._turning
+    assert [*tmp_path.iterdir()] == []

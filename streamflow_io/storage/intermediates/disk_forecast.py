@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -81,15 +82,23 @@ def warn_of_little_space(foretold: Mapping[str, DiskForecast], config: Mapping[s
         return
     try:
         place = _existing(Path(LocalTarget().workdir))
-        free = os.statvfs(place)
     except (OSError, ValueError):
         return
     peak = max((each.peak for each in foretold.values()), default=0)
-    if (text := too_little(peak, free.f_bavail * free.f_frsize, str(place))) is not None:
+    if (text := too_little(peak, free_bytes(place), str(place))) is not None:
         logger.warning(coded(text, Code.LITTLE_SPACE))
 
 
-def too_little(peak: int, free: int, place: str) -> str | None:
+def free_bytes(directory: str | Path) -> float:
+    """The bytes that are free on the disk of a directory; infinite: that is not known."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return math.inf
+    return found.f_bavail * found.f_frsize
+
+
+def too_little(peak: int, free: float, place: str) -> str | None:
     """Say that bytes may not fit. None: nothing is said, because there is room.
 
     :param peak: bytes that the directories of jobs held at most
@@ -98,7 +107,7 @@ def too_little(peak: int, free: int, place: str) -> str | None:
         return None
     return (
         f"The directories of jobs held at most {size_text(peak)} in the last run of this workflow, and "
-        f"{size_text(free)} are free at {place}: this run may not fit"
+        f"{size_text(int(free))} are free at {place}: this run may not fit"
     )
 
 

@@ -32,7 +32,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 
 from .directories import DirectoryContents, look, present, remove
-from .disk_forecast import DiskForecast, disk_forecasts, warn_of_little_space
+from .disk_forecast import DiskForecast, disk_forecasts, free_bytes, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
 from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 
@@ -238,8 +238,15 @@ class Intermediates(Listener):
         """Whether a job waits for disk space."""
         return any(watcher.is_short for watcher in self._watchers)
 
+    def _is_tight(self) -> bool:
+        """Whether less is free on the driver's node than jobs have held at most: they may need as much once more."""
+        places = {name: places[0] for name, places in self._places.items() if self._ledger.is_known(name)}
+        here = {posixpath.dirname(self._ledger.path(name)): at for name, at in places.items() if at.local}
+        return any(free_bytes(path) < self._peaks.get(node_name(at), 0) for path, at in here.items())
+
     async def _turns(self) -> None:
         held: Collection[str] = ()
+        was_tight = False
         # A job that runs once more keeps its files. They are to go when the job has ended.
         while self._is_due or held:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -253,12 +260,13 @@ class Intermediates(Listener):
             if waiting and self._is_short:
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
-            keeping = {*self._repeated.held(), *waiting}
-            if self._is_due or keeping != held:
+            keeping, is_tight = {*self._repeated.held(), *waiting}, self._is_tight()
+            if self._is_due or keeping != held or (is_tight and not was_tight):
                 self._is_due, held = is_hurried, keeping
                 await self._turn()
-            elif keeping and self._is_short:
+            elif keeping and (is_tight or self._is_short):
                 await self._turn(only_ends=True)
+            was_tight = is_tight
 
     async def _turn(self, *, is_over: bool = False, only_ends: bool = False) -> None:
         """Look into the directories of jobs that have ended, decide, and remove.
@@ -317,9 +325,11 @@ class Intermediates(Listener):
         if not needs:
             return decision
         kept = {job: sum(self._bytes.get(name, 0) for name in needed) for job, needed in needs.items()}
-        chosen = kept_at_each_host(waiting, kept, self._repeated.fruitless() if len(kept) > 1 else ())
+        chosen: Collection[str] = ()
+        if not self._is_tight():
+            chosen = kept_at_each_host(waiting, kept, self._repeated.fruitless() if len(kept) > 1 else ())
         self._repeated.keep(chosen)
-        self._repeated.give_up(kept.keys() - chosen)
+        self._repeated.give_up(kept.keys() - {*chosen})
         return decide({*held, *chosen})
 
     def _end_repeated(self) -> None:
