@@ -97,7 +97,7 @@ class Rehearsals(Listener, RepeatedJobs):
         waits: bool = False,
     ) -> None:
         self._space = space
-        self._waits = waits
+        self._waits = self.keep_all = waits
         self._rehearsable = rehearsable
         self._findings = findings
         self._used = used

@@ -822,48 +822,59 @@ class Measured(SpaceWatcher):
 
 
 class OneRepeated(RepeatedJobs):
-    """One job that waits until it can run once more, or runs once more."""
+    """One job that waits until it can run once more, or runs once more. When it has to end, it waits again."""
 
     def __init__(self, *, runs: bool) -> None:
         self.runs = runs
         self.gone = asyncio.Event()
 
     def held(self) -> Collection[str]:
-        return () if self.gone.is_set() or not self.runs else ("/b/0",)
+        return ("/b/0",) if self.runs else ()
 
     def waiting(self) -> Mapping[str, str]:
-        return {} if self.gone.is_set() or self.runs else {"/b/0": "host"}
+        return {} if self.runs or self.gone.is_set() else {"/b/0": "host"}
 
     def give_up(self, jobs: Collection[str]) -> None:
         if "/b/0" in jobs:
             self.gone.set()
 
-    end = give_up
+    def end(self, jobs: Collection[str]) -> None:
+        if "/b/0" in jobs:
+            self.runs = False
 
 
 @pytest.mark.parametrize("runs", [False, True])
-async def test_no_job_that_runs_once_more_keeps_files_where_little_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+@pytest.mark.parametrize("why", ["little is free", "jobs hold more"])
+async def test_jobs_that_run_once_more_keep_no_files_that_the_run_cannot_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool, why: str
 ) -> None:
-    """Another program fills the disk, and no job ends meanwhile."""
+    """Another program fills the disk, and no job ends meanwhile. Or a further job writes more than a tenth."""
     free, repeated, watcher = [1e9], OneRepeated(runs=runs), Measured()
     monkeypatch.setattr(intermediates, "free_bytes", lambda path: free[0])
     context = SimpleNamespace(checkpoint_manager=SimpleNamespace(register=print))
     context.data_manager = DefaultDataManager(context)
     made = Intermediates(SimpleNamespace(steps={}), context, Removal(), repeated, list[Record]().append, [watcher])
-    read, used = tmp_path / str(uuid.uuid4()), tmp_path / str(uuid.uuid4())
-    for job, path in (("/a/0", read), ("/b/0", used)):
+    read, used, further = (tmp_path / str(uuid.uuid4()) for _ in range(3))
+
+    def ended(job: str, path: Path, size: int, outputs: Sequence[JobOutput] = ()) -> None:
         path.mkdir()
-        (path / "out").write_bytes(b"x" * 4096)
+        (path / "out").write_bytes(b"x" * size)
         made._ledger.submitted(job, f"{job}/__schedule__", 1, {"i": made._ledger.files(str(read))})
         made._ledger.placed(job, [str(path)])
-        made._ledger.ended(job, [])
+        made._ledger.ended(job, outputs)
         made._places[path.name] = (ExecutionLocation("host", "hosts", local=True),)
+
+    ended("/a/0", read, 40960)
+    ended("/b/0", used, 40960)
     made._look_soon()
     await asyncio.wait_for(watcher.seen.wait(), 60)
     assert {*tmp_path.iterdir()} == {read, used}
-    free[0] = 4096.0
+    if why == "little is free":
+        free[0] = 4096.0
+    else:
+        ended("/c/0", further, 12288, [JobOutput(frozenset({Ref(further.name, "out")}), readers=NEVER)])
+        made._look_soon()
     await asyncio.wait_for(repeated.gone.wait(), 60)
     assert made._turning is not None
     await made._turning
-    assert [*tmp_path.iterdir()] == []
+    assert [*tmp_path.iterdir()] == ([] if why == "little is free" else [further])

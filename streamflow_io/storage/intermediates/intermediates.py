@@ -44,6 +44,8 @@ _HURRIED = 0.03
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
 _PATIENCE = 600.0
+# The most that lies on disks for jobs that may run once more, too, as a part of the most without these.
+_MORE = 1.1
 # The number of directories that a message names.
 _SHOWN = 2
 
@@ -101,6 +103,9 @@ class Intermediates(Listener):
         # The directories in which something cannot be read: they may have links that are not known.
         self._unreadable: set[str] = set()
         self._peak = 0
+        # The directories that only jobs keep which may run once more, and the peak of all others.
+        self._kept_only = set[str]()
+        self._own_peak = 0
         # By node. Directories that could not be removed count as held, and have no names any more.
         self._removed = Counter[str]()
         # The locations and sizes of directories that could not be removed, by path.
@@ -244,11 +249,16 @@ class Intermediates(Listener):
         here = {posixpath.dirname(self._ledger.path(name)): at for name, at in places.items() if at.local}
         return any(free_bytes(path) < self._peaks.get(node_name(at), 0) for path, at in here.items())
 
+    def _is_pressed(self) -> bool:
+        """Whether no more files are to be kept for jobs that may run once more, but need not."""
+        most = _MORE * self._own_peak
+        return self._is_tight() or (not self._repeated.keep_all and sum(self._held_by_node().values()) > most)
+
     async def _turns(self) -> None:
-        held: Collection[str] = ()
-        was_tight = False
+        # What was known at the last turn: the jobs that run once more, those that wait, and whether they are to end.
+        before: tuple[Collection[str], Collection[str], bool] = (), (), False
         # A job that runs once more keeps its files. They are to go when the job has ended.
-        while self._is_due or held:
+        while self._is_due or before[0] or before[1]:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), max(_SETTLING, self._took / _SHARE))
             if is_hurried := self._hurry.is_set() and not self._is_over:
@@ -260,13 +270,12 @@ class Intermediates(Listener):
             if waiting and self._is_short:
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
-            keeping, is_tight = {*self._repeated.held(), *waiting}, self._is_tight()
-            if self._is_due or keeping != held or (is_tight and not was_tight):
-                self._is_due, held = is_hurried, keeping
+            now = {*self._repeated.held()}, {*waiting}, self._is_pressed()
+            if self._is_due or now != before:
+                self._is_due, before = is_hurried, now
                 await self._turn()
-            elif keeping and (is_tight or self._is_short):
+            elif now[0] and (now[2] or self._is_short):
                 await self._turn(only_ends=True)
-            was_tight = is_tight
 
     async def _turn(self, *, is_over: bool = False, only_ends: bool = False) -> None:
         """Look into the directories of jobs that have ended, decide, and remove.
@@ -305,6 +314,9 @@ class Intermediates(Listener):
         self._record_held()
         began = time.monotonic()
         decision = self._decide(is_over)
+        keeps_more = bool(self._repeated.held() or self._repeated.waiting())
+        could_go = self._ledger.decide(self._has_ended).whole if keeps_more else ()
+        self._kept_only = {*could_go}.difference(decision.whole)
         self._took = time.monotonic() - began
         if decision.whole or decision.parts:
             await self._remove(decision)
@@ -326,7 +338,7 @@ class Intermediates(Listener):
             return decision
         kept = {job: sum(self._bytes.get(name, 0) for name in needed) for job, needed in needs.items()}
         chosen: Collection[str] = ()
-        if not self._is_tight():
+        if not self._is_pressed():
             chosen = kept_at_each_host(waiting, kept, self._repeated.fruitless() if len(kept) > 1 else ())
         self._repeated.keep(chosen)
         self._repeated.give_up(kept.keys() - {*chosen})
@@ -393,6 +405,8 @@ class Intermediates(Listener):
                 self._bytes[name] = sum(seen.bytes for seen in all_seen)
         held = self._held_by_node()
         self._peak = max(self._peak, sum(held.values()))
+        kept_only = sum(self._bytes.get(name, 0) for name in self._kept_only)
+        self._own_peak = max(self._own_peak, sum(held.values()) - kept_only)
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
 

@@ -55,7 +55,12 @@ class SpaceWatcher(Listener):
 
 
 class RepeatedJobs:
-    """The jobs that run once more, for a comparison. A run without comparisons has none."""
+    """The jobs that run once more, for a comparison. A run without comparisons has none.
+
+    :ivar keep_all: whether all of them keep their files, however many these are: the user has asked for that
+    """
+
+    keep_all: bool = False
 
     def held(self) -> Collection[str]:
         """The names of the jobs that run once more now, or are about to."""
