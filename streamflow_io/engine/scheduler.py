@@ -18,7 +18,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType
 from streamflow.core.deployment import Connector, Target
-from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status
@@ -103,6 +103,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._told_of_memory: set[str] = set()
         # By job and deployment: why no host of the deployment will do for the job.
         self._refusals: dict[str, dict[str, str]] = {}
+        # Why the run ends: a job can never start.
+        self._never_starts: str | None = None
         self._disk_waits = DiskWaits(self.job_allocations)
         self._host_use = HostUse()
 
@@ -143,6 +145,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._roomy.clear()
         self._told_of_memory.clear()
         self._refusals.clear()
+        self._never_starts = None
         self.run = Run(self, plan, start_here)
 
     async def _all_ended(self) -> None:
@@ -188,11 +191,21 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         try:
             if not self._is_closing:
                 return await self._schedule(job, binding_config, hardware_requirement)
-        except Exception:
+        except Exception as error:
             if not self._is_closing:
-                raise
+                raise self._noted(job, error) from error.__cause__
         # The connectors go while the run closes.
         raise asyncio.CancelledError
+
+    def _noted(self, job: Job, error: Exception) -> Exception:
+        """Return the error that a job ends with, and note whether the job can never start."""
+        from streamflow_io.adapters.jobs import NeverStartsError
+
+        if isinstance(error, NoHostsError):
+            error = NeverStartsError(coded(f"Job {job.name} cannot start: {error}", Code.NEVER_STARTS))
+        if isinstance(error, NeverStartsError):
+            self._never_starts = str(error)
+        return error
 
     async def _schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
@@ -300,6 +313,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Resources are free now. This call wakes the jobs that wait for bandwidth or cores.
         if not self._is_closing:
             await super().notify_status(job_name, status)
+        if status is Status.RECOVERY and self._never_starts is not None:
+            # StreamFlow takes the end of a recovery for the failure of a job, and would try again, perhaps for ever.
+            from streamflow_io.adapters.jobs import NeverStartsError
+
+            raise NeverStartsError(self._never_starts)
 
     async def _process_target(
         self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None

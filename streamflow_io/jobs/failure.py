@@ -28,6 +28,8 @@ from .job_logs import LastWords
 
 _SAID = "with error:\n\t"
 _END = "FAILED Workflow execution"
+# The recovery of a job is the execution of a workflow, too. What its failure means for the run follows.
+_RECOVERY = "/streamflow/core/recovery.py"
 _LONGEST_REASON = 500
 _MOST_STEPS = 10
 # StreamFlow colours messages for a terminal.
@@ -159,16 +161,20 @@ class Failure(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = _COLOUR.sub("", record.getMessage())
+        is_shown: bool = logger.isEnabledFor(logging.DEBUG)
+        if message in self._never:
+            self._error = message
+            return is_shown
+        if message == _END and record.pathname.endswith(_RECOVERY):
+            return is_shown
         if message == _END:
             record.msg, record.args = f"{_END}{self._summary()}", ()
             if record.exc_info and isinstance(record.exc_info[1], WorkflowExecutionException):
                 record.exc_info = None
             return True
         if record.exc_info and isinstance(record.exc_info[1], NeverStartsError):
-            if message in self._never:
-                return False
             self._never.add(message)
-            if not logger.isEnabledFor(logging.DEBUG):
+            if not is_shown:
                 record.exc_info = None
         if (handled := _HANDLED.fullmatch(message)) is not None:
             self._handled[handled[1]] = self._error
@@ -176,7 +182,7 @@ class Failure(logging.Filter):
             given_up = _GIVEN_UP.fullmatch(message)
             self._error = message if given_up is None else self._handled.get(given_up[1], message)
             self._first_error = self._first_error or message
-        if logger.isEnabledFor(logging.DEBUG) or not (self._failed is not None or self._is_closing):
+        if is_shown or not (self._failed is not None or self._is_closing):
             return True
         if message.startswith("CANCELLED Job ") or _is_cancellation(record):
             return False

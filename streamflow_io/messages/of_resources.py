@@ -64,6 +64,10 @@ RESOURCES = {
                 "Start the run again with other nodes.",
             ),
             Case(
+                "Job J cannot start: no node of allocation A can be used any more: ..., or allocation A has ended: ...",
+                "Start the run again in another allocation, or write a larger `max` in `submit`.",
+            ),
+            Case(
                 "No job of S can start: ...",
                 "Lower `coresMin` or `ramMin` in the ResourceRequirement, or bind the step to a larger location.",
             ),

@@ -16,6 +16,7 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 
 from lab.node import wait_for
+from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.engine.context import Run
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation.allocation import Allocation
@@ -102,6 +103,25 @@ async def test_the_message_names_all_targets_when_all_have_ended(cluster: Cluste
     cluster.scheduler.wake()
     with pytest.raises(WorkflowExecutionException, match=f"start: {ENDED}; allocation 8 of Slurm has ended"):
         await waiting
+
+
+@pytest.mark.parametrize("is_over_before", [True, False])
+async def test_no_job_is_tried_again_when_a_job_can_never_start(cluster: Cluster, is_over_before: bool) -> None:
+    """StreamFlow tries a job again that has failed on a lost node, perhaps without end."""
+    await cluster.schedule("/first/0", "hosts")
+    await cluster.scheduler.notify_status("/first/0", Status.RECOVERY)
+    if is_over_before:
+        cluster.end("nodes")
+    waiting = cluster.schedule("/a/0", "nodes")
+    if not is_over_before:
+        await cluster.until_it_waits("nodes")
+        cluster.end("nodes")
+        cluster.scheduler.wake()
+    why = f"Job /a/0 cannot start: {ENDED}"
+    with pytest.raises(NeverStartsError, match=why):
+        await waiting
+    with pytest.raises(NeverStartsError, match=why):
+        await cluster.scheduler.notify_status("/first/0", Status.RECOVERY)
 
 
 @pytest.mark.parametrize("is_over_before", [True, False])

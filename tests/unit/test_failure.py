@@ -66,10 +66,16 @@ def fail(failure: Failure, job: str, error: str, words: LastWords | None = None)
 
 
 def test_what_keeps_jobs_from_starting_is_told_once(failure: Failure) -> None:
-    """StreamFlow logs the same error of a job twice, and the same for each other job."""
-    told = [record("no space", error=NeverStartsError("no space")) for _ in range(3)]
+    """StreamFlow logs the same error of a job several times, and the same for each other job."""
+    told = [record("no space", error=error) for error in (*[NeverStartsError("no space")] * 2, None)]
     assert [failure.filter(each) for each in told] == [True, False, False]
     assert told[0].exc_info is None
+
+
+def test_the_end_of_a_recovery_is_not_that_of_the_run(failure: Failure) -> None:
+    end = "FAILED Workflow execution"
+    ends = [record(end, path=path) for path in ("/lib/streamflow/core/recovery.py", "/lib/streamflow/main.py")]
+    assert [failure.filter(each) for each in ends] == [False, True]
 
 
 @pytest.mark.parametrize("end", ["FAILED Workflow execution", "\x1b[31;1mFAILED\x1b[0m Workflow execution"])
