@@ -1,8 +1,9 @@
 """Stand-ins for the commands of PBS, LSF and Flux, for one job, which print what the commands themselves print.
 
 A stand-in keeps its state in a directory: `job` has the job that was asked for, and says `waits` or `runs`. A job runs
-from the second look on, unless there is a file `full`. With a file `refusal`, no job is accepted, and the text is the
-reason. `calls` has the words that ask and give back, one call in a line.
+from the second look on, unless there is a file `full`. A file `comment` has the reason why a job of PBS waits. With a
+file `refusal`, no job is accepted, and the text is the reason. `calls` has the words that ask and give back, one call
+in a line.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _PBS = {
     "qsub": "asks\ncase $words in *' -- /bin/sleep infinity') ;; *) echo qsub: script file >&2; exit 1; esac\n"
     "accepts qsub\necho 7.server",
     "qstat": "if looks 7.server; then echo 'Job Id: 7.server'; echo \"    job_state = $letter\"\n"
+    'test ! -e $state/comment || echo "    comment = $(cat $state/comment)"\n'
     'test $letter = Q || echo "    exec_host = {exec_host}"; echo "    Resource_List.walltime = 01:00:00"\n'
     "else echo qstat: Unknown Job Id $last >&2; exit 153; fi",
     "qdel": "asks\nrm $state/job",

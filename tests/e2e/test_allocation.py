@@ -112,6 +112,20 @@ def test_an_allocation_is_asked_for_and_given_back(submitting: Site) -> None:
     check_gone(submitting)
 
 
+def test_an_allocation_that_never_starts_ends_the_run(submitting: Site) -> None:
+    """The laboratory has four nodes."""
+    submitting.deployment["config"]["submit"]["nodes"] = 9
+    ours = submitting.run(workflow({}, {"a": {"run": tool("note ran", {}, {}), "in": {}}}, {}), **RETRY)
+    assert ours.code == 1
+    never = (
+        r"Slurm gives no allocation to hpc: allocation \d+ of Slurm can never start \(PartitionConfig\): change `nodes`"
+    )
+    _, end = re.findall(rf".*{never}.*", ours.log)
+    assert "FAILED Workflow execution" in end
+    assert "Traceback" not in ours.log
+    assert submitting.queue() == []
+
+
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 @pytest.mark.parametrize("pending", [True, False], ids=["pending", "running"])
 def test_an_allocation_is_given_back_when_the_run_is_ended(
@@ -266,6 +280,27 @@ def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: s
     script = f'note "a $SLURMD_NODENAME"; {WAIT}echo done > out.txt'
     document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})
     assert len(set(places(run_with_a_loss(allocation, document, "a", what, "a"), "a"))) == 2
+
+
+def test_the_loss_of_all_nodes_ends_the_run(allocation: Site) -> None:
+    """The failure manager would try the jobs again without end."""
+    each = tool('note "a $SLURMD_NODENAME"; sleep 600', {"number": "int"}, {}, requirements=cores(2))
+    steps = {"a": {"run": each, "in": {"number": "numbers"}, "scatter": "number"}}
+    without_end = {"failureManager": {"type": "default", "config": {"retry_delay": 0}}}
+    path = allocation.write(workflow({"numbers": "int[]"}, steps, {}), {"numbers": [1, 2]}, io=True, **without_end)
+    process = allocation.start(path)
+    wait_for_note(path, " a n", 2)
+    nodes = re.findall(r" a (n\d)", (path.parent / "trace").read_text())
+    for node in nodes:
+        kill_serve(allocation, node)
+    ours = allocation.finish(process, path)
+    assert ours.code == 1
+    first, second = (LOSSES["serve"][1].format(node, allocation.environment["SLURM_JOB_ID"]) for node in nodes)
+    told, end = (line for line in ours.log.splitlines() if "cannot start: no node of allocation" in line)
+    assert "FAILED Workflow execution" in end
+    assert first in told
+    assert second in told
+    check_gone(allocation)
 
 
 def waiting_streams() -> Document:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from streamflow_io.graph.sites import SiteKind
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from streamflow_io.runtime.allocation.managers import MANAGERS, ManagerError
+from streamflow_io.runtime.allocation.managers import MANAGERS, ManagerError, Reason
 
 JOB = (
     "JobId=7 JobName=a b JobState=RUNNING Reason=None EndTime=2026-11-28T02:13:57 NodeList=n[1-3] NumNodes=3 "
@@ -54,6 +56,48 @@ def test_a_task_of_an_array_is_not_another_one() -> None:
 
 
 TASKS = (("7", 3, "RUNNING"), ("8", 1, "RUNNING"), ("9", 2, "COMPLETED"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("PartitionNodeLimit", "`nodes` or `partition`"),
+        ("PartitionTimeLimit", "`time` or `partition`"),
+        ("BadConstraints", "`nodes`, `cores`, `memory`, `partition` or `options`"),
+        ("InvalidAccount", "`--account` in `options`, or `partition`"),
+        ("QOSNotAllowed", "`--qos` in `options`, or `partition`"),
+        ("AssocMaxWallDurationPerJobLimit", "`nodes`, `time`, `cores` or `memory`"),
+        ("QOSMaxMemoryPerNode", "`nodes`, `time`, `cores` or `memory`"),
+        ("QOSMinCpuNotSatisfied", "`nodes`, `time`, `cores` or `memory`"),
+        ("DependencyNeverSatisfied", "`options`"),
+    ],
+)
+def test_a_reason_for_which_an_allocation_never_starts(reason: str, remedy: str) -> None:
+    printed = "JobId=7 JobState=PENDING Reason={} Dependency=(null) Partition={} NodeList=\n"
+    assert slurm.allocation_of(printed.format(reason, "all"), "7").reason == Reason(reason, remedy)
+    # The other partition may grant the allocation.
+    assert slurm.allocation_of(printed.format(reason, "small,large"), "7").reason == Reason(reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "kind"),
+    [
+        *((name, name, name) for name in ("Resources", "Priority", "Licenses", "JobHeldUser", "PartitionDown")),
+        # Other jobs of the user, or of the account, end.
+        *((name, name, name) for name in ("AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "QOSGrpCpuLimit")),
+        ("ReqNodeNotAvail,_UnavailableNodes:n_1", "ReqNodeNotAvail, UnavailableNodes:n_1", "ReqNodeNotAvail"),
+        ("Nodes_are_DOWN,_DRAINED", "Nodes are DOWN, DRAINED", "Nodes are DOWN"),
+    ],
+)
+def test_a_reason_that_may_pass(reason: str, text: str, kind: str) -> None:
+    found = slurm.allocation_of(f"JobId=7 JobState=PENDING Reason={reason} Partition=all\n", "7").reason
+    assert found == Reason(text)
+    assert found.kind == kind
+
+
+def test_an_allocation_may_wait_without_a_reason() -> None:
+    for state, reason in (("PENDING", "None"), ("RUNNING", "Priority")):
+        assert slurm.allocation_of(f"JobId=7 JobState={state} Reason={reason} Partition=all", "7").reason is None
 
 
 @pytest.mark.parametrize("printed", ["", "slurm_load_jobs error: Invalid job id specified"])
@@ -162,11 +206,15 @@ async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tm
 
 #: Stand-ins for the programs of Slurm: the nodes are not ready at the first look.
 SLURM = {
-    "salloc": 'echo "salloc: Granted job allocation 7" >&2; exec cat',
+    "salloc": """if test -e $0.waits; then echo "salloc: Pending job allocation 7" >&2
+        until test -e $0.granted; do sleep 0.01; done; fi
+        echo "salloc: Granted job allocation 7" >&2; exec cat""",
+    "scancel": 'echo "$*" >> $0.calls',
     "srun": """echo "$*" >> $0.calls
         case $* in *=n1*) until test -e $0.lost; do sleep 0.01; done; exit 1; esac
         exec sed /done/q""",
-    "scontrol": """case $2 in
+    "scontrol": """case $2$(cat $0.reason 2> /dev/null) in
+        job?*) touch $0.told; echo "JobId=7 JobState=PENDING Reason=$(cat $0.reason) Partition=all" ;;
         job) test -e $0.looked && state={then} || state=CONFIGURING; touch $0.looked
             echo "JobId=7 JobState=$state EndTime=Unknown Nodes=n[1-2] CPU_IDs=0-1 Mem=100 GRES=" ;;
         node) for node in 1 2; do echo "NodeName=n$node NodeAddr=10.0.0.$node State=ALLOCATED"; done ;;
@@ -178,7 +226,8 @@ SLURM = {
 @pytest.fixture(params=["RUNNING"])
 def stand_ins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The directory of the stand-ins. The parameter is the state of the allocation from the second look on."""
-    monkeypatch.setattr("streamflow_io.runtime.allocation.slurm_allocation._BOOT_PAUSE_SECONDS", 0.01)
+    for pause in ("_BOOT_PAUSE_SECONDS", "_FIRST_LOOK_SECONDS", "_LONGEST_LOOK_SECONDS"):
+        monkeypatch.setattr(f"streamflow_io.runtime.allocation.slurm_allocation.{pause}", 0.01)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     for name, script in SLURM.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script.replace('{then}', request.param)}\n")
@@ -197,6 +246,55 @@ async def test_nodes_may_boot_after_the_allocation_is_granted(stand_ins: Path) -
 @pytest.mark.usefixtures("stand_ins")
 async def test_nodes_may_not_boot() -> None:
     assert "no nodes that can be used: CANCELLED" in await deploy_error(submit={"nodes": 2, "time": "1"})
+
+
+async def test_an_allocation_that_never_starts_is_not_waited_for(stand_ins: Path) -> None:
+    (stand_ins / "salloc.waits").touch()
+    (stand_ins / "scontrol.reason").write_text("PartitionNodeLimit")
+    assert await asyncio.wait_for(deploy_error(submit={"nodes": 9, "time": "1"}), 60) == (
+        "Slurm gives no allocation to nodes: allocation 7 of Slurm can never start (PartitionNodeLimit): change "
+        "`nodes` or `partition` in `submit`"
+    )
+    assert (stand_ins / "scancel.calls").read_text().split() == ["7"]
+
+
+async def test_the_reasons_why_an_allocation_waits_are_told(stand_ins: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "streamflow")
+    (stand_ins / "salloc.waits").touch()
+    connector = AllocationConnector("nodes", "/", {"nodes": 2, "time": "1"})
+    deploying = asyncio.create_task(connector.deploy(False))
+    for reason in ("Priority", "Resources"):
+        (stand_ins / "new").write_text(reason)
+        (stand_ins / "new").rename(stand_ins / "scontrol.reason")
+        await asyncio.to_thread(wait_for, partial(_ends_with, caplog, f"allocation 7 of Slurm: {reason}"), reason)
+    (stand_ins / "scontrol.reason").unlink()
+    (stand_ins / "salloc.granted").touch()
+    await asyncio.wait_for(deploying, 60)
+    await connector.undeploy(False)
+    told = [record.getMessage() for record in caplog.records if "still waits" in record.getMessage()]
+    assert told == [
+        f"The deployment nodes still waits for allocation 7 of Slurm: {reason}" for reason in ("Priority", "Resources")
+    ]
+
+
+def _ends_with(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return any(record.getMessage().endswith(text) for record in [*caplog.records])
+
+
+async def test_the_signal_that_ends_salloc_is_named(stand_ins: Path) -> None:
+    """`salloc` waits in the queue then, and cannot give the allocation back."""
+    (stand_ins / "salloc.waits").touch()
+    killing = 'echo $$ > "$0.pid"; '
+    (stand_ins / "salloc").write_text((stand_ins / "salloc").read_text().replace("if test", f"{killing}if test", 1))
+    deploying = asyncio.create_task(deploy_error(submit={"nodes": 2, "time": "1"}))
+    pid = stand_ins / "salloc.pid"
+    # A look comes after the line that names the allocation.
+    (stand_ins / "scontrol.reason").write_text("Priority")
+    await asyncio.to_thread(wait_for, lambda: (stand_ins / "scontrol.told").exists(), "a look")
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    said = await asyncio.wait_for(deploying, 60)
+    assert said == "Slurm gives no allocation to nodes: salloc was ended by signal 9"
+    assert (stand_ins / "scancel.calls").read_text().split() == ["7"]
 
 
 @pytest.mark.parametrize("most", [{}, {"max": 2}])

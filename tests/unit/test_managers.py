@@ -359,6 +359,27 @@ async def test_a_queue_manager_refuses(asking: tuple[AllocationConnector, Path, 
         await connector.deploy(False)
 
 
+@pytest.mark.parametrize("asking", ["pbs"], indirect=True)
+async def test_pbs_says_why_a_job_waits(
+    asking: tuple[AllocationConnector, Path, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Numbers in the reason change."""
+    caplog.set_level("INFO", "streamflow")
+    connector, state, _ = asking
+    (state / "full").touch()
+    (state / "comment").write_text("Not Running: Insufficient amount of resource: ncpus (R: 4 A: 0 T: 2)")
+    deploying = asyncio.create_task(connector.deploy(False))
+    still_waits = "still waits for allocation 7.server of PBS: Not Running: Insufficient"
+    await until(lambda: still_waits in caplog.text)
+    (state / "comment").write_text("Can Never Run: Not enough total nodes available")
+    with pytest.raises(
+        WorkflowExecutionException, match=r"7.server .* never start \(Can Never Run: Not .*\): change `nodes`"
+    ):
+        await asyncio.wait_for(deploying, 60)
+    assert caplog.text.count("still waits") == 1
+    await until(lambda: not (state / "job").exists())
+
+
 async def test_a_job_that_is_removed_from_the_queue(asking: tuple[AllocationConnector, Path, str]) -> None:
     connector, state, _ = asking
     (state / "full").touch()

@@ -83,7 +83,11 @@ class AllocationConnector(OwnHosts):
         from .find_allocation import AllocationChoice, find_allocation
 
         choice = AllocationChoice.of(self._submit, self._launcher, self._nodes)
-        self._allocation = await find_allocation(self, choice)
+        try:
+            self._allocation = await find_allocation(self, choice)
+        except WorkflowExecutionException as error:
+            # Another attempt would ask for the same again.
+            raise NoHostsError(str(error)) from error
         logger.info(f"The deployment {self.deployment_name} has {self.found}")
 
     async def undeploy(self, external: bool) -> None:

@@ -30,6 +30,7 @@ from .managers import (
     filled,
     give_back,
 )
+from .queue_watch import QueueWatch
 
 # A shell between the launcher and the program would make one space of two.
 _PROBE = ["echo", "a  b"]
@@ -146,12 +147,7 @@ class HeldJob:
 
     async def state(self) -> AllocationState | None:
         """Return the state of the job; None: the queue manager does not tell."""
-        asking = self._manager.asking
-        try:
-            printed = await said(filled(asking.state, self.number))
-        except WorkflowExecutionException as error:
-            printed = str(error)
-        return asking.read_state(printed)
+        return self._manager.asking.read_state(await self._printed_state())
 
     def watch(self, start: Start, on_end: Callable[[], None]) -> None:
         """Start the guard on a node, and start it again if it ends. Look at the job now and then.
@@ -172,20 +168,27 @@ class HeldJob:
             with contextlib.suppress(WorkflowExecutionException):
                 await said(filled(self._manager.asking.cancel, self.number))
 
+    async def _printed_state(self) -> str:
+        try:
+            return await said(filled(self._manager.asking.state, self.number))
+        except WorkflowExecutionException as error:
+            return str(error)
+
     async def _wait(self, deployment: str) -> None:
+        name, asking = self._manager.name, self._manager.asking
         pause, failures = _FIRST_PAUSE, 0
-        while (state := await self.state()) is not AllocationState.RUNS:
+        watch: QueueWatch | None = None
+        while (state := asking.read_state(printed := await self._printed_state())) is not AllocationState.RUNS:
             failures = failures + 1 if state is None else 0
+            why = None
             if state is AllocationState.HAS_ENDED or failures == _MOST_FAILURES:
-                why = "it has ended before it ran" if failures == 0 else "its state cannot be read"
-                raise WorkflowExecutionException(
-                    f"{self._manager.name} gives no allocation to {deployment}: job {self.number}: {why}"
-                )
-            if pause == _FIRST_PAUSE:
-                logger.info(
-                    f"The deployment {deployment} waits in the queue of {self._manager.name} for allocation "
-                    f"{self.number}"
-                )
+                why = f"job {self.number}: "
+                why += "it has ended before it ran" if failures == 0 else "its state cannot be read"
+            else:
+                watch = watch or QueueWatch(deployment, name, self.number)
+                why = watch.looked(asking.read_reason(printed))
+            if why is not None:
+                raise WorkflowExecutionException(f"{name} gives no allocation to {deployment}: {why}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 

@@ -59,6 +59,23 @@ class AllocationState(Enum):
     HAS_ENDED = auto()
 
 
+class Reason(Struct, frozen=True):
+    """The reason why an allocation waits.
+
+    :ivar text: as the queue manager says it
+    :ivar remedy: what has to be changed in `submit`, because the allocation will never start; None: the allocation
+        may still start
+    """
+
+    text: str
+    remedy: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The reason without nodes and numbers, which change."""
+        return re.split(r"[,(]", self.text)[0].strip()
+
+
 class Wanted(Struct, frozen=True):
     """The allocation that a user wants.
 
@@ -95,6 +112,7 @@ class Asking(Struct, frozen=True):
     :ivar ended: finds in what `state` prints, or in its error message, that the job has ended; for `grep -E`, too
     :ivar on_node: what follows the first of the words on a node of the allocation
     :ivar seconds: reads a limit of time; None: another text
+    :ivar read_reason: reads in what `state` prints why the job waits; None: `state` prints no reason
     """
 
     ask: Callable[[Wanted], list[str]]
@@ -108,6 +126,7 @@ class Asking(Struct, frozen=True):
     ended: str
     on_node: tuple[str, ...] = ()
     seconds: Callable[[str], float | None] = lambda limit: None
+    read_reason: Callable[[str], Reason | None] = lambda printed: None
 
 
 class Manager(Struct, frozen=True):
@@ -132,7 +151,7 @@ def pbs_allocation(printed: str) -> FoundAllocation:
 
     :raises ManagerError: if it is not understood
     """
-    fields = dict(re.findall(r"^ {4}(\S+) = (.*)$", re.sub(r"\n\t", "", printed), re.MULTILINE))
+    fields = _pbs_fields(printed)
     if "exec_host" not in fields:
         raise ManagerError(f"qstat names no exec_host: {printed.strip()[:200]}")
     cores: dict[str, int] = {}
@@ -257,6 +276,14 @@ def pbs_state(printed: str) -> AllocationState | None:
     return None if found is None else AllocationState.RUNS if found[1] == "R" else AllocationState.WAITS
 
 
+def pbs_reason(printed: str) -> Reason | None:
+    """Read from what `qstat -f` prints why a job of PBS waits."""
+    if (comment := _pbs_fields(printed).get("comment")) is None:
+        return None
+    can_never_run = comment.startswith("Can Never Run")
+    return Reason(comment, "`nodes`, `cores`, `memory`, `time` or `partition`" if can_never_run else None)
+
+
 def lsf_state(printed: str) -> AllocationState | None:
     """Read the field `stat` of `bjobs`, or why it prints nothing."""
     return _state(printed, ("PEND", "PSUSP", "WAIT", "PROV"), _LSF_ENDED)
@@ -289,7 +316,7 @@ MANAGERS = (
         "PBS", "PBS_JOBID", ("qstat", "-f", "{job}"), SSH, pbs_allocation,
         Asking(
             ask_pbs, r"s/^\([0-9][^ ]*\)$/\1/p", ("qstat", "-f", "{job}"), pbs_state, ("qstat", "-f", "{job}"),
-            pbs_allocation, SSH, ("qdel", "{job}"), _PBS_ENDED,
+            pbs_allocation, SSH, ("qdel", "{job}"), _PBS_ENDED, read_reason=pbs_reason,
         ),
     ),
     Manager(
@@ -329,6 +356,10 @@ def filled(words: tuple[str, ...], job: str) -> list[str]:
 
 def _of_slots(slots: dict[str, int]) -> FoundAllocation:
     return FoundAllocation(tuple(FoundNode(name, rank, count) for rank, (name, count) in enumerate(slots.items())))
+
+
+def _pbs_fields(printed: str) -> dict[str, str]:
+    return dict(re.findall(r"^ {4}(\S+) = (.*)$", re.sub(r"\n\t", "", printed), re.MULTILINE))
 
 
 def _option(name: str, value: str | None) -> list[str]:

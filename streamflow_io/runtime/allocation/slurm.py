@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from .managers import JOB_NAME, ManagerError, Wanted, give_back, numbers
+from .managers import JOB_NAME, ManagerError, Reason, Wanted, give_back, numbers
 
 _GROUP = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
 _FIELD = re.compile(r"(?<!\S)([A-Za-z][\w:/-]*)=(\S*)")
@@ -28,6 +28,17 @@ _ENDED = "Invalid job id"
 # Waits for the end of its input, and gives the allocation back. `salloc` of Slurm 22.05 loops for ever when its command
 # ends at the moment at which the allocation ends. Therefore the command goes on for some seconds.
 _HOLD = 'trap : TERM; cat; trap - TERM; scancel "$SLURM_JOB_ID"; exec sleep 5'
+# The reasons for which an allocation never starts as it was asked for, with what to change in `submit`. The source is
+# the page "Job Reason Codes" of Slurm. Other reasons pass, as a limit for all jobs of a user, or nodes that are down.
+_NEVER = {
+    "PartitionNodeLimit": "`nodes` or `partition`",
+    "PartitionTimeLimit": "`time` or `partition`",
+    "PartitionConfig|BadConstraints": "`nodes`, `cores`, `memory`, `partition` or `options`",
+    "(Assoc|QOS)Max.+Per(Job|Node)(Limit)?|QOSMin.+|MaxMemPerLimit": "`nodes`, `time`, `cores` or `memory`",
+    "InvalidAccount|AccountNotAllowed": "`--account` in `options`, or `partition`",
+    "InvalidQOS|QOSNotAllowed": "`--qos` in `options`, or `partition`",
+    "DependencyNeverSatisfied|DeadLine|ReservationDeleted": "`options`",
+}
 #: The programs that the driver's node must have.
 PROGRAMS = ("srun", "scontrol")
 
@@ -50,11 +61,13 @@ class Held(Struct, frozen=True):
     :ivar state: as Slurm calls it
     :ivar end: the time when it ends, in seconds since 1970; None: no limit
     :ivar groups: its nodes; empty: it has none yet, or none any more
+    :ivar reason: why it waits in the queue; None: Slurm does not say, or it does not wait
     """
 
     state: str
     end: float | None
     groups: tuple[NodeGroup, ...]
+    reason: Reason | None = None
 
     @property
     def runs(self) -> bool:
@@ -128,7 +141,7 @@ def allocation_of(printed: str, job: str) -> Held:
     if "JobState" not in fields:
         raise ManagerError(f"scontrol names no state of the allocation: {printed.strip()[:200]}")
     groups = [NodeGroup(nodes, len(numbers(ids)), int(memory)) for nodes, ids, memory in _GROUP.findall(line)]
-    return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups))
+    return Held(fields["JobState"], _time(fields.get("EndTime", "")), tuple(groups), _reason(fields))
 
 
 def nodes_of(printed: str) -> list[SlurmNode]:
@@ -188,6 +201,18 @@ def asked(line: str) -> tuple[str, bool] | None:
 def environment(outer: Mapping[str, str]) -> dict[str, str]:
     """The environment for commands of Slurm: options that a batch script had are not those of our steps."""
     return {name: value for name, value in outer.items() if not name.startswith("SLURM_") or name in _KEPT}
+
+
+def _reason(fields: Mapping[str, str]) -> Reason | None:
+    text = fields.get("Reason", "None")
+    if fields["JobState"] != "PENDING" or text == "None":
+        return None
+    # What one of several partitions refuses, another one may grant.
+    never = {} if "," in fields.get("Partition", "") else _NEVER
+    remedy = next((remedy for names, remedy in never.items() if re.fullmatch(names, text)), None)
+    # Slurm writes its spaces as underscores, before the names of nodes.
+    said, is_named, nodes = text.partition(":")
+    return Reason(f"{said.replace('_', ' ')}{is_named}{nodes}", remedy)
 
 
 def _time(text: str) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import time
@@ -20,12 +19,13 @@ from streamflow_io.runtime.allocation import slurm
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said, tell_guard
 from .managers import ManagerError, Wanted
+from .queue_watch import QueueWatch
 
 # How an allocation has ended is known when its processes have.
 _LOOKS, _PAUSE_SECONDS = 20, 0.25
 _BOOT_PAUSE_SECONDS = 2.0
-logger = logging.getLogger("streamflow")
-
+# Between looks at an allocation that waits in the queue. Slurm answers all users of a cluster.
+_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 1.0, 60.0
 _END_SECONDS = 10.0
 _LAST_LINES = 5
 
@@ -55,6 +55,7 @@ class Submission:
         # An allocation that waits has no command yet, which would see the end of its input.
         holder = await begin(words, PIPE, DEVNULL, PIPE, tied=True)
         job: str | None = None
+        watching: asyncio.Task[str] | None = None
         try:
             assert holder.stderr is not None
             last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -65,13 +66,23 @@ class Submission:
                 job, is_granted = told
                 if is_granted:
                     return cls(job, holder, asyncio.create_task(_read_all(holder.stderr)))
-                logger.info(f"The deployment {deployment} waits in the queue of Slurm for allocation {job}")
-            why = "; ".join(filter(None, last)) or f"exit code {await holder.wait()}"
+                if watching is None:
+                    watching = asyncio.create_task(_watch(QueueWatch(deployment, "Slurm", job), job, holder))
+            if watching is not None and watching.done():
+                why = watching.result()
+            elif (code := await holder.wait()) < 0:
+                why = f"salloc was ended by signal {-code}"
+            else:
+                why = "; ".join(filter(None, last)) or f"exit code {code}"
             raise WorkflowExecutionException(f"Slurm gives no allocation to {deployment}: {why}")
         except BaseException:
             # `salloc` takes an allocation that waits out of the queue when it is asked to end.
             await asyncio.shield(_give_up(holder, job))
             raise
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait({watching})
 
     @property
     def is_held(self) -> bool:
@@ -102,11 +113,25 @@ class Submission:
             await asyncio.sleep(1)
 
 
+async def _watch(watch: QueueWatch, job: str, holder: Process) -> str:
+    """Look at an allocation that waits. If it will never start, end `salloc`, and return why."""
+    pause = _FIRST_LOOK_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_LOOK_SECONDS)
+        reason = None
+        with contextlib.suppress(WorkflowExecutionException, ManagerError):
+            reason = (await _held(job)).reason
+        if (why := watch.looked(reason)) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                holder.terminate()
+            return why
+
+
 async def _give_up(holder: Process, job: str | None) -> None:
-    """End `salloc`; if it was killed, give the allocation back."""
-    was_killed = holder.returncode is not None and holder.returncode < 0
+    """End `salloc`; if a signal has ended it, give the allocation back."""
     await end_process(holder)
-    if job is not None and (was_killed or holder.returncode == -9):
+    if job is not None and holder.returncode is not None and holder.returncode < 0:
         with contextlib.suppress(WorkflowExecutionException):
             await said(["scancel", job])
 
