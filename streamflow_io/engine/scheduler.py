@@ -18,7 +18,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType
 from streamflow.core.deployment import Connector, Target
-from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
+from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status
