@@ -20,6 +20,7 @@ from .containers import CONTAINERS
 from .deadlines import DEADLINES
 from .demo import run_demo
 from .disk_limit import DISK_LIMIT
+from .disk_space import DISK_SPACE
 from .fanout import FANOUT
 from .harness import run_workload
 from .intermediates import INTERMEDIATES, SIZE, intermediates
@@ -31,6 +32,7 @@ from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
 from .shared_runs import SHARED_BURSTS, SHARED_RUNS
+from .slow_disk import SLOW_DISK
 from .table import render
 from .templates import EXAMPLE, THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .workload import Workload
@@ -47,6 +49,8 @@ WORKLOADS = {
         IO_TASKS,
         INTERMEDIATES,
         DISK_LIMIT,
+        DISK_SPACE,
+        SLOW_DISK,
         CHECKPOINTS,
         DEADLINES,
         SHARED_RUNS,

@@ -15,14 +15,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from .model import Comparison
-from .templates import (
-    GENOMES,
-    VARIANT_CALLING_DELIVERIES,
-    prepare_genotypes,
-    prepare_variant_calling,
-    variants_digest,
-)
-from .workflows import RESULT, StreamFlowRun, tree_digest
+from .templates import annotated_templates
+from .workflows import RESULT, StreamFlowRun
 from .workload import Outcome, Variant, Workload
 
 RUNS = 3
@@ -82,11 +76,8 @@ def _variants(name: str, annotated: StreamFlowRun, directory: Path) -> list[Vari
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
-    genotypes = prepare_genotypes(directory)
-    genomes = StreamFlowRun(GENOMES / "main.cwl", {}, ["stream"] * 5, genotypes, tree_digest)
-    calling, settings = prepare_variant_calling(directory)
-    calls = StreamFlowRun(calling, {}, VARIANT_CALLING_DELIVERIES, settings, variants_digest)
-    return [*_variants("1000genome", genomes, directory), *_variants("variant-calling", calls, directory)]
+    templates = annotated_templates(directory).items()
+    return [variant for name, annotated in templates for variant in _variants(name, annotated, directory)]
 
 
 def _comparisons(name: str) -> list[Comparison]:

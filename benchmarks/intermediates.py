@@ -16,7 +16,7 @@ from pathlib import Path
 from .chain import Chain
 from .model import Comparison
 from .tools import MEBIBYTE
-from .workflows import run_bash, streamflow
+from .workflows import RESULT, run_bash, streamflow
 from .workload import Outcome, Variant, Workload
 
 #: MiB that the first program writes.
@@ -74,7 +74,7 @@ def _prepare(directory: Path, size: int) -> Sequence[Variant]:
 
 
 def measured(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
-    """Measure what a run writes, too."""
+    """Measure also the peak of the files of a run, what it writes, and what jobs have left beside the results."""
 
     def run_measured(directory: Path) -> Outcome:
         peak, ended = 0, threading.Event()
@@ -92,7 +92,10 @@ def measured(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
         finally:
             ended.set()
             thread.join()
-        further = {"peak_mb": peak / 1e6, "written_mb": (_written(directory) - before) / 1e6}
+        # What is still in memory would be written some time.
+        os.sync()
+        left = max(0, _on_disk(directory / "tmp") - _on_disk(directory / RESULT))
+        further = {"peak_mb": peak / 1e6, "written_mb": (_written(directory) - before) / 1e6, "left_mb": left / 1e6}
         return replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
 
     return run_measured

@@ -283,6 +283,9 @@ _WORKFLOWS: Mapping[str, Callable[[], _Document]] = {
 }
 
 
+ORDINARY_NAMES = tuple(_WORKFLOWS)
+
+
 def _documents(steps: Mapping[str, _Step]) -> Mapping[str, JSON]:
     return {name: step.document for name, step in steps.items()}
 
@@ -294,10 +297,21 @@ def _document(
     return _Document(inputs, given, steps)
 
 
-def _prepare(directory: Path, names: Sequence[str], pairs: int) -> Sequence[Variant]:
+def annotated_workflows(directory: Path) -> tuple[Mapping[str, StreamFlowRun], str | None]:
+    """Write the input of the seven workflows, and return their runs with hints, by name, or why they cannot run."""
+    why = _obstacle()
+    data = {} if why else _data(directory, PAIRS)
+    return {name: _annotated(directory / name, name, data) for name in _WORKFLOWS}, why
+
+
+def _obstacle() -> str | None:
     missing = ", ".join(name for name in _TOOLS if shutil.which(name) is None)
-    why = f"missing: {missing} (packages of Debian, of the same names)" if missing else None
-    data = {} if missing else _data(directory, pairs)
+    return f"missing: {missing} (packages of Debian, of the same names)" if missing else None
+
+
+def _prepare(directory: Path, names: Sequence[str], pairs: int) -> Sequence[Variant]:
+    why = _obstacle()
+    data = {} if why else _data(directory, pairs)
     return [replace(variant, skipped=why) for name in names for variant in _variants(directory, name, data)]
 
 
@@ -331,24 +345,29 @@ def _samples(directory: Path, source: Path, end: int, pairs: int) -> Iterator[Pa
             yield path
 
 
-def _variants(directory: Path, name: str, data: Mapping[str, JSON]) -> Iterator[Variant]:
-    (place := directory / name).mkdir()
+def _annotated(place: Path, name: str, data: Mapping[str, JSON]) -> StreamFlowRun:
+    place.mkdir()
     document = _WORKFLOWS[name]()
-    annotated = write_workflow(place / "main.cwl", document.inputs, document.outputs, document.steps)
+    path = write_workflow(place / "main.cwl", document.inputs, document.outputs, document.steps)
     settings = place / "job.json"
     settings.write_text(
         json.dumps({key: value for key, value in data.items() if key in document.inputs}), encoding="utf-8"
     )
-    bare = without_hints(place, directory / "bare") / annotated.name
+    return StreamFlowRun(path, {}, settings=settings, digest=_digest)
+
+
+def _variants(directory: Path, name: str, data: Mapping[str, JSON]) -> Iterator[Variant]:
+    place = directory / name
+    annotated = _annotated(place, name, data)
+    bare = replace(annotated, workflow=without_hints(place, directory / "bare") / annotated.workflow.name)
     hints = place / "suggested.yml"
     auto = {"streaming": "auto", "learned": str(place / "auto.db")}
     runs = {
-        _PLAIN: StreamFlowRun(bare, None),
-        _HINTS: StreamFlowRun(annotated, {"learned": str(place / "hints.db")}),
-        _SUGGESTED: StreamFlowRun(bare, {"annotations": str(hints)}),
-        _AUTO: StreamFlowRun(bare, auto),
+        _PLAIN: replace(bare, scheduler=None),
+        _HINTS: replace(annotated, scheduler={"learned": str(place / "hints.db")}),
+        _SUGGESTED: replace(bare, scheduler={"annotations": str(hints)}),
+        _AUTO: replace(bare, scheduler=auto),
     }
-    runs = {what: replace(way, settings=settings, digest=_digest) for what, way in runs.items()}
 
     def try_hints(run_directory: Path) -> None:
         runs[_HINTS].run(run_directory)
@@ -367,10 +386,12 @@ def _variants(directory: Path, name: str, data: Mapping[str, JSON]) -> Iterator[
 
     first = {_HINTS: try_hints, _SUGGESTED: observe, _AUTO: learn}
     for what, way in runs.items():
-        yield Variant(f"{name}: {what}", _named(name, way), verify=first.get(what))
+        yield Variant(f"{name}: {what}", named(name, way), verify=first.get(what))
 
 
-def _named(name: str, way: StreamFlowRun) -> Callable[[Path], Outcome]:
+def named(name: str, way: StreamFlowRun) -> Callable[[Path], Outcome]:
+    """Return a function that runs a workflow, and gives its output this name."""
+
     def run_it(directory: Path) -> Outcome:
         outcome = way.run(directory)
         return replace(outcome, outputs={name: outcome.outputs[RESULT]})
@@ -415,7 +436,7 @@ def _workload(name: str, summary: str, names: Sequence[str], pairs: int) -> Work
 
 
 ORDINARY = _workload(
-    "ordinary", "seven workflows of bwa, samtools, bcftools, fastp, cutadapt and seqkit", tuple(_WORKFLOWS), PAIRS
+    "ordinary", "seven workflows of bwa, samtools, bcftools, fastp, cutadapt and seqkit", ORDINARY_NAMES, PAIRS
 )
 BUSY_CORES = _workload(
     "busy-cores", "four samples of bwa, samtools sort, index and bcftools", ("four-samples",), BUSY_PAIRS

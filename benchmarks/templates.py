@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.templates import WORKFLOWS, import_script
 
 from .model import Comparison
 from .processes import run
-from .workflows import streamflow, tree_digest
+from .workflows import StreamFlowRun, streamflow, tree_digest
 from .workload import Variant, Workload
 
 README = WORKFLOWS.parent / "README.md"
@@ -35,6 +35,21 @@ def _example(directory: Path) -> Sequence[Variant]:
     path = directory / "workflow.cwl"
     path.write_text(workflow, encoding="utf-8")
     return streamflow("plain", path), streamflow("streaming", path, {}, ["stream"])
+
+
+def annotated_templates(directory: Path) -> Mapping[str, StreamFlowRun]:
+    """Generate the input of the two templates whose steps stream, and return their runs with streams, by name.
+
+    :param directory: for what that prints
+    :raises CommandError: if it cannot be generated here
+    """
+    calling, settings = prepare_variant_calling(directory)
+    return {
+        "1000genome": StreamFlowRun(
+            GENOMES / "main.cwl", {}, ["stream"] * 5, prepare_genotypes(directory), tree_digest
+        ),
+        "variant-calling": StreamFlowRun(calling, {}, VARIANT_CALLING_DELIVERIES, settings, variants_digest),
+    }
 
 
 def _thousand_genomes(directory: Path) -> Sequence[Variant]:
