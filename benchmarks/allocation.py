@@ -1,4 +1,4 @@
-"""Short jobs and a chain on the nodes of one allocation of Slurm, and with a batch job for each of them.
+"""Short jobs, a chain and a template on the nodes of one allocation of Slurm, and with a batch job for each job.
 
 The nodes are a laboratory on this machine, and share its cores. Each run of short jobs comes after one with fewer
 jobs: the difference is what a job costs, without what a run needs once.
@@ -7,6 +7,7 @@ jobs: the difference is what a job costs, without what a run needs once.
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,9 +19,12 @@ from lab.machines.allocation import held_allocation
 from lab.machines.deployments import allocation_deployment, slurm_deployment, slurm_environment
 from lab.machines.laboratory import Laboratory, LaboratoryError, obstacle, slurm_obstacle, start_slurm
 
-from .chain import Chain, check_streamed
+from .auto import strip_hints
+from .chain import STEPS, Chain, check_streamed
 from .model import Comparison
 from .processes import CommandError
+from .shared_bytes import SHARED_BYTES, shared_bytes
+from .templates import GENOMES, prepare_genotypes
 from .tools import MEBIBYTE, WAIT
 from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
 from .workload import Outcome, Variant, Workload
@@ -31,6 +35,8 @@ _FEW, _MANY = 16, 96
 _MEASURE = "ms_per_job"
 _JOBS, _CHAIN = "jobs", "chain"
 _SLURM, _ALLOCATION, _LOCAL = "one by one on Slurm", "allocation", "this machine"
+_GENOMES, _AUTO = "1000genome", "auto in an allocation"
+_GENOMES_STREAM = ("/chromosome/individuals", "/chromosome/individuals_merge")
 
 _SiteOf = Callable[[Path], AbstractContextManager[Site | None]]
 
@@ -81,14 +87,15 @@ def _short_jobs(path: Path, number: int) -> Path:
     )
 
 
-def _run_chain(workflow: Path, site: _SiteOf, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
+def _run_at(site: _SiteOf, name: str, way: StreamFlowRun, streams: Sequence[str], directory: Path) -> Outcome:
+    """Run a workflow at a site.
+
+    :param streams: steps; each reads from the one before while the one before runs
+    """
     with site(directory) as found:
-        outcome = StreamFlowRun(workflow, scheduler, site=found).run(directory)
-    if scheduler is not None:
-        check_streamed(directory)
-    return dataclasses.replace(
-        outcome, outputs={f"{_CHAIN}, {name}": digest for name, digest in outcome.outputs.items()}
-    )
+        outcome = dataclasses.replace(way, site=found).run(directory)
+    check_streamed(directory, streams)
+    return dataclasses.replace(outcome, outputs={f"{name}, {what}": digest for what, digest in outcome.outputs.items()})
 
 
 @contextmanager
@@ -113,18 +120,20 @@ def _slurm_site(directory: Path) -> Iterator[Site]:
     with _slurm() as laboratory:
         (workdir := directory / "work").mkdir()
         deployment = slurm_deployment(workdir)
-        yield Site({"slurm": deployment}, {"/": "slurm"}, laboratory.prefix, slurm_environment(laboratory))
+        environment = slurm_environment(laboratory)
+        yield Site({"slurm": deployment}, {"/": "slurm"}, laboratory.prefix, environment, containers=False)
 
 
 @contextmanager
-def _allocation_site(directory: Path) -> Iterator[Site]:
-    """All steps on two nodes of an allocation of a Slurm. The nodes share the directory with the driver.
+def _allocation_site(directory: Path, nodes: int = 2) -> Iterator[Site]:
+    """All steps on nodes of an allocation of a Slurm. The nodes share the directory with the driver.
 
     :raises CommandError: if it cannot be started
     """
     (workdir := directory / "work").mkdir()
-    with _slurm() as laboratory, held_allocation(laboratory, 2, "60") as environment:
-        yield Site({"nodes": allocation_deployment(workdir)}, {"/": "nodes"}, laboratory.prefix, environment)
+    with _slurm() as laboratory, held_allocation(laboratory, nodes, "60") as environment:
+        deployment = allocation_deployment(workdir)
+        yield Site({"nodes": deployment}, {"/": "nodes"}, laboratory.prefix, environment, containers=False)
 
 
 def _nowhere_else(_: Path) -> AbstractContextManager[None]:
@@ -149,10 +158,50 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         for name, (site, scheduler) in sites.items()
     ]
     chains = [
-        Variant(f"{_CHAIN}, {name}", partial(_run_chain, chain, *sites[name]), skipped=skipped)
-        for name in (_SLURM, _ALLOCATION)
+        Variant(
+            f"{_CHAIN}, {name}",
+            partial(_run_at, sites[name][0], _CHAIN, StreamFlowRun(chain, sites[name][1]), streams),
+            skipped=skipped,
+        )
+        for name, streams in ((_SLURM, ()), (_ALLOCATION, STEPS))
     ]
-    return [*jobs, *chains]
+    chains.append(_auto(chain, directory, skipped))
+    return [*jobs, *chains, *_genomes(directory, skipped), shared_bytes(directory, skipped)]
+
+
+def _genomes(directory: Path, skipped: str | None) -> list[Variant]:
+    """The template, plain on Slurm, and annotated."""
+    settings = None if skipped else prepare_genotypes(directory, "short", "--records", "20000")
+    ways: dict[str, tuple[_SiteOf, Mapping[str, JSON] | None, Sequence[str]]] = {
+        _SLURM: (_slurm_site, None, ()),
+        _ALLOCATION: (_allocation_site, {}, _GENOMES_STREAM),
+    }
+    return [
+        Variant(
+            f"{_GENOMES}, {name}",
+            partial(
+                _run_at, site, _GENOMES, StreamFlowRun(GENOMES / "main.cwl", scheduler, settings=settings), streams
+            ),
+            skipped=skipped,
+        )
+        for name, (site, scheduler, streams) in ways.items()
+    ]
+
+
+def _auto(chain: Path, directory: Path, skipped: str | None) -> Variant:
+    """The chain without hints. Before all runs, an allocation of one node has proven what streams."""
+    document = json.loads(chain.read_text(encoding="utf-8"))
+    strip_hints(document)
+    (workflow := directory / "auto.cwl").write_text(json.dumps(document), encoding="utf-8")
+    config = {"streaming": "auto", "learned": str(directory / "learned.db")}
+
+    def learn(directory: Path) -> None:
+        way = StreamFlowRun(workflow, {**config, "rehearse": "wait"})
+        _run_at(partial(_allocation_site, nodes=1), _CHAIN, way, (), directory)
+
+    # A stream without a hint has its producer on the same node, which has two cores.
+    run = partial(_run_at, _allocation_site, _CHAIN, StreamFlowRun(workflow, config), STEPS[:2])
+    return Variant(f"{_CHAIN}, {_AUTO}", run, learn, skipped)
 
 
 def _per_job(baseline: str, at_most: float) -> Comparison:
@@ -167,7 +216,7 @@ def _per_job(baseline: str, at_most: float) -> Comparison:
 
 ALLOCATION = Workload(
     "allocation",
-    "short jobs and a chain on the nodes of one allocation, and one by one on Slurm. As root",
+    "short jobs, a chain and 1000genome on 20,000 variants in one allocation, and one by one on Slurm. As root",
     _prepare,
     (
         _per_job(_SLURM, at_most=0.05),
@@ -182,5 +231,18 @@ ALLOCATION = Workload(
             baseline=f"{_CHAIN}, {_SLURM}",
             at_most=0.5,
         ),
+        Comparison(
+            name=f"{_CHAIN}: {_AUTO}, proven on one node / annotated",
+            variant=f"{_CHAIN}, {_AUTO}",
+            baseline=f"{_CHAIN}, {_ALLOCATION}",
+            at_most=1.05,
+        ),
+        Comparison(
+            name=f"{_GENOMES}: streaming in an {_ALLOCATION} / plain, {_SLURM}",
+            variant=f"{_GENOMES}, {_ALLOCATION}",
+            baseline=f"{_GENOMES}, {_SLURM}",
+            at_most=0.33,
+        ),
+        *SHARED_BYTES,
     ),
 )

@@ -30,21 +30,22 @@ def without_hints(template: Path, directory: Path) -> Path:
     yaml = YAML()
     for path in copy.rglob("*.cwl"):
         document = yaml.load(path)
-        _strip(document)
+        strip_hints(document)
         yaml.dump(document, path)
     return copy
 
 
-def _strip(node: Any) -> None:
+def strip_hints(node: Any) -> None:
+    """Remove `streamable` and our hints from a document of CWL."""
     if isinstance(node, dict):
         node.pop("streamable", None)
         if isinstance(hints := node.get("hints"), list):
             node["hints"] = [hint for hint in hints if not str(hint.get("class")).startswith(_OURS)]
         for value in node.values():
-            _strip(value)
+            strip_hints(value)
     elif isinstance(node, list):
         for element in node:
-            _strip(element)
+            strip_hints(element)
 
 
 def _variants(name: str, annotated: StreamFlowRun, directory: Path) -> list[Variant]:

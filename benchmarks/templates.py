@@ -60,13 +60,14 @@ def _thousand_genomes_directories(directory: Path) -> Sequence[Variant]:
     return _variants(GENOMES / "directories.cwl", prepare_genotypes(directory), [*["stream"] * 2, *["gate"] * 3])
 
 
-def prepare_genotypes(directory: Path) -> Path:
+def prepare_genotypes(directory: Path, name: str = "demo", *options: str) -> Path:
     """Generate the input of the 1000 Genomes template, if it is not there; return its job file.
 
     :param directory: for what that prints
+    :param options: those of the generator
     """
-    run([[sys.executable, str(GENOMES / "generate.py"), "demo"]], directory)
-    return GENOMES / "generated" / "demo" / "job.yml"
+    run([[sys.executable, str(GENOMES / "generate.py"), name, *options]], directory)
+    return GENOMES / "generated" / name / "job.yml"
 
 
 def _variant_calling(directory: Path) -> Sequence[Variant]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from pathlib import Path
+
+from lab.processes import of_processes
 
 # glusterd finds itself by a name that is not 127.0.0.1.
 HOST = "laboratory"
@@ -34,6 +37,17 @@ def start_volume(directory: Path) -> None:
 def mount_words(directory: Path) -> tuple[str, ...]:
     """The command that mounts the volume as one more client."""
     return ("mount", "-t", "glusterfs", f"{HOST}:/{_NAME}", f"{directory}/volume")
+
+
+def bytes_seen(directory: Path) -> int:
+    """The bytes that the volume of a laboratory has written to its brick, or sent to its clients.
+
+    :param directory: of the laboratory
+    """
+    for _, (words, io) in of_processes("cmdline", "io"):
+        if b"glusterfsd" in words and b"%s/brick" % bytes(directory) in words:
+            return int(re.findall(rb"wchar: (\d+)", io)[0])
+    raise LookupError(f"no volume runs in {directory}")
 
 
 def _run(*words: str) -> None:
