@@ -92,8 +92,8 @@ class Failure(logging.Filter):
         # The last error that was logged, and the first one.
         self._error = ""
         self._first_error = ""
-        # What keeps jobs from starting, which StreamFlow logs several times.
-        self._never: set[str] = set()
+        # By what keeps jobs from starting, or runs from going on, which StreamFlow logs several times: the reason.
+        self._final: dict[str, str] = {}
         # By job: the last error that the failure manager has handled.
         self._handled: dict[str, str] = {}
         self._failed: str | None = None
@@ -162,8 +162,8 @@ class Failure(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         message = _COLOUR.sub("", record.getMessage())
         is_shown: bool = logger.isEnabledFor(logging.DEBUG)
-        if message in self._never:
-            self._error = message
+        if (reason := self._final.get(message)) is not None:
+            self._error = reason
             return is_shown
         if message == _END and record.pathname.endswith(_RECOVERY):
             return is_shown
@@ -173,14 +173,16 @@ class Failure(logging.Filter):
                 record.exc_info = None
             return True
         if record.exc_info and isinstance(record.exc_info[1], NeverStartsError):
-            self._never.add(message)
+            self._final[message] = message
             if not is_shown:
                 record.exc_info = None
         if (handled := _HANDLED.fullmatch(message)) is not None:
             self._handled[handled[1]] = self._error
         if record.levelno >= logging.ERROR:
             given_up = _GIVEN_UP.fullmatch(message)
-            self._error = message if given_up is None else self._handled.get(given_up[1], message)
+            self._error = message
+            if given_up is not None:
+                self._error = self._final[message] = self._handled.get(given_up[1], message)
             self._first_error = self._first_error or message
         if is_shown or not (self._failed is not None or self._is_closing):
             return True
