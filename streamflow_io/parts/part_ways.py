@@ -239,7 +239,7 @@ class PartWays:
             connector = self._sites.context.deployment_manager.get_connector(name)
             found = await connector.get_available_locations(service=target.service)
         except Exception as error:  # Each connector has its own.
-            raise _UnseenError(f"{name}: {error or type(error).__name__}") from error
+            raise _UnseenError(f"{name}: {str(error) or type(error).__name__}") from error
         return list(found.values())
 
     def _check_storage(self, split: str, target: Target, path: str) -> None:

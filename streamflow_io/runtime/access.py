@@ -32,6 +32,11 @@ _FINISH = (
     "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
 )
 
+_LACK = (
+    "free=$(df -Pk {directory} | awk 'END {{ print $4 }}'); "
+    'if test "$free" -lt {size}; then echo "only $free KiB are free there"; fi 2>/dev/null'
+)
+
 
 class Access:
     """A location, as far as its connector gives access.
@@ -68,7 +73,7 @@ class Access:
         try:
             result: tuple[str, int] | None = task.result()
         except Exception as error:  # each connector raises errors of its own
-            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+            raise NodeRuntimeError(f"{self.name}: {str(error) or type(error).__name__}") from error
         assert result is not None
         return result
 
@@ -105,7 +110,7 @@ class Access:
                 return await ProcessConversation.start(words)
             return ShellConversation(*await own_shell(self._connector, self._location, os.urandom(8).hex()))
         except Exception as error:
-            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+            raise NodeRuntimeError(f"{self.name}: {str(error) or type(error).__name__}") from error
 
     async def write(
         self, path: PurePosixPath, data: bytes, executable: bool = False, parent: int | None = None
@@ -123,7 +128,9 @@ class Access:
         try:
             await self.pour(f"umask 077; {make}cat > {part}", data)
         except NodeRuntimeError as error:
-            raise NodeRuntimeError(f"{path} cannot be written: {error}") from error
+            # A connector may not hand on what the program has said.
+            said, _ = await self.run(_LACK.format(directory=shlex.quote(str(path.parent)), size=-(-len(data) // 1024)))
+            raise NodeRuntimeError(f"{path} cannot be written: {error}{said and f', and {said}'}") from error
         finish = f"chmod 755 {part} && " if executable else ""
         said, code = await self.run(_FINISH.format(part=part, path=target, size=len(data), finish=finish))
         if code != 0:
@@ -145,7 +152,7 @@ class Access:
             finally:
                 await asyncio.wait_for(stack.aclose(), _WRITE_SECONDS)
         except Exception as error:
-            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+            raise NodeRuntimeError(f"{self.name}: {str(error) or type(error).__name__}") from error
 
     def drop(self) -> None:
         """Count a location of the plugin's connectors as lost, if it does not answer. Does nothing to other locations.

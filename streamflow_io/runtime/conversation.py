@@ -187,6 +187,6 @@ async def follow(
     except ValueError as error:
         reason = f"{program} has sent a line that is too long: {error}"
     except Exception as error:  # each connector raises errors of its own
-        reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
+        reason = f"the connection to {runtime.location} is lost: {str(error) or type(error).__name__}"
     finally:
         runtime.lose(reason)

@@ -275,7 +275,7 @@ class ConversingRuntime(NodeRuntime):
         except Exception as error:  # Each connector has its own.
             # The end of its output says why, and lets the location be lost before the job that asks.
             await asyncio.wait({self._following}, timeout=self.stop_seconds)
-            raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
+            raise NodeRuntimeError(self._lost or f"{self.ended}: {str(error) or type(error).__name__}") from error
 
     async def _reassure(self) -> None:
         """Say that the driver is there, because a connection may lose one end without a word."""

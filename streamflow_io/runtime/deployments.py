@@ -287,14 +287,14 @@ class Deployments:
         except Exception as error:  # each connector raises errors of its own; StreamFlow shows none of them
             config = self._manager.config_map[connector.deployment_name]
             what = config.config.get("image") or made_image(config) or connector.deployment_name
-            logger.error(f"The container of {what} cannot be deployed: {error or type(error).__name__}")
+            logger.error(f"The container of {what} cannot be deployed: {str(error) or type(error).__name__}")
 
     async def _remove_jobs(self, deployment: str) -> None:
         if (connector := self._manager.get_connector(deployment)) is not None:
             try:
                 await asyncio.wait_for(remove_jobs(connector), _REMOVE_SECONDS)
             except Exception as error:  # each connector raises errors of its own
-                logger.warning(f"Jobs may be left in the queue of {deployment}: {error or type(error).__name__}")
+                logger.warning(f"Jobs may be left in the queue of {deployment}: {str(error) or type(error).__name__}")
 
     def _connector(self, location: ExecutionLocation) -> Connector:
         if (connector := self._manager.get_connector(location.deployment)) is None:
@@ -314,7 +314,7 @@ async def _place_of_pod(connector: Connector, location: ExecutionLocation) -> Pl
         pod = await pod_location(connector, location)
         binds = binds_of_container(pod.spec, pod.container, pod.namespace, pod.uid)
     except Exception as error:  # each client of a cluster raises errors of its own
-        reason = getattr(error, "reason", None) or error or type(error).__name__
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise NodeRuntimeError(f"what {location} has mounted cannot be read: {reason}") from error
     return Place(f"{pod.spec.get('nodeName')} of {pod.server}", binds)
 

@@ -10,7 +10,7 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -20,10 +20,12 @@ from streamflow.core.exception import WorkflowExecutionException
 from lab.node import wait_for
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.graph.sites import SiteKind
+from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.allocation import slurm
 from streamflow_io.runtime.allocation.commands import begin
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 from streamflow_io.runtime.allocation.managers import MANAGERS, ManagerError, Reason
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 JOB = (
     "JobId=7 JobName=a b JobState=RUNNING Reason=None EndTime=2026-11-28T02:13:57 NodeList=n[1-3] NumNodes=3 "
@@ -339,6 +341,22 @@ async def test_a_shell_runs_commands_one_after_the_other(command: list[str], sai
             ran = await connector.run(location, command, {"NAME": "it's"}, "/usr", capture_output=True)
             assert ran == said
         assert await connector.run(location, command) is None
+    finally:
+        await connector.undeploy(False)
+
+
+async def test_a_file_for_which_no_space_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "df").write_text("#!/bin/sh\necho /dev/x 20 20 0 100% /\n")
+    (tmp_path / "df").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "file.part").symlink_to("/dev/full")
+    connector = Here("nodes", "/")
+    access = Access(connector, ExecutionLocation("n1", "nodes"))
+    try:
+        with pytest.raises(
+            NodeRuntimeError, match=r"file cannot be written: nodes/n1: \w.*, and only 0 KiB are free there"
+        ):
+            await asyncio.wait_for(access.write(PurePosixPath(tmp_path / "file"), bytes(2**22)), 60)
     finally:
         await connector.undeploy(False)
 
