@@ -307,7 +307,7 @@ def test_a_run_that_waits_for_rehearsals_can_be_interrupted(bench: Bench) -> Non
     wait_for(lambda: bench.leftovers() == [], "the end of everything", 30)
 
 
-def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
+def test_a_run_that_has_ended_waits_for_a_rehearsal_only_for_a_moment(bench: Bench) -> None:
     until = f'until {GOES_ON}; do sleep 0.1; done; until [ -e "$TRACE.seen" ]; do sleep 0.1; done; touch late'
     waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
     process, path = start(bench, consumers(bench, {"slow": SLOW}, count=0, late=waiting))
@@ -317,7 +317,7 @@ def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
     assert ended.ok, ended.errors
     assert bench.leftovers() == []
     assert not any(each.exists() for each in directories)
-    assert rehearsed(bench) == {}
+    assert rehearsed(bench) == {"slow": (None, "the run ended first, which `rehearse: wait` prevents")}
 
 
 def test_a_job_that_wants_the_core_gets_it(bench: Bench) -> None:
