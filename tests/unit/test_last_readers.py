@@ -235,6 +235,20 @@ def test_a_job_that_reads_a_stream_keeps_the_directories_of_its_source() -> None
     assert removed(ledger) == (set(), {})
 
 
+def test_a_job_that_reads_a_stream_keeps_nothing_that_its_source_has_read() -> None:
+    ledger = FileLedger()
+    with_job(ledger, 1)
+    ledger.submitted("/a/0", "s", 1, {"i": ledger.files(file(1))})
+    ledger.placed("/a/0", [directory(2)], has_streams=False)
+    ledger.placed("/a/0", [directory(3)])
+    ledger.submitted("/b/0", "s", 1, {"i": []}, ["/a/0"])
+    assert removed(ledger) == (set(), {1: {"o.txt"}})
+    ledger.ended("/a/0", [])
+    ledger.seen(name(2), {"in.txt": f"{directory(1)}/o.txt"})
+    ledger.seen(name(3), {})
+    assert removed(ledger) == ({1, 2}, {})
+
+
 def test_nothing_is_removed_while_a_job_has_failed() -> None:
     ledger = FileLedger()
     with_job(ledger, 1)

@@ -192,7 +192,8 @@ class Intermediates(Listener):
         # A directory that the workflow names may be shared with others.
         paths = [getattr(job.job, name) for name in names if getattr(schedule, name) is None]
         paths = [path for path in paths if path]
-        self._ledger.placed(job.name, paths)
+        for path in paths:
+            self._ledger.placed(job.name, [path], has_streams=path != job.job.input_directory)
         submitted.directories.update(map(posixpath.basename, paths))
         submitted.temporary.update(posixpath.basename(path) for path in paths if path == job.job.tmp_directory)
         for path in paths:

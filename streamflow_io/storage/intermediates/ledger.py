@@ -69,6 +69,7 @@ class _Job(Struct, eq=False):
     :ivar inputs: what it was given
     :ivar sources: the names of the jobs whose outputs it reads while they are written
     :ivar directories: the names of those that are left
+    :ivar without_streams: of these, where no job reads a stream
     :ivar outputs: None: the job has not succeeded
     :ivar is_read_early: whether other jobs may have got outputs, though the job has not succeeded
     """
@@ -76,6 +77,7 @@ class _Job(Struct, eq=False):
     inputs: frozenset[Ref]
     sources: Sequence[str] = ()
     directories: set[str] = field(default_factory=set)
+    without_streams: set[str] = field(default_factory=set)
     outputs: Sequence[JobOutput] | None = None
     is_read_early: bool = False
 
@@ -162,13 +164,18 @@ class FileLedger:
                     self._given[file.directory].add((schedule, port, file.path, depth))
         self._jobs[job] = _Job(frozenset().union(*given.values()), sources)
 
-    def placed(self, job: str, paths: Iterable[str]) -> None:
-        """Note directories of a job. Directories without a random name stay."""
+    def placed(self, job: str, paths: Iterable[str], *, has_streams: bool = True) -> None:
+        """Note directories of a job. Directories without a random name stay.
+
+        :param has_streams: whether other jobs may read files there while these are written
+        """
         for path in paths:
             name = posixpath.basename(path.rstrip("/"))
             if JOB_DIRECTORY.fullmatch(name) and name not in self._owners:
                 self._paths[name], self._owners[name] = path, self._jobs[job]
                 self._jobs[job].directories.add(name)
+                if not has_streams:
+                    self._jobs[job].without_streams.add(name)
                 for directory, link in self._links_ahead.pop(name, ()):
                     if directory in self._links:
                         self._links[directory][link] = self.ref(self._links[directory][link].path)
@@ -347,8 +354,8 @@ class FileLedger:
         yield from job.inputs
         yield from (Ref(name, "") for name in job.directories)
         for source in job.sources:
-            if source in self._jobs:
-                yield from (Ref(name, "") for name in self._jobs[source].directories)
+            if (state := self._jobs.get(source)) is not None:
+                yield from (Ref(name, "") for name in state.directories - state.without_streams)
 
     def _open(self, output: JobOutput, has_ended: Callable[[str], bool]) -> Iterator[Ref]:
         """The files of an output that later jobs may read."""
