@@ -76,7 +76,7 @@ def _forecast(directory: Path, runs: Mapping[str, StreamFlowRun]) -> Outcome:
 def _errors(directory: Path) -> Iterator[float]:
     for file in (directory / "data" / "streamflow-io" / "runs").glob("*/telemetry.jsonl"):
         for record in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            if record["event"] == "disk" and (expected := record.get("expected_peak")) is not None:
+            if record["event"] == "disk" and (expected := record.get("expectedPeak")) is not None:
                 yield abs(expected - record["peak"]) / record["peak"]
 
 
