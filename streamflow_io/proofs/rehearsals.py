@@ -1,6 +1,6 @@
 """Rehearses on idle cores the inputs that may stream without a hint, or are declared to stream.
 
-:mod:`.rehearsal_rules` decides most of it. Nothing here makes a run fail, or take longer.
+:mod:`.rehearsal_rules` decides most of it. Nothing here makes a run fail, or delays its end by more than a moment.
 """
 
 from __future__ import annotations
