@@ -163,8 +163,9 @@ def test_what_is_seen_early_keeps_the_file(bench: Bench) -> None:
         # The job goes on until its reader has read more than the first block.
         write = exec_writer(f"{script}; {numbers(4 * MB)}; {BEGUN}; {numbers(60 * MB)}")
         parts[name] = read_by(write, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
-    link = tool("ln -s real.txt a.txt; exec > a.txt; seq 9", {}, {"o": found("a.txt", streamable=True)})
-    parts["symlink"] = read_by({"run": link, "in": {}}, "sha1sum < $i")
+    link = f"ln -s real.txt a.txt; exec > a.txt; {numbers(4 * MB)}; {BEGUN}; seq 9"
+    run = tool(link, {}, {"o": found("a.txt", streamable=True)})
+    parts["symlink"] = read_by({"run": run, "in": {}}, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
     ours, _ = both(bench, side_by_side(**parts))
     for why in (*(why for _, why in SEEN_EARLY.values()), "it is a symbolic link"):
         assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
