@@ -64,9 +64,10 @@ RESOURCES = {
                 "Start the run again with other nodes.",
             ),
             Case(
-                "Job J cannot start: no node of allocation A can be used any more: ..., or allocation A has ended: ...",
+                "Job J cannot start: no node of A can be used any more: ...",
                 "Start the run again in another allocation, or write a larger `max` in `submit`.",
             ),
+            Case("Job J cannot start: A has ended: ...", "The same."),
             Case(
                 "No job of S can start: ...",
                 "Lower `coresMin` or `ramMin` in the ResourceRequirement, or bind the step to a larger location.",
