@@ -271,7 +271,8 @@ class Intermediates(Listener):
             if waiting and self._is_short:
                 self._repeated.give_up(waiting)
                 self._is_due, waiting = True, {}
-            now = {*self._repeated.held()}, {*waiting}, self._is_pressed()
+            repeated = {*self._repeated.held()}
+            now = repeated, {*waiting}, bool(repeated or waiting) and self._is_pressed()
             if self._is_due or now != before:
                 self._is_due, before = is_hurried, now
                 await self._turn()
