@@ -1,6 +1,7 @@
 """Rehearses on idle cores the inputs that may stream without a hint, or are declared to stream.
 
-:mod:`.rehearsal_rules` decides most of it. Nothing here makes a run fail, or delays its end by more than a moment.
+:mod:`.rehearsal_rules` decides most of it. Nothing here makes a run fail. A run delays its end only for rehearsals that
+are nearly done, or because the user has asked for that.
 """
 
 from __future__ import annotations
