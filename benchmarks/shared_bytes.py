@@ -15,11 +15,12 @@ from lab.machines.laboratory import GLUSTERFS, Laboratory, missing_programs, sta
 
 from .chain import STEPS, Chain, check_streamed
 from .model import Comparison
-from .tools import MEBIBYTE
+from .tools import MEBIBYTE, WAIT
 from .workflows import Site, StreamFlowRun
 from .workload import Outcome, Variant
 
-_CHAIN = Chain(32, 4 * MEBIBYTE, "0")
+# Steps take longer than the next step needs to start.
+_CHAIN = Chain(32, 4 * MEBIBYTE, f"{WAIT}0.1")
 _STREAMED = 2 * _CHAIN.chunks * _CHAIN.chunk_bytes
 _NAME = "shared bytes"
 #: The work directories, below the directory of the laboratory.

@@ -16,7 +16,8 @@ from .workflows import JSON, Site, StreamFlowRun
 from .workload import Outcome, Variant, Workload
 
 _CHUNKS, _CHUNK = 512, 8
-_DISK_BYTES = 10 * 2**30
+# Both files, and 2 GiB that StreamFlow wants free for each job.
+_DISK_BYTES = 12 * 2**30
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
