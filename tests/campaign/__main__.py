@@ -42,7 +42,7 @@ from .cases import (
 from .containers import Engine, engine
 from .hosts import Hosts, hosts
 from .standstill import can_freeze
-from .trial import Trial, run_case, run_plain
+from .trial import RUN_SECONDS, Trial, run_case, run_plain
 from .workloads import WORKLOADS, random_names
 
 OUTCOMES = ("identical", "failed", "ended", "untouched", "hung")
@@ -141,7 +141,7 @@ def for_one(where: Hosts | Engine | Cluster | None) -> Iterator[Hosts | Engine |
 def run_workloads(
     directory: Path, options: argparse.Namespace, where: Hosts | Engine | Cluster | None
 ) -> dict[str, Run]:
-    """Run each workload with plain StreamFlow. Of the random ones, those are left out that it cannot run."""
+    """Run each workload with plain StreamFlow. Random ones are left out that it cannot run, or not soon."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
     with for_one(where if isinstance(where, Cluster) else None) as here:
@@ -149,7 +149,7 @@ def run_workloads(
         plain = {name: run_plain(directory / f"plain-{name}", name, allocation) for name in options.workloads}
         for name in random_names(options.seed, options.random):
             with contextlib.suppress(RuntimeError):
-                plain[name] = run_plain(directory / f"plain-{name}", name, allocation)
+                plain[name] = run_plain(directory / f"plain-{name}", name, allocation, RUN_SECONDS / 3)
     return plain
 
 

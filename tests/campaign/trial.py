@@ -64,11 +64,14 @@ class Trial:
     evidence: Path
 
 
-def run_plain(directory: Path, workload: str, where: Engine | Allocation | None = None) -> Run:
+def run_plain(
+    directory: Path, workload: str, where: Engine | Allocation | None = None, seconds: float = RUN_SECONDS
+) -> Run:
     """Run a workload with plain StreamFlow.
 
     :param where: all steps run; None: here
-    :raises RuntimeError: if it fails
+    :param seconds: of wall time that it may take
+    :raises RuntimeError: if it fails, or takes longer
     """
     directory.mkdir(parents=True)
     document, job = make(workload, directory / "files")
@@ -77,7 +80,10 @@ def run_plain(directory: Path, workload: str, where: Engine | Allocation | None 
     bench = Bench(directory) if where is None else where.site(directory)
     # StreamFlow 0.2.0rc3 gathers all outputs but the last one of a nested_crossproduct wrongly.
     bench.program = "streamflow gathering"
-    run = bench.run(document, job, io=False, seconds=RUN_SECONDS)
+    try:
+        run = bench.run(document, job, io=False, seconds=seconds)
+    except AssertionError as error:
+        raise RuntimeError(str(error)) from None
     if not run.ok:
         raise RuntimeError(f"plain StreamFlow fails on {workload}: {run.log}")
     return run

@@ -277,9 +277,9 @@ def required() -> Document:
 
 def shared() -> Document:
     """Jobs that hold half of a storage each, beside those of another run that does the same."""
-    made = _make("part 1; sleep 0.3", {"out": "stdout"}, stdout="made.txt")
+    made = _make("part 1; sleep 0.3", {"out": "stdout"}, stdout="made-$(inputs.number).txt")
     made["inputs"]["number"] = "int"
-    save = _read("save", _read_file("saved"))
+    save = _read("save-$(inputs.file.nameroot)", _read_file("saved"))
     for step, hints in ((made, []), (save, [{"class": "sfio:IOTask"}])):
         bandwidth = {"class": "sfio:StorageBandwidth", "storageBW": 10, "direction": "write" if hints else "both"}
         step["hints"] = [*step.get("hints", []), *hints, bandwidth]
