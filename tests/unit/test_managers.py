@@ -121,21 +121,32 @@ def test_the_environment_tells_the_queue_manager() -> None:
 
 @pytest.fixture
 def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A launcher that runs programs here, and names their node in NODE: with a shell in between, or without."""
-    run = '"$@"' if request.param == "words" else 'sh -c "$*"'
-    (path := tmp_path / "launch").write_text(f"#!/bin/sh\nNODE=$1\nexport NODE\nshift\nexec {run}\n")
+    """A launcher that runs programs here, and names their node in NODE: with a shell in between, or without.
+
+    The shell may print first, and may be another one than those of POSIX.
+    """
+    run = '"$@"' if "words" in request.param else 'sh -c "$*"'
+    before = "echo 'Welcome to  the cluster'\n" if "prints" in request.param else ""
+    if "csh" in request.param:
+        before += 'case "$*" in *[\\\\]* | *"\n"*) echo "Unmatched." >&2; exit 1 ;; esac\n'
+    (path := tmp_path / "launch").write_text(f"#!/bin/sh\nNODE=$1\nexport NODE\nshift\n{before}exec {run}\n")
     path.chmod(0o755)
     return f"{path} {{node}}"
 
 
-@pytest.mark.parametrize("launcher", ["words", "shell"], indirect=True)
+@pytest.mark.parametrize(
+    "launcher",
+    ["words", "words, prints", "shell", "shell, prints", "csh", "csh, prints"],
+    indirect=True,
+)
 async def test_words_reach_a_program_as_they_are(launcher: str) -> None:
     allocation = await LaunchedAllocation.of_nodes(["n1", "n2", "n1"], launcher)
     assert list(allocation.nodes) == ["n1", "n2"]
     script = 'printf "%s|" "$NODE" "$@"; cat'
-    process = await allocation.start("n2", ["sh", "-c", script, "sh", "a  b", "$HOME", "'"], PIPE, PIPE, DEVNULL)
+    words = ["a  b", "$HOME", "'", "\\\\\n"]
+    process = await allocation.start("n2", ["sh", "-c", script, "sh", *words], PIPE, PIPE, DEVNULL)
     printed, _ = await process.communicate(b"input")
-    assert printed == b"n2|a  b|$HOME|'|input"
+    assert printed == b"n2|a  b|$HOME|'|\\\\\n|input"
     assert await allocation.why("n1", 0) is None
     for code, why in ((-9, "was ended by signal 9"), (255, "has lost its connection"), (137, "was ended by signal 9")):
         loss = await allocation.why("n1", code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import os
@@ -11,11 +12,13 @@ import shutil
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.processes import end_process, ends_within
+from streamflow_io.processes import end_process, ends_within, kill_process
 
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said, tell_guard
@@ -34,6 +37,11 @@ from .queue_watch import QueueWatch
 
 # A shell between the launcher and the program would make one space of two.
 _PROBE = ["echo", "a  b"]
+# csh ends a quotation at the end of a line, and fish takes two backslashes in one for one.
+_QUOTED = "a  b\n\\\\'"
+# Follows what a login shell prints by itself, as a message of the day in a .bashrc.
+_BEGIN = b"sfio-begin\n"
+_BEGIN_SECONDS = 60.0
 _LOST_CONNECTION = 255
 logger = logging.getLogger("streamflow")
 
@@ -220,6 +228,44 @@ async def _give_back(holding: Process) -> None:
         logger.warning("A queue manager takes long to take an allocation back: look at your jobs there")
 
 
+class Way(Struct, frozen=True):
+    """The way in which a launcher takes the words of a program.
+
+    :ivar shell: the shell that reads the words as one text: one of POSIX, or another one; None: no shell
+    :ivar prints: whether the shell prints a text of its own first
+    """
+
+    shell: Literal["posix", "other"] | None = None
+    prints: bool = False
+
+    @classmethod
+    async def of(cls, launcher: Sequence[str]) -> Way:
+        """Find out the way of a launcher to a node.
+
+        :raises WorkflowExecutionException: if the node does not answer
+        """
+        (_, text), told = _PROBE, (await said([*launcher, *_PROBE])).rstrip("\n")
+        if told.endswith(text):
+            return cls(None, told != text)
+        prints = told != " ".join(text.split())
+        with contextlib.suppress(WorkflowExecutionException):
+            if (await said([*launcher, shlex.join(["printf", "%s", _QUOTED])])).endswith(_QUOTED):
+                return cls("posix", prints)
+        return cls("other", prints)
+
+    def launched(self, words: Sequence[str]) -> list[str]:
+        """Return the words that follow those of the launcher."""
+        if self.prints:
+            words = ["sh", "-c", f'echo {_BEGIN.decode().strip()}; exec "$@"', "sh", *words]
+        if self.shell is None:
+            return [*words]
+        text = shlex.join(words)
+        if self.shell == "posix":
+            return [text]
+        encoded = base64.b64encode(text.encode(errors="surrogateescape")).decode()
+        return [f"sh -c 'eval \"exec $(echo {encoded} | base64 -d)\"'"]
+
+
 class LaunchedAllocation(Allocation):
     """The nodes of an allocation in which this process runs, or that was asked for.
 
@@ -233,7 +279,7 @@ class LaunchedAllocation(Allocation):
         self._name = name
         self._launchers = {node.name: _words(launcher, node) for node in found.nodes}
         self._end = found.end if found.seconds is None else time.time() + found.seconds
-        self._has_shell = False
+        self._way = Way()
         self._held = held
         self._started: set[Process] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -298,7 +344,7 @@ class LaunchedAllocation(Allocation):
             if shutil.which(words[0]) is None:
                 raise WorkflowExecutionException(f"{name} needs {words[0]}, which cannot be found: set PATH")
             try:
-                allocation._has_shell = (await said([*words, *_PROBE])).strip() != _PROBE[1]
+                allocation._way = await Way.of(words)
                 return allocation
             except WorkflowExecutionException as error:
                 failed.append(f"node {node} does not answer: {error}")
@@ -323,6 +369,15 @@ class LaunchedAllocation(Allocation):
         process = await begin(self._launched(node, words), stdin, stdout, stderr)
         if self._held is not None:
             self._started = {other for other in self._started if other.returncode is None} | {process}
+        if self._way.prints and process.stdout is not None:
+            try:
+                with contextlib.suppress(asyncio.IncompleteReadError):  # The program has ended.
+                    await asyncio.wait_for(process.stdout.readuntil(_BEGIN), _BEGIN_SECONDS)
+            except BaseException as error:
+                await kill_process(process)
+                if isinstance(error, asyncio.TimeoutError | asyncio.LimitOverrunError):
+                    raise WorkflowExecutionException(f"no program begins on node {node} of {self}") from error
+                raise
         return process
 
     async def clear(self, node: str) -> None:
@@ -360,7 +415,7 @@ class LaunchedAllocation(Allocation):
         await asyncio.gather(*map(end_process, self._started))
 
     def _launched(self, node: str, words: Sequence[str]) -> list[str]:
-        return [*self._launchers[node], *([shlex.join(words)] if self._has_shell else words)]
+        return [*self._launchers[node], *self._way.launched(words)]
 
 
 def current_manager(managers: Sequence[Manager], environment: Mapping[str, str] = os.environ) -> Manager | None:
