@@ -19,6 +19,7 @@ from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
 from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure, SafeLog
+from streamflow_io.jobs.full_disks import FullDisks
 from streamflow_io.jobs.gang_placement import GangDeployment, GangPlacement
 from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.jobs.job_logs import JobLogs, LastWords
@@ -58,6 +59,7 @@ class Run:
     :ivar part_ways: how the jobs that read parts of a file find it
     :ivar cuts: how jobs split files
     :ivar sessions: reads ahead the parts of one file that many jobs read
+    :ivar full_disks: lets jobs that have failed on a full disk start elsewhere
     :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
     :ivar failure: the messages if the run fails
     """
@@ -85,6 +87,7 @@ class Run:
         parts = PartsOfRun(services)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
+        self.full_disks = FullDisks(context.deployment_manager.get_connector)
         self._watchers = [] if self._space is None else self._space.watchers
         self._intermediates = begin_removal(services, self.proofs.rehearsals, self._watchers)
         self.jobs.listen(self._listeners())
@@ -208,6 +211,8 @@ class Run:
         if job is None:
             return
         try:
+            if status is Status.RECOVERY:
+                await self.full_disks.failed(job, None if words is None else words.full)
             await self.runner.end(job, status is Status.COMPLETED)
         finally:
             self.jobs.ended(job, status, time.time())

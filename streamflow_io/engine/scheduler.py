@@ -223,6 +223,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await run.submit(state)
             binding_config = run.gangs.ordered(state, binding_config)
             await self._wait_for_hosts(binding_config)
+            await run.full_disks.look(job.name, binding_config.targets)
             await check_room(
                 self.context,
                 self._roomy,
@@ -395,6 +396,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """The resource that a job lacks on a location, apart from bandwidth. None: nothing is lacking."""
         if job is not None and self._ends_too_soon(connector, location, job):
             return "place"
+        if job is not None and self._is_full(connector, location, hardware_requirements, job):
+            return "disk"
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         if self._is_too_large_now(connector, asked, job_name):
             return "place"
@@ -410,6 +413,29 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if not free:
             return self._lack_of_hardware(location, asked)
         return None if self._has_space(job, location) else "disk"
+
+    def _is_full(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job: JobState,
+    ) -> bool:
+        """Whether a job has failed because a disk was full, and others than this location will do for it."""
+        if self.run is None or not (others := self.run.full_disks.elsewhere(job.name, location)):
+            return False
+
+        def may_take(other: AvailableLocation) -> bool:
+            # The job does not wait for a location that is gone, or that is too small for it.
+            if f"{connector.deployment_name}/{other.name}" not in hardware_requirements:
+                return False
+            lack = self._lack_of_room(connector, other, hardware_requirements, job.name, job)
+            return lack is None or bool(self._get_running_jobs(job.name, other))
+
+        if sum(map(may_take, others)) < _target.get().locations:
+            return False
+        self.run.full_disks.tell(job.name)
+        return True
 
     def _ends_too_soon(self, connector: Connector, location: AvailableLocation, job: JobState) -> bool:
         """Whether the allocation of a location ends before the ToolTimeLimit of a job.

@@ -67,6 +67,7 @@ from .ending import (
     settled,
     with_replacements,
 )
+from .job_logs import LastWords
 from .learned_streams import LearnedReads, LearnedWrites
 from .moving import MovesFirst, move
 from .streaming_run import StreamingRun
@@ -183,7 +184,8 @@ class Execution:
                     elif self._learned.blamed(error):
                         self._give_up(self._learned.given_up)
                     else:
-                        await self._wait_for_retry(error)
+                        self._is_to_move = await self._has_space_elsewhere(error) or self._is_to_move
+                        await self._wait_for_retry(error, "at another place" if self._is_to_move else "in place")
                     await self._failed()
                 except NodeRuntimeError as error:
                     # Its readers have the place of this attempt, and StreamFlow cannot roll streams back.
@@ -256,6 +258,12 @@ class Execution:
         places = context.scheduler.get_locations(self._job.name)
         found = ((own_hosts(connector(at.deployment)), at.name) for at in places)
         return any(hosts is not None and hosts.is_lost(name) for hosts, name in found)
+
+    async def _has_space_elsewhere(self, error: JobFailedError) -> bool:
+        """Whether an attempt has failed where the disk is full, and there is space at another place."""
+        words = None if error.is_from_outside else self._state.kept(LastWords)
+        await self._run.full_disks.failed(self._state, None if words is None else words.full)
+        return await self._run.full_disks.look(self._job.name, self._state.targets)
 
     async def _move(self, record: StreamingJob) -> None:
         """Give the job another place, when the jobs from which it reads have theirs: they may need its cores.

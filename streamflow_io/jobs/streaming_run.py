@@ -18,6 +18,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
 
 from .awaited_streams import AwaitedStreams
+from .full_disks import FullDisks
 from .job_runner import JobRunner
 from .learned_streams import LearnedStreams
 from .reach import Reach
@@ -58,6 +59,7 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
+    full_disks: FullDisks
 
     @property
     def proofs(self) -> StreamProofs: ...

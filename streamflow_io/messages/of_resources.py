@@ -75,9 +75,9 @@ RESOURCES = {
         ),
     ),
     Code.NO_SPACE: Explanation(
-        "A job waits for free space on a disk",
-        "The job asks for more space than there was when the run began, by default 1,024 MiB each for output and "
-        "temporary files.",
+        "A disk has too little free space for a job",
+        "A job that waits asks for more space than there was when the run began, by default 1,024 MiB each for output "
+        "and temporary files.",
         (
             Case(
                 "Job J waits for free space on L: ...",

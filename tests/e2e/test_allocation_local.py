@@ -20,11 +20,14 @@ from lab.runs import RETRY, Run, wait_for_note
 from lab.sites import Site
 from tests.e2e.test_allocation import (
     NODE,
+    WAIT,
     check_streams_with_a_loss,
     cores,
     kill_serve,
     lose_node,
     nodes_of,
+    places,
+    processes_on,
     resume,
     run_in_batch_job,
     three_streams,
@@ -257,3 +260,38 @@ def test_a_job_that_takes_both_nodes(local: Site) -> None:
     plan = json.dumps(local.streamflow_io("plan", str(path)))
     assert "/a takes 2 locations of hpc (sfio.allocation) for each job: only jobs on one location stream yet" in plan
     check_gone(local)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["plain", "streams"])
+def test_a_job_whose_disk_is_full_runs_again_where_there_is_space(local: Site, streams: bool) -> None:
+    script = f'note "a $SLURMD_NODENAME"; {WAIT}head -c 64M /dev/zero > filler || exit 3; seq 1 1000 > out.txt'
+    hints = [streaming({"port": "out", "mode": "no_update"})] if streams else []
+    first = tool(script, {}, {"out": found("out.txt")}, hints, requirements=cores(1))
+    kind = streamable() if streams else "File"
+    last = tool('cat "$file"', {"file": kind}, {"out": "stdout"}, stdout="read.txt", requirements=cores(1))
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": last, "in": {"file": "a/out"}}}
+    path = local.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, **RETRY)
+    process, trace = local.start(path), path.parent / "trace"
+    wait_for_note(path, " a n", 1)
+    (node,) = re.findall(r" a (n\d)", trace.read_text())
+    own = str(local.laboratory.directory / "local")
+    with open(f"/proc/{processes_on(local, node, b'serve')[0]}/ns/mnt", "rb") as mounts:
+
+        def inside(*words: str) -> None:
+            entered = ["nsenter", f"--mount=/proc/self/fd/{mounts.fileno()}", *words]
+            subprocess.run(entered, check=True, pass_fds=[mounts.fileno()])
+
+        inside("mount", "-o", "remount,size=32M", own)
+        try:
+            Path(f"{os.path.realpath(trace)}.go").touch()
+            ours = local.finish(process, path)
+        finally:
+            inside("mount", "-o", "remount,size=50%", own)
+            inside("find", own, "-name", "filler", "-delete")
+    assert ours.ok, ours.errors
+    (other,) = {*places(ours, "a")} - {node}
+    assert places(ours, "a") == [node, other]
+    assert ours.log.count("Job /a/0 is tried again on another location. Its file system is full: ") == 1
+    assert ours.files["read.txt"].decode() == "".join(f"{number}\n" for number in range(1, 1001))
+    check_gone(local)
+    check_own(local)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from streamflow.core.config import BindingConfig
-from streamflow.core.deployment import DeploymentConfig, Target
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
 from streamflow.core.workflow import Job, Status, Token, Workflow
@@ -109,6 +110,17 @@ class Cluster:
         await self.scheduler.notify_status(name, status)
 
 
+class Disks(Hosts):
+    """Hosts of two cores, with KiB of free space."""
+
+    def __init__(self, free: Mapping[str, int], **cores: float) -> None:
+        super().__init__("hosts", {name: cores.get(name, 2) for name in free})
+        self.free = dict(free)
+
+    async def run(self, location: ExecutionLocation, *_: Any, **__: Any) -> tuple[str, int]:
+        return f"none 1000000 0 {self.free[location.name]} 0% /", 0
+
+
 async def collect(port: str, path: str) -> Token:
     raise NotImplementedError("nobody waits here for what is final")
 
@@ -205,3 +217,58 @@ async def test_a_host_is_busy_while_a_job_reads_from_it(tmp_path: Path) -> None:
     assert cluster.scheduler.host_jobs("hosts").busy == {"h1", "h2"}
     await cluster.end("/c/0")
     assert cluster.scheduler.host_jobs("hosts").busy == set()
+
+
+def with_disks(directory: Path, disks: Disks) -> Cluster:
+    cluster = Cluster(directory, TWO)
+    cluster.context.deployment_manager.deployments_map["hosts"] = disks
+    return cluster
+
+
+WARNED = "Job /alone/0 is tried again on another location. Its file system is full: 0 B are left for "
+
+
+async def test_a_job_that_has_failed_on_a_full_disk_waits_for_a_host_with_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = with_disks(tmp_path, Disks({"n1": 0, "n2": 900_000, "n3": 2000}))
+    assert await cluster.start("/alone/0") == "n1"
+    # On a host with space, another failure is another matter.
+    assert await cluster.start("/a/1", cores=2) == "n2"
+    await cluster.end("/alone/0", Status.RECOVERY)
+    again = asyncio.create_task(cluster.start("/alone/0"))
+    # Starts where there is a core, after the other job has looked.
+    assert await cluster.start("/alone/1") == "n1"
+    assert not again.done()
+    await cluster.end("/a/1")
+    assert await again == "n2"
+    (told,) = (record.message for record in caplog.records if "/alone/0 is tried" in record.message)
+    assert told.startswith(f"{WARNED}/tmp/streamflow on hosts/n1. Remove files")
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        Disks({"n1": 900_000, "n2": 900_000}),
+        Disks({"n1": 0, "n2": 0}),
+        Disks({"n1": 0, "n2": 900_000}, n2=0.5),
+    ],
+    ids=["another failure", "all are full", "the other is too small"],
+)
+async def test_a_job_does_not_wait_for_another_host_in_vain(
+    disks: Disks, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = with_disks(tmp_path, disks)
+    assert await cluster.start("/alone/0") == "n1"
+    await cluster.end("/alone/0", Status.RECOVERY)
+    assert await cluster.start("/alone/0") == "n1"
+    assert "is tried again" not in caplog.text
+
+
+async def test_a_job_leaves_each_host_whose_disk_is_full(tmp_path: Path) -> None:
+    disks = Disks({"n1": 0, "n2": 900_000, "n3": 800_000})
+    cluster = with_disks(tmp_path, disks)
+    for host in ("n1", "n2", "n3", "n1"):
+        assert await cluster.start("/alone/0") == host
+        disks.free[host] = 0
+        await cluster.end("/alone/0", Status.RECOVERY)

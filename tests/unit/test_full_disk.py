@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from streamflow.core.deployment import ExecutionLocation
 
-from streamflow_io.jobs.job_logs import free_of, told_if_full
+from streamflow_io.jobs.full_disks import free_of, told_if_full
 
 BLOCKS = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n{}\n"
 FILES = "Filesystem Inodes IUsed IFree IUse% Mounted on\n{}\n"
