@@ -9,12 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
+from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.engine.plan import Plan
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
+from streamflow_io.proofs.rehearsable_jobs import why_once
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import Proof, ProofKey, Way
 from streamflow_io.wording import counted
@@ -120,11 +124,34 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.learned).reason)
     if candidate is not None and candidate.once is not None:
         return Prospect(of, to, "refused", candidate.once)
+    if candidate is not None and (never := _why_never(plan, step or "/", candidate)) is not None:
+        return Prospect(of, to, "refused", never)
     if (window := _window_of(plan, step)) is not None:
         return Prospect(of, to, "unknown", _NOT_WHOLE.format(window))
     tried = [each for each in plan.proofs.inconclusive if _is_about(plan, each.key, to, "reads")]
     last = max(tried, key=lambda each: each.learned, default=None)
     return Prospect(of, to, "unknown", _UNKNOWN if last is None else f"{_INCONCLUSIVE}: {last.reason}")
+
+
+def _why_once(plan: Plan, step: str) -> str | None:
+    """Why no job of a step runs once more. None: one does, as far as is known before the run."""
+    runs, site = plan.workflow.steps.get(step), plan.graph.steps[step].site
+    if isinstance(runs, ExecuteStep) and (why := why_once(runs)) is not None:
+        return why
+    if all(deployment.kind is SiteKind.QUEUE for deployment in site.deployments):
+        return f"nothing is tried {site.where}; a proof from elsewhere holds with the same programs"
+    return None
+
+
+def _why_never(plan: Plan, step: str, candidate: Candidate) -> str | None:
+    """Why nothing is proven about a step. None: something may be, as far as is known before the run."""
+    if (why := _why_once(plan, step)) is not None:
+        return why
+    site = plan.graph.steps[step].site
+    kinds = {deployment.kind for deployment in site.deployments}
+    if candidate.directory is not None and SiteKind.LOCAL not in kinds:
+        return f"nothing is proven {site.where} for a job with the Directory `{candidate.directory}`"
+    return None
 
 
 def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
@@ -153,7 +180,7 @@ def declared(plan: Plan, edge: StreamEdge) -> str | None:
     known = [proof for proof in _proofs(plan, to.name, "declared") if proof.is_proven]
     if any(proof.reason is None for proof in known):
         return "compared"
-    if why := next((proof.reason for proof in known), candidate.once):
+    if why := next((proof.reason for proof in known), candidate.once or _why_once(plan, to.step)):
         return f"cannot be compared: {why}"
     if (window := _window_of(plan, to.step)) is not None:
         return f"not compared: {window} has a window"

@@ -57,7 +57,7 @@ from .proving import (
     with_declared,
 )
 from .scheduler import IOAwareScheduler
-from .tool_contents import networked, tool_contents
+from .tool_contents import directories, networked, tool_contents
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -181,6 +181,7 @@ def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler, given: Se
         {path: content.digest for path, content in known.items()},
         {path: content.programs for path, content in known.items()},
         networked(walk, annotations if is_auto else declaring, given),
+        directories(walk, annotations if is_auto else ()),
     )
     sized = tool_digests(walk, walk.tools if (config.disk_limit, config.memory) != (None, None) else ())
     return _ReadHints(annotations, is_auto, declaring, tool_digests(walk, learned), tools, sized)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
@@ -35,12 +35,14 @@ class KnownTools(Struct, frozen=True):
     :ivar contents: the digests of all that is known of the tools
     :ivar programs: the words of the tools that may name programs, with their stamps
     :ivar networked: the steps that may use the network
+    :ivar directories: an input of the tool that is always a Directory
     :ivar kept_out: the steps that neither read nor write streams without a hint
     """
 
     contents: Mapping[str, str]
     programs: Mapping[str, tuple[tuple[str, Stamp], ...]]
     networked: Collection[str] = ()
+    directories: Mapping[str, str] = field(default_factory=dict)
     kept_out: Collection[str] = ()
 
     def candidate(self, step: str, inputs: tuple[str, ...], once: str | None) -> Candidate:
@@ -48,7 +50,8 @@ class KnownTools(Struct, frozen=True):
 
         :param once: why its jobs do not run twice; None: its jobs may run twice
         """
-        return Candidate(self.contents[step], inputs, self.programs.get(step, ()), once)
+        programs, directory = self.programs.get(step, ()), self.directories.get(step)
+        return Candidate(self.contents[step], inputs, programs, once, directory=directory)
 
 
 def known_to(

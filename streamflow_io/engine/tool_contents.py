@@ -120,6 +120,18 @@ def networked(walk: Walk, steps: Collection[str], given: Sequence[Any] = ()) -> 
     return frozenset(path for path in steps if any(map(_is_network, _requirements(walk, path, given))))
 
 
+def directories(walk: Walk, steps: Collection[str]) -> dict[str, str]:
+    """An input of each step that is always a Directory, or a list of them; steps without such an input are missing."""
+    inputs = ((path, each) for path in steps for each in reversed(walk.tools[path].inputs))
+    return {path: name_of(each) for path, each in inputs if _is_directory(each.type_)}
+
+
+def _is_directory(type_: Any) -> bool:
+    while not isinstance(type_, str) and hasattr(type_, "items"):
+        type_ = type_.items
+    return isinstance(type_, str) and type_ == "Directory"
+
+
 def _is_network(requirement: Mapping[str, Any]) -> bool:
     return requirement.get("class") == "NetworkAccess" and bool(requirement.get("networkAccess"))
 

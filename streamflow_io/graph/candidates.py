@@ -38,6 +38,7 @@ class Candidate(Struct, frozen=True):
     :ivar tool: a hex digest of all that is known of its tool before it runs
     :ivar inputs: the names of the inputs that may be read so after a proof
     :ivar declared: the names of the inputs that are declared `streamable`, which need no proof
+    :ivar directory: an input that is always a Directory; a proof holds for what it has. None: no such input
     :ivar programs: of the tool
     :ivar once: why its jobs do not run a second time for a proof; None: no obstacle
     """
@@ -47,6 +48,7 @@ class Candidate(Struct, frozen=True):
     programs: ToolPrograms = ()
     once: str | None = None
     declared: tuple[str, ...] = ()
+    directory: str | None = None
 
 
 def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:

@@ -188,6 +188,18 @@ RESOURCES = {
                 "the tool has NetworkAccess, and does not run twice",
                 "Declare the input `streamable` if the tool reads the input front to back.",
             ),
+            Case(
+                "nothing is tried on a queue manager, ...",
+                "Run the workflow elsewhere with a small sample, or declare the input `streamable`.",
+            ),
+            Case(
+                "nothing is proven on HOSTS for a job with the Directory D",
+                "The content of D is not known on other hosts. Declare the input `streamable`.",
+            ),
+            Case(
+                "it is proven with other programs than those on HOST",
+                "With `rehearse: wait` a run tries the tool on HOST, too.",
+            ),
         ),
         "streaming-without-hints.md",
     ),

@@ -13,6 +13,7 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.step import ExecuteStep
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
@@ -198,10 +199,19 @@ class RehearsableJobs:
 
 def _can_run_again(step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> bool:
     """Whether a job is a command that changes nothing outside its own directories."""
+    return why_once(step) is None and not parts_of(inputs)
+
+
+def why_once(step: ExecuteStep) -> str | None:
+    """Why no job of a step runs a second time, whatever its inputs; None: no obstacle."""
     command = step.command
-    if not isinstance(command, CWLCommand) or step.output_connectors or command.inplace_update or parts_of(inputs):
-        return False
-    return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed) is None
+    if not isinstance(command, CWLCommand):
+        return "it runs no command"
+    if step.output_connectors:
+        return "its outputs are bound to another location, and its jobs do not run twice"
+    if command.inplace_update:
+        return "the tool has InplaceUpdateRequirement, and does not run twice"
+    return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
 
 def _can_be_rehearsed(token: Token | None) -> bool:

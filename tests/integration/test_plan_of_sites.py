@@ -18,6 +18,7 @@ from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.known_locations import known_locations
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.commands.streamflow_file import quiet_streamflow
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 
@@ -38,6 +39,8 @@ DEPLOYMENTS = {
 }
 
 POD = {"deployment": "pods", "service": "box"}
+AUTO = {"streaming": "auto"}
+INPLACE = {"class": "InplaceUpdateRequirement", "inplaceUpdate": True}
 
 
 def document(mode: str = "no_update", **rule: Any) -> Document:
@@ -52,7 +55,14 @@ def document(mode: str = "no_update", **rule: Any) -> Document:
     return workflow({}, steps, {"out": "b/out"})
 
 
-def bound(bench: Bench, document: Document, *, deployments: Document = DEPLOYMENTS, **targets: Any) -> str:
+def bound(
+    bench: Bench,
+    document: Document,
+    *,
+    deployments: Document = DEPLOYMENTS,
+    config: Document | None = None,
+    **targets: Any,
+) -> str:
     """A StreamFlow file with steps on deployments.
 
     :param targets: by step: the name of a deployment, several, or targets as they are written
@@ -68,7 +78,7 @@ def bound(bench: Bench, document: Document, *, deployments: Document = DEPLOYMEN
         "config": {"file": "main.cwl", "settings": "job.json"},
         "bindings": [{"step": f"/{step}", "target": target(value)} for step, value in targets.items()],
     }
-    return str(bench.write(document, {}, True, deployments=deployments, workflows={"main": main}))
+    return str(bench.write(document, {}, True, config, deployments=deployments, workflows={"main": main}))
 
 
 def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
@@ -88,6 +98,34 @@ def planned_all(bench: Bench, every: Sequence[dict[str, Any]]) -> list[StreamEdg
     by_step = {edge.route.output.step: edge for edge in edges}
     assert len(by_step) == len(edges)
     return [by_step[f"/a{number}"] for number in range(len(every))]
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "requirements", "expected"),
+    [
+        ("here", "Directory", [], None),
+        ("one", "File", [], None),
+        ("one", "Directory?", [], None),
+        ("one", "Directory", [], "nothing is proven on one (ssh) for a job with the Directory `other`"),
+        ("one", "Directory[]", [], "nothing is proven on one (ssh) for a job with the Directory `other`"),
+        ("box", "Directory", [], "nothing is proven on box (docker) for a job with the Directory `other`"),
+        ("farm", "File", [], "nothing is tried on farm (pbs); a proof from elsewhere holds with the same programs"),
+        ("one", "File", [INPLACE], "the tool has InplaceUpdateRequirement, and does not run twice"),
+    ],
+)
+def test_what_is_never_tried_is_planned(
+    target: str, kind: str, requirements: list[Document], expected: str | None, bench: Bench
+) -> None:
+    write = tool("echo 1", {}, {"out": "stdout"}, stdout="a.txt")
+    read = tool("cat $file", {"file": "File", "other": kind}, {"out": "stdout"}, stdout="b.txt")
+    read["requirements"] = [*read.get("requirements", []), *requirements]
+    steps = {"a": {"run": write, "in": {}}, "b": {"run": read, "in": {"file": "a/out", "other": "other"}}}
+    path = bound(bench, workflow({"other": kind}, steps, {"out": "b/out"}), a=target, b=target, config=AUTO)
+    found = {one.input: one for one in prospects(plan_file(Path(path)).plans["main"])}["/b/file"]
+    if expected is None:
+        assert found.state == "unknown"
+    else:
+        assert (found.state, uncoded(found.reason or "")) == ("refused", expected)
 
 
 def test_what_streams(bench: Bench) -> None:
