@@ -652,6 +652,10 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
         """Whether a host is used no more."""
 
     @abstractmethod
+    async def sees(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether a host sees the same file at a path as the driver: the file is not copied then."""
+
+    @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
         """Count a host that does not answer as lost, and end all processes here that wait for it."""
 

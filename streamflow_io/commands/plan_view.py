@@ -100,7 +100,10 @@ def show_plan(console: Console, name: str, plan: Plan, locations: Mapping[str, K
         console.print(table("Windows: read bytes are removed at once", ("output", "window", "why not"), rows))
     if plan.parts.read_early:
         names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
-        say(console, f"Without a wait for the checksum that StreamFlow computes: {names}")
+        routes = ((route.site, route.consumer) for route in plan.parts.early_inputs)
+        far = any(given.is_here and reader is not None and not reader.site.is_here for given, reader in routes)
+        where = ", where nodes see the file of the driver" if far else ""
+        say(console, f"Without a wait for the checksum that StreamFlow computes{where}: {names}")
     if plan.graph.gangs:
         console.print(_gangs(plan, locations))
     for step, why in plan.graph.impossible.items():

@@ -60,8 +60,16 @@ def early_inputs(
     return tuple(route for found in early for route in found)
 
 
+def _is_allocation(site: Site) -> bool:
+    return is_of_hosts(site) and site.deployments[0].type == "sfio.allocation"
+
+
 def _is_there(given: Site, reader: Site) -> bool:
-    """Whether a file at one site is surely at the other one, too, so that jobs need no copy."""
-    if are_here(given) and are_here(reader):
+    """Whether a file at one site is at the other one, too, so that jobs need no copy.
+
+    Whether the nodes of an allocation see a file of the driver is found out by their jobs. A job that needs a copy
+    waits for the checksum.
+    """
+    if are_here(given) and (are_here(reader) or _is_allocation(reader)):
         return True
     return is_of_hosts(given) and is_of_hosts(reader) and given.deployments[0].name == reader.deployments[0].name

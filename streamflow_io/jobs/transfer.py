@@ -16,6 +16,7 @@ from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ObjectToken
 
+from streamflow_io._streamflow import own_hosts
 from streamflow_io.adapters.attempts import ProducerFailedError, ProducerMovesError
 from streamflow_io.adapters.early_inputs import EarlyInputToken
 from streamflow_io.adapters.paths import job_path
@@ -79,7 +80,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
     async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:
         """Give a job a link to a file that is still read for its checksum, or a copy when the checksum is known."""
         locations = self.workflow.context.scheduler.get_locations(job.name)
-        if self.writable or not all(self._has(location, token.value["path"]) for location in locations):
+        path = str(token.value["path"])
+        if self.writable or not all([await self._has(location, path) for location in locations]):
             checksum = await token.checksum(self.workflow, f"{self.name} for {job.name}")
             return cast(Token, await super().transfer(job, token.update({**token.value, "checksum": checksum})))
         # StreamFlow compares the checksum only where it copies.
@@ -88,12 +90,17 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             del linked.value["checksum"]
         return cast(Token, linked)
 
-    def _has(self, location: ExecutionLocation, path: str) -> bool:
-        """Whether StreamFlow finds a file at a location, and so makes a link there."""
-        found = self.workflow.context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY)
+    async def _has(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether a file is at a location, where StreamFlow, or the connector, makes a link."""
+        context = self.workflow.context
+        found = context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY)
+        is_here = any(each.location.local for each in found)
         if location.local:
-            return any(each.location.local for each in found)
-        return any((each.deployment, each.name) == (location.deployment, location.name) for each in found)
+            return is_here
+        if any((each.deployment, each.name) == (location.deployment, location.name) for each in found):
+            return True
+        hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
+        return hosts is not None and is_here and await hosts.sees(location, path)
 
     @property
     def _streams(self) -> StreamingRun:

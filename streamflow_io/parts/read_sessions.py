@@ -12,6 +12,7 @@ from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
 
+from streamflow_io._streamflow import own_hosts
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.tokens import PartToken
 from streamflow_io.graph.part_sites import share_cache
@@ -185,7 +186,8 @@ class ReadSessions(Listener):
             # Of several locations it is not known where a whole file is needed.
             if len(locations) > 1 and consumers == 0:
                 return {}
-            homes = [each for each in locations if each.local or self._has(each.location, path)]
+            there = await asyncio.gather(*(self._has(each.location, path) for each in locations))
+            homes = [each for each, has in zip(locations, there, strict=True) if has]
             begun = await asyncio.gather(*(self._begin_on(each, step, target, path, consumers) for each in homes))
             return {
                 location_name(home): session for home, session in zip(homes, begun, strict=True) if session is not None
@@ -210,10 +212,13 @@ class ReadSessions(Listener):
             return None
         return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
-    def _has(self, location: ExecutionLocation, path: str) -> bool:
+    async def _has(self, location: ExecutionLocation, path: str) -> bool:
         """Whether a file is at a location. StreamFlow copies other files there, which are in the page cache then."""
-        found = self._sites.context.data_manager.get_data_locations(path, location.deployment, location.name)
-        return len(found) > 0
+        context = self._sites.context
+        if location.local or context.data_manager.get_data_locations(path, location.deployment, location.name):
+            return True
+        hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
+        return hosts is not None and await hosts.sees(location, path)
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
         connector = self._sites.context.deployment_manager.get_connector(target.deployment.name)

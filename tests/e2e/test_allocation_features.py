@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
-from lab.cwl import Document, found, tool, workflow
+import pytest
+
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.runs import wait_for_note
 from lab.sites import Site, at_once
 from lab.splits import job
 from tests.e2e.test_allocation import NODE, cores, nodes_of
@@ -117,12 +122,20 @@ def test_what_is_proven_streams_in_the_next_run(allocation: Site, tmp_path: Path
     check_gone(allocation)
 
 
-def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_jobs_that_select_their_own_part(allocation: Site, tmp_path: Path, is_bound: bool) -> None:
+    """The file is bound to the nodes, or these see the file of the driver."""
     (directory := tmp_path / "data").mkdir()
     document, values = cold_selecting(directory)
-    site = replace(allocation, ports=({"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}},))
+    site = allocation
+    if is_bound:
+        port = {"port": "/of", "target": {"deployment": "hpc", "workdir": str(tmp_path)}}
+        site = replace(allocation, ports=(port,))
+    else:
+        values["of"] = {"class": "File", "path": str(directory / "reads.bin")}
     ours = site.run(document, values)
     assert ours.ok, ours.errors
+    assert told(site, "session")
     assert sum(record["bytes"] for record in told(site, "chunk")) <= SIZE
     assert " WARNING " not in ours.log, ours.errors
     check_gone(site)
@@ -176,3 +189,17 @@ def test_intermediate_files_go(allocation: Site) -> None:
     assert run.files == {"d.txt": b"a\na\n"}
     assert "SFIO-B008" not in run.log
     assert [name for name in files(allocation.workdir) if not name.startswith("sfio-node-")] == ["d.txt"]
+
+
+def test_a_job_does_not_wait_for_the_checksum_of_a_file_that_its_node_sees(allocation: Site) -> None:
+    """The checksum takes minutes."""
+    (large := allocation.directory / "large.bin").touch()
+    os.truncate(large, 400 << 30)
+    read = tool('note began; head -c 9 < "$of"; sleep 600', {"of": streamable()}, {"out": "stdout"}, stdout="out.txt")
+    document = workflow({"of": "File"}, {"read": {"run": read, "in": {"of": "of"}}}, {"out": "read/out"})
+    path = allocation.write(document, {"of": {"class": "File", "path": str(large)}}, io=True)
+    process = allocation.start(path)
+    wait_for_note(path, "began", 1, seconds=60)
+    os.kill(process.pid, signal.SIGINT)
+    process.wait(60)
+    check_gone(allocation)

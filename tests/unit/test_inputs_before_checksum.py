@@ -15,6 +15,7 @@ SPLIT = Partition("/split", "chunks", "reads")
 ROUTE = InputRoute("/reads-injector", (), READS)
 OTHER = Input("/count", "file")
 HOST = Site((Deployment("host", "ssh", SiteKind.HOSTS),))
+NODES = Site((Deployment("nodes", "sfio.allocation", SiteKind.HOSTS),))
 
 
 def through(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> InputRoute:
@@ -45,6 +46,9 @@ def test_where_it_is() -> None:
     assert early_inputs([replace(there, site=other)], [SPLIT]) == ()
     assert early_inputs([replace(ROUTE, site=HOST)], [SPLIT]) == ()
     assert early_inputs([replace(ROUTE, consumer=replace(READS, site=HOST))], [SPLIT]) == ()
+    perhaps = replace(ROUTE, consumer=replace(READS, site=NODES))
+    assert early_inputs([perhaps], [SPLIT]) == (perhaps,)
+    assert early_inputs([replace(perhaps, site=HOST)], [SPLIT]) == ()
 
 
 @pytest.mark.parametrize(

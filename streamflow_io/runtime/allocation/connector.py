@@ -276,6 +276,12 @@ class AllocationConnector(OwnHosts):
     def is_lost(self, name: str) -> bool:
         return name in self._lost
 
+    async def sees(self, location: ExecutionLocation, path: str) -> bool:
+        try:
+            return await self._is_same(path, DRIVER, self.own(location).name)
+        except WorkflowExecutionException:
+            return False  # the node is lost
+
     def drop(self, location: ExecutionLocation) -> None:
         name = self.own(location).name
         if not self._closing and name not in self._lost:
