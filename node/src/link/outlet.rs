@@ -16,6 +16,7 @@ use nix::sys::uio::pread;
 use super::channel::{Channel, PIECE};
 use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
 use crate::protocol::part::Ahead;
+use crate::streams::source::Next;
 use crate::sys::pipe;
 use crate::sys::threads::STACK;
 
@@ -79,20 +80,23 @@ impl Outlet {
         Ok(false)
     }
 
-    /// Sends at most `most` bytes of `file` from `offset`, without copying them if it can. Returns how many were
-    /// sent.
-    pub fn send(&mut self, file: &File, offset: &mut i64, most: u64) -> nix::Result<usize> {
+    /// Sends some of the bytes. Those that are final are not copied, if they need not be. Returns how many were sent.
+    pub fn send(&mut self, next: Next) -> nix::Result<usize> {
         if !self.channel.is_plain() {
-            return self.send_encrypted(file, *offset, most);
+            return self.send_encrypted(next);
         }
         if self.left == 0 {
-            self.left = most.min(LARGEST_DATA.into());
+            self.left = next.length().min(LARGEST_DATA.into());
             self.header = Header { kind: Kind::Data, length: self.left as u32 }.bytes().to_vec();
             self.has_sent = true;
         }
         self.send_header()?;
-        let sent = sendfile(&self.channel.socket, file, Some(offset), self.left as usize)
-            .map_err(|error| self.whose(error))?;
+        let (socket, left) = (&self.channel.socket, self.left as usize);
+        let sent = match next {
+            Next::Noted(bytes) => send(socket.as_raw_fd(), &bytes[..left.min(bytes.len())], MsgFlags::MSG_NOSIGNAL),
+            Next::Final(file, place, _) => sendfile(socket, file, Some(&mut (place as i64)), left),
+        }
+        .map_err(|error| self.whose(error))?;
         self.left -= sent as u64;
         self.spoken = Instant::now();
         Ok(sent)
@@ -101,7 +105,7 @@ impl Outlet {
     /// Sends some of the next bytes of a part.
     pub fn send_piece(&mut self, file: &File, ahead: &Ahead) -> nix::Result<usize> {
         match ahead {
-            Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
+            Ahead::Extent { offset, length } => self.send(Next::Final(file, *offset, *length)),
             Ahead::Text(text) => {
                 self.has_sent = true;
                 self.say(Kind::Data, text)?;
@@ -112,11 +116,18 @@ impl Outlet {
     }
 
     /// Encrypts and sends one record. The channel keeps the bytes that the socket does not take.
-    fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
+    fn send_encrypted(&mut self, next: Next) -> nix::Result<usize> {
         // Before the file is read: a socket that is full is asked again and again.
         self.channel.flush_some()?;
-        let mut piece = vec![0; HEADER + most.min(PIECE as u64) as usize];
-        let length = pread(file, &mut piece[HEADER..], offset)?;
+        let mut piece = vec![0; HEADER + next.length().min(PIECE as u64) as usize];
+        let space = &mut piece[HEADER..];
+        let length = match next {
+            Next::Noted(bytes) => {
+                space.copy_from_slice(&bytes[..space.len()]);
+                space.len()
+            }
+            Next::Final(file, place, _) => pread(file, space, place as i64)?,
+        };
         if length > 0 {
             piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());
             self.has_sent = true;

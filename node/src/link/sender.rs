@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use super::channel::Channel;
+use super::channel::{Channel, PIECE};
 use super::frame::{Kind, WHOLE};
 use super::notifier::{Notifier, Waker};
 use super::outlet::Outlet;
@@ -21,6 +21,8 @@ use crate::streams::source::Source;
 /// Milliseconds between two looks at files without notices, and between two looks at events while the reader is slow.
 const TICK: u16 = 100;
 const SLOW_TICK: u16 = 1000;
+/// Bytes of a growing file that are noted at once. Each of many readers keeps as many.
+const AHEAD: u64 = PIECE as u64;
 
 /// The objects that all connections need.
 pub struct Shared {
@@ -161,9 +163,9 @@ impl Sender {
         }
         if source.is_final() && !source.has_more() && self.outlet.left == 0 {
             // The comparison with the file may take long.
-            return self.outlet.meanwhile(|| source.take_by(|_, _, _| Ok(0)));
+            return self.outlet.meanwhile(|| source.take_by(AHEAD, u64::MAX, |_| Ok(0)));
         }
-        Ok(source.take_by(|file, offset, most| self.outlet.send(file, offset, most)))
+        Ok(source.take_by(AHEAD, u64::MAX, |next| self.outlet.send(next)))
     }
 
     /// Waits for the reader, or for news of the file.
@@ -211,13 +213,50 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::io::Write;
+    use std::fs::{self, OpenOptions};
+    use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::unix::fs::FileExt;
     use std::thread;
 
-    use crate::link::frame::{read_header, read_payload, record};
+    use nix::sys::socket::{setsockopt, sockopt};
+
+    use crate::link::frame::{read_header, read_payload, record, HEADER};
     use crate::link::request::Wanted;
+
+    #[test]
+    fn a_reader_gets_the_bytes_that_are_compared_whatever_is_written_meanwhile() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
+        let content = vec![7u8; 200_000];
+        fs::write(&path, &content).unwrap();
+        let say = |event: &str| {
+            let line = format!(r#"{{"event":"{event}","port":"p","path":"{}","size":200000}}"#, path.display());
+            OpenOptions::new().append(true).create(true).open(&events).unwrap().write_all((line + "\n").as_bytes())
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let sending = listener.accept().unwrap().0;
+        setsockopt(&sending, sockopt::SndBuf, &5000).unwrap();
+        let mut sender = Sender { outlet: Outlet::new(Channel::plain(sending)), waker: None };
+        let mut source = Source::new(&path, Producer::of_file("p", &path, events.clone()));
+        let step = |sender: &mut Sender, source: &mut Source| sender.send_some(source).unwrap().unwrap();
+        say("opened").unwrap();
+        source.read_events();
+        while step(&mut sender, &mut source) == Step::Moved {}
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[8], 199_999).unwrap();
+        let (mut got, mut read) = (vec![0; HEADER + content.len()], 0);
+        while read < got.len() {
+            read += reader.read(&mut got[read..]).unwrap();
+            while step(&mut sender, &mut source) == Step::Moved {}
+        }
+        file.write_all_at(&[7], 199_999).unwrap();
+        say("committed").unwrap();
+        source.read_events();
+        assert_eq!(step(&mut sender, &mut source), Step::Complete);
+        assert!(got[HEADER..] == content);
+    }
 
     #[test]
     fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_is_let_go() {

@@ -7,6 +7,6 @@
 mod blocks;
 mod first_bytes;
 
-pub use self::blocks::{block, Blocks};
+pub use self::blocks::{block, Blocks, Difference};
 pub use self::first_bytes::compare;
 pub use crate::protocol::values::Digest;

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::messages::FirstBytes;
-use crate::protocol::verify::{Blocks, Digest};
+use crate::protocol::verify::{Blocks, Difference, Digest};
 use crate::streams::acknowledgements::Acknowledgements;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
@@ -26,6 +26,23 @@ use crate::sys::watch::Watch;
 const AHEAD: u64 = 1 << 20;
 /// When bytes are looked for again that a file system has announced.
 const SOON: Duration = Duration::from_millis(1);
+
+/// The next bytes of a file.
+pub enum Next<'a> {
+    /// A copy. The file may have others by now: what is compared with the file at the end are these.
+    Noted(&'a [u8]),
+    /// The file, a place in it, and the number of bytes from there that do not change any more.
+    Final(&'a File, u64, u64),
+}
+
+impl Next<'_> {
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Noted(bytes) => bytes.len() as u64,
+            Self::Final(_, _, length) => *length,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct Source {
@@ -169,28 +186,41 @@ impl Source {
         }
     }
 
-    /// Takes bytes by `transfer`, which gets the file, the place, and the most bytes to move, and returns how many it
-    /// has moved.
+    /// Takes bytes by `transfer`, which gets the next bytes, and returns how many of them it has moved. A transfer that
+    /// refers to the pages of a growing file would give the reader what is written or discarded there later. No
+    /// comparison finds bytes that are written back in between.
+    ///
+    /// # Arguments
+    /// * `ahead` - how many bytes may be noted before they are taken
+    /// * `most` - the most bytes to take
     pub fn take_by(
         &mut self,
-        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+        ahead: u64,
+        most: u64,
+        transfer: impl FnOnce(Next) -> nix::Result<usize>,
     ) -> Result<Step, Failure> {
-        let result = self.take_some(transfer);
+        let result = self.take_some(ahead, most, transfer);
         self.failure = result.as_ref().err().cloned();
         result
     }
 
     fn take_some(
         &mut self,
-        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+        ahead: u64,
+        most: u64,
+        transfer: impl FnOnce(Next) -> nix::Result<usize>,
     ) -> Result<Step, Failure> {
-        let most = self.ahead()?;
+        self.compared.noted.keep();
+        let most = self.ahead(ahead)?.min(most);
         let Some(file) = self.file.as_ref() else { return Ok(Step::Waiting) };
         if most == 0 {
+            self.compared.noted.forget_kept();
             return self.at_end();
         }
-        let mut place = self.taken as i64;
-        let moved = transfer(file, &mut place, most);
+        let moved = transfer(match self.compared.noted.kept(self.taken) {
+            [] => Next::Final(file, self.taken, most),
+            kept => Next::Noted(&kept[..most.min(kept.len() as u64) as usize]),
+        });
         self.took(moved)
     }
 
@@ -208,41 +238,25 @@ impl Source {
         }
     }
 
-    /// Takes bytes as they were noted, if they were. A pipe that refers to the pages of the file would give its reader
-    /// what is written or discarded there later. No comparison finds bytes that are written back in between.
-    fn take_noted(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
-        self.compared.noted.keep();
-        let most = self.ahead()?.min(most);
-        let Some(file) = &self.file else { return Ok(Step::Waiting) };
-        if most == 0 {
-            self.compared.noted.forget_kept();
-            return self.at_end();
-        }
-        let kept = self.compared.noted.kept(self.taken);
-        let moved = if kept.is_empty() {
-            // The file is final, or the command has gone to another place.
-            move_bytes(file, &mut (self.taken as i64), most, sink)
-        } else {
-            nix::unistd::write(sink, &kept[..most.min(kept.len() as u64) as usize])
-        };
-        self.took(moved)
-    }
-
-    /// Returns how many bytes may be taken now. Before the commit they are noted first.
-    /// A reader gets the noted bytes, or over a link later ones. The comparison at the end finds a difference, unless the
-    /// noted bytes were written back by then.
-    fn ahead(&mut self) -> Result<u64, Failure> {
+    /// Returns how many bytes may be taken now. Before the commit they are noted first, and kept: a reader gets these,
+    /// also a second time.
+    fn ahead(&mut self, ahead: u64) -> Result<u64, Failure> {
         let Some(file) = &self.file else { return Ok(0) };
         let size = file.metadata().map_or(0, |file| file.len());
         if matches!(self.producer.state, State::Committed(_)) && self.window.is_none() {
             return Ok(size.saturating_sub(self.taken));
         }
-        let end = size.min(self.taken + AHEAD);
+        let end = size.min(self.taken + ahead);
         if self.compared.noted.bytes() <= self.taken && self.taken < end {
             self.compared.noted.note(file, end).map_err(|error| self.cannot_read(error))?;
         }
         // Of a file that was cut there is less: no more may be promised.
-        Ok(self.compared.noted.bytes().min(size).saturating_sub(self.taken))
+        let most = self.compared.noted.bytes().min(size).saturating_sub(self.taken);
+        if most > 0 && self.compared.noted.kept(self.taken).is_empty() {
+            // The reader has lost them, or has gone to another place.
+            self.compared.noted.keep_again(file, self.taken).map_err(|place| self.rewritten(&place))?;
+        }
+        Ok(most)
     }
 
     /// Decides, after all bytes of the file were taken, whether there will be more.
@@ -297,9 +311,12 @@ impl Source {
     }
 
     fn compare(&self, file: &File) -> Result<(), Failure> {
-        let Some(place) = self.compared.noted.difference(file) else { return Ok(()) };
+        self.compared.noted.difference(file).map_or(Ok(()), |place| Err(self.rewritten(&place)))
+    }
+
+    fn rewritten(&self, place: &Difference) -> Failure {
         let path = self.path.display();
-        Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
+        Failure::Rewritten(format!("{path} was written again {place} after these had been streamed"))
     }
 
     /// Returns what is still to be compared with the final file when its rest will not be taken. None if there is
@@ -433,9 +450,10 @@ impl Origin for Source {
     }
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
-        let result = self.take_noted(sink, most);
-        self.failure = result.as_ref().err().cloned();
-        result
+        self.take_by(AHEAD, most, |next| match next {
+            Next::Noted(bytes) => nix::unistd::write(sink, bytes),
+            Next::Final(file, place, length) => move_bytes(file, &mut (place as i64), length, sink),
+        })
     }
 
     fn part(&mut self) -> Poll<Result<Option<FirstBytes>, Failure>> {
@@ -505,14 +523,18 @@ mod tests {
         }
 
         fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
-            let mut bytes = vec![0; most];
-            let mut moved = 0;
-            let step = self.source.take_by(|file, place, limit| {
-                bytes.truncate(limit as usize);
-                moved = file.read_at(&mut bytes, *place as u64).unwrap();
-                Ok(moved)
+            let mut bytes = Vec::new();
+            let step = self.source.take_by(AHEAD, most as u64, |next| {
+                match next {
+                    Next::Noted(noted) => bytes.extend(noted),
+                    Next::Final(file, place, length) => {
+                        bytes.resize(length as usize, 0);
+                        let read = file.read_at(&mut bytes, place).unwrap();
+                        bytes.truncate(read);
+                    }
+                }
+                Ok(bytes.len())
             })?;
-            bytes.truncate(moved);
             Ok((step, bytes))
         }
 
@@ -554,8 +576,8 @@ mod tests {
         let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
         file.set_len(5).unwrap();
         let mut most = None;
-        let taken = producing.source.take_by(|_, _, limit| {
-            most = Some(limit);
+        let taken = producing.source.take_by(AHEAD, u64::MAX, |next| {
+            most = Some(next.length());
             Ok(1)
         });
         assert_eq!((taken, most), (Ok(Step::Moved), Some(1)));
@@ -621,6 +643,22 @@ mod tests {
         assert_eq!(producing.source.take(&to, 4000), Ok(Step::Moved));
         producing.tell("committed", 5000);
         assert_eq!(producing.source.take(&to, 4000), Ok(Step::Complete));
+    }
+
+    #[test]
+    fn what_is_taken_again_is_what_was_taken_before_or_fails() {
+        for changed in [false, true] {
+            let mut producing = Producing::new(&[7; 5000], "opened");
+            assert_eq!(producing.take(9000), Ok((Step::Moved, vec![7; 5000])));
+            assert_eq!(producing.take(1), Ok((Step::Waiting, vec![])));
+            assert!(producing.source.resume(100));
+            if changed {
+                producing.rewrite(4000);
+                assert!(matches!(producing.take(9000), Err(Failure::Rewritten(_))));
+            } else {
+                assert_eq!(producing.take(9000), Ok((Step::Moved, vec![7; 4900])));
+            }
+        }
     }
 
     #[test]

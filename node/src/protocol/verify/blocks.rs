@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{xxh3_64, Xxh3Default};
 
 /// The length of a block. 8 MiB are kept of a file of a terabyte.
 const BLOCK: u64 = 1 << 20;
@@ -146,6 +146,25 @@ impl Blocks {
         offset.and_then(|offset| self.buffer[..self.kept].get(offset..)).unwrap_or_default()
     }
 
+    /// Keeps the bytes of the block around `place` once more, as they were noted. Reads them.
+    ///
+    /// # Errors
+    /// When `file` has other bytes there.
+    pub fn keep_again(&mut self, file: &File, place: u64) -> Result<(), Difference> {
+        let number = place / block();
+        let (from, to) = (number * block(), ((number + 1) * block()).min(self.noted));
+        let digest = self.digests.get(number as usize).copied().unwrap_or_else(|| self.open.digest());
+        (self.place, self.kept) = (from, 0);
+        let length = (to - from) as usize;
+        self.buffer.resize(self.buffer.len().max(length), 0);
+        let bytes = &mut self.buffer[..length];
+        if file.read_exact_at(bytes, from).is_err() || xxh3_64(bytes) != digest {
+            return Err(Difference { from, to });
+        }
+        self.kept = length;
+        Ok(())
+    }
+
     /// The digests of the complete blocks.
     pub fn blocks(&self) -> &[u64] {
         &self.digests
@@ -266,5 +285,26 @@ mod tests {
             place += taken;
         }
         assert!(noted.kept(0).is_empty() && noted.kept(3 * BLOCK).is_empty());
+    }
+
+    #[test]
+    fn bytes_are_kept_again_if_they_are_those_that_were_noted() {
+        let file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..2 * BLOCK + 5000).map(|place| (place / 999) as u8).collect();
+        file.write_all_at(&content, 0).unwrap();
+        let mut noted = Blocks::keeping();
+        noted.note_in_pieces(&file, 2 * BLOCK + 3000, 700_001);
+        for (place, from, to) in
+            [(9, 0, BLOCK), (BLOCK, BLOCK, 2 * BLOCK), (2 * BLOCK + 2999, 2 * BLOCK, 2 * BLOCK + 3000)]
+        {
+            assert_eq!(noted.keep_again(&file, place), Ok(()));
+            assert_eq!(noted.kept(from), &content[from as usize..to as usize]);
+            file.write_all_at(&[!content[place as usize]], place).unwrap();
+            assert_eq!(noted.keep_again(&file, place), Err(Difference { from, to }));
+            assert!(noted.kept(from).is_empty());
+            file.write_all_at(&content, 0).unwrap();
+        }
+        noted.note(&file, 2 * BLOCK + 5000).unwrap();
+        assert_eq!((noted.difference(&file), noted.kept(2 * BLOCK + 3000).len()), (None, 2000));
     }
 }
