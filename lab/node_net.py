@@ -65,10 +65,15 @@ class Growing:
         self.producer.process.stdin.write(data)
         self.producer.process.stdin.close()
 
-    def input(self, target: Path | None, name: str = "in", pipe: int | None = None) -> dict[str, object]:
-        """An entry of ``inputs``, under the net; up to ``pipe`` bytes it is a pipe."""
-        stream = {**self.runtime.stream(self.producer, self.path, target, name), "net": True}
-        return stream if pipe is None else {**stream, "pipe": pipe}
+    def input(
+        self, target: Path | None, name: str = "in", pipe: int | None = None, reader: Node | None = None
+    ) -> dict[str, object]:
+        """An entry of ``inputs``, under the net; up to ``pipe`` bytes it is a pipe. ``reader``: another node."""
+        if reader is None or reader is self.runtime:
+            stream = self.runtime.stream(self.producer, self.path, target, name)
+        else:
+            stream = reader.link(self.producer, self.path, target, self.runtime.address, name)
+        return {**stream, "net": True} if pipe is None else {**stream, "net": True, "pipe": pipe}
 
     def finish(self) -> None:
         self.go.touch()
@@ -84,7 +89,7 @@ def start(
 ) -> Job:
     """Starts a command that finds the stream as ``f``, or at its standard input; it prints to ``printed``."""
     place = runtime.base / "in"
-    streams = [growing.input(None if stdin else place / "f", pipe=pipe)]
+    streams = [growing.input(None if stdin else place / "f", pipe=pipe, reader=runtime)]
     printed, said = str(runtime.base / "printed"), str(runtime.base / "said")
     spec = job_text("c", streams, command={"stdout": printed, "stderr": said})
     return runtime.start("c", ["env", f"--chdir={place}", *command], job=spec, **options)  # type: ignore[arg-type]
@@ -96,10 +101,11 @@ def run(
     data: bytes,
     stdin: bool = False,
     pipe: int | None = None,
+    source: Node | None = None,
     **options: object,
 ) -> Ran:
-    """Runs a command while the file grows."""
-    growing = Growing(runtime, data)
+    """Runs a command while the file grows; ``source``: on another node."""
+    growing = Growing(source or runtime, data)
     job = start(runtime, command, growing, stdin, pipe, **options)
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline and not job.named("held") and job.process.poll() is None:

@@ -319,9 +319,9 @@ class Execution:
             began = time.monotonic()
             await self._run_without(record)
             self._run.proofs.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
-        elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
-            self._inputs, producers
-        ):
+        elif self._learned.are_out_of_reach(
+            self._inputs, runtime, producers, self._run.reach
+        ) or self._learned.are_too_large(self._inputs, producers):
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)

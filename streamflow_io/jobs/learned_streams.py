@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from streamflow.core.exception import ProcessorTypeError, UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Token
+from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
@@ -35,7 +36,7 @@ from streamflow_io.wording import counted, size_text
 from .ending import JobFailedError, OutgrownError, ReplacedError, RewrittenError, is_want, with_finals
 from .job_logs import LastWords
 from .programs import Programs
-from .proof_key import proof_key
+from .proof_key import OtherPrograms, proof_key
 from .reach import Reach
 
 # The most characters that are kept of the message of a failed job.
@@ -161,6 +162,24 @@ def _why(port: str, extents: Extents, error: OutgrownError) -> str:
     return f"{port} is proven{'' if bound is None else f' up to {size_text(bound)}'}, and this file is larger"
 
 
+def _not_proven(
+    where: str, programs: OtherPrograms | None, key: ProofKey | None, proof: Proof | None, here: Proof | None
+) -> str:
+    """Why no proof holds for an input of a job that does not run on the driver's node.
+
+    :param here: the proof that would hold with the programs of the driver's node
+    """
+    if programs is None:
+        return f"the programs of the tool are not known on {where}"
+    if key is None:
+        return f"what a Directory or a script of the job has is not known on {where}"
+    if proof is not None and proof.reason is not None:
+        return proof.reason
+    if here is not None and here.is_proven:
+        return f"it is proven with other programs than those on {where}"
+    return "it is proven with other values, files or programs than those of the job"
+
+
 class LearnedReads:
     """The byte streams that one job reads because of a proof or a declaration, over all of its attempts.
 
@@ -244,6 +263,10 @@ class LearnedReads:
                     self._as_files.add(name)
             elif proof is None or proof.way is None or not proof.extents:
                 self._as_files.add(name)
+                if runtime is not None and not runtime.is_here:
+                    with_programs_here = None if programs is None else proof_key(candidate, name, values)
+                    here = None if with_programs_here is None else self._learned.proofs.of(with_programs_here)
+                    self._read_late(reach, name, _not_proven(str(runtime.location), programs, key, proof, here))
             else:
                 proven[name] = proof
                 self._ways[name] = proof.way
@@ -251,6 +274,11 @@ class LearnedReads:
                 if proof.excerpt is not None:
                     self._excerpts[name] = proof.excerpt
         self._as_files |= proven.keys() - {*tried_together(proven, self._declared - self._as_files)}
+
+    def _read_late(self, reach: Reach, name: str, why: str) -> None:
+        """Record that the job gets the files of an input when they are complete, and why."""
+        for source in {(token.source.job, token.source.port) for token in stream_tokens(self._job.inputs[name])}:
+            reach.fell_back(self.state, source, coded(why, Code.NOT_PROVEN))
 
     @property
     def streams(self) -> frozenset[str]:
@@ -335,8 +363,16 @@ class LearnedReads:
             self._closed.add((token.source.job, token.source.port))
         return closes
 
-    def are_out_of_reach(self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers) -> bool:
-        """Whether a stream under the net has its file on another host; such streams are read as files then."""
+    def are_out_of_reach(
+        self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers, reach: Reach
+    ) -> bool:
+        """Whether a stream under the net may be a standard input, and has its file on another host.
+
+        Such streams are read as files then: the complete file, if the command asks for that, has no place.
+        """
+        command = self._step.command
+        if not isinstance(command, CWLCommand) or command.stdin is None:
+            return False
         nets = self.under_net(inputs)
         far = {
             id(token)
@@ -344,6 +380,8 @@ class LearnedReads:
             if id(token) in nets and attempt.node_job is not None and attempt.node_job.link_to(runtime) is not None
         }
         names = {name for name in self.streams if any(id(token) in far for token in stream_tokens(inputs[name]))}
+        for name in sorted(names):
+            self._read_late(reach, name, "a tool with `stdin` is proven for a file that is on its own host")
         self._as_files |= names
         return bool(names)
 

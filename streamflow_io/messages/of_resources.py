@@ -83,6 +83,10 @@ RESOURCES = {
                 "Job J waits for free space on L: ...",
                 "Free space and start the run again, or lower `outdirMin` and `tmpdirMin` in a ResourceRequirement.",
             ),
+            Case(
+                "Job J is tried again on another location. Its file system is full: ...",
+                "Remove files from the disk that is named, or set another `workdir`.",
+            ),
         ),
     ),
     Code.NO_MEMORY: Explanation(

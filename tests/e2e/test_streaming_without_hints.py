@@ -93,11 +93,23 @@ def test_what_is_proven_on_one_host_streams_on_another(hosts_laboratory: Laborat
     ours = learning.run(one)
     assert READS in ours.log
     assert learning.known == [("net", None, 1)]
-    # The net needs the file at hand.
     far = learning.run(apart(hosts_site(hosts_laboratory, learning.place("far"))))
-    assert learning.known == [("net", None, 1)]
+    assert READS in far.log
+    assert learning.known == [("net", None, 2)]
     assert plain.results == ours.results == far.results
     check_gone(one)
+
+
+def test_a_reader_that_goes_back_gets_a_copy_from_another_host(hosts_laboratory: Laboratory, tmp_path: Path) -> None:
+    script = "import sys; file = open(sys.argv[1], 'rb', 0); file.read(9); file.seek(0); print(len(file.read()))"
+    learning = Learning(tmp_path, chain("python3", "-ISc", script))
+    plain = learning.run(apart(hosts_site(hosts_laboratory, learning.place("proving"))))
+    assert learning.known == [("net", None, 0)]
+    far = learning.run(apart(site := hosts_site(hosts_laboratory, learning.place("far"))))
+    assert READS in far.log
+    assert learning.known == [("net", None, 1)]
+    assert plain.results == far.results
+    check_gone(site)
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from lab.node import Job, Node, wait_for
+from lab.node_links import pair
 from lab.node_net import Growing, native, run, start
 
 
@@ -181,6 +182,17 @@ def test_it_is_as_with_the_file(case: Case, runtime: Node, tmp_path: Path) -> No
     ran = run(runtime, _command(case), data(), case.stdin)
     assert (ran.code, ran.out) == expected, ran.said
     assert (ran.held, ran.reason) == (case.held, "exited")
+
+
+@pytest.mark.parametrize("case", _params([case for case in (*STREAMED, *HELD) if not case.stdin]))
+def test_it_is_as_with_a_file_of_another_host(case: Case, tmp_path: Path) -> None:
+    """Where the file itself would be read from another place, the command waits for a copy."""
+    expected = native(_command(case), data(), tmp_path / "native")
+    with pair(tmp_path) as nodes:
+        ran = run(nodes.two, _command(case), data(), source=nodes.one)
+        assert (ran.code, ran.out) == expected, ran.said
+        assert ran.reason == "exited"
+        assert ran.held == case.held or (case in STREAMED and ran.held in ("", "lseek"))
 
 
 @pytest.mark.parametrize("case", _params(AGAIN))

@@ -33,10 +33,15 @@ class Place:
     """
 
     binary = "sfio-node"
+    location = "hosts/host"
 
     def __init__(self, cat: str = "") -> None:
         self.cat = cat
         self.is_here = not cat
+        self.told: list[str] = []
+
+    def fell_back(self, _: JobState, source: tuple[str, str], reason: str) -> None:
+        self.told.append(f"{source}: {reason}")
 
     async def runtime(self, _: JobState) -> Any:
         return self
@@ -88,11 +93,23 @@ async def test_an_input_that_is_declared_later_was_not_tried(beside: str, expect
     assert (await begun(DECLARES, {"a": beside})).streams == {*expected}
 
 
-@pytest.mark.parametrize(("size", "expected"), [(9, "ad"), (5, "d")])
-async def test_a_job_that_moves_needs_a_proof_with_the_programs_there(size: int, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("there", "expected", "why"),
+    [
+        ('{"size": 9, "mtime": 8, "loads": "libc"}', "ad", None),
+        ('{"size": 5, "mtime": 8, "loads": "libc"}', "d", "it is proven with other programs than those on hosts/host"),
+        ("-", "d", "the programs of the tool are not known on hosts/host"),
+    ],
+)
+async def test_a_job_that_moves_needs_a_proof_with_the_programs_there(
+    there: str, expected: str, why: str | None
+) -> None:
     candidate = replace(DECLARES, programs=(("cat", (9, 8, "libc")),))
     reads = await begun(candidate, {"a": "d"})
     assert reads.streams == {"a", "d"}
     reads.moved(JOB)
-    await reads.begin(cast(Reach, Place(f'{{"size": {size}, "mtime": 8, "loads": "libc"}}')))
+    await reads.begin(cast(Reach, place := Place(there)))
     assert reads.streams == {*expected}
+    assert [told for told in place.told if "/a/0" in told] == (
+        [] if why is None else [f"('/a/0', 'out'): {why} [SFIO-L002]"]
+    )

@@ -3,9 +3,9 @@
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
 use std::env;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -44,6 +44,8 @@ pub struct Reader {
     outcome: Outcome,
     orders: Arc<Orders>,
     copy: Option<Copy>,
+    /// The copy, when it is complete.
+    whole: Option<File>,
 }
 
 /// The whole file, for a command that asks for more than its bytes.
@@ -91,7 +93,8 @@ impl Reader {
             let _ = told.set(ended);
             drop(fetcher);
         })?;
-        Ok(Self { link: link.clone(), wanted, pipe: Some(pipe), taken: 0, outcome, orders, copy: None })
+        let (link, pipe) = (link.clone(), Some(pipe));
+        Ok(Self { link, wanted, pipe, taken: 0, outcome, orders, copy: None, whole: None })
     }
 
     /// Fetches the file anew, from its first byte, into `part`.
@@ -104,6 +107,11 @@ impl Reader {
     fn again(&self) -> io::Result<Self> {
         Self::start(&self.link, self.wanted.clone(), TIMES)
     }
+}
+
+/// Opens a file to be read, at its beginning.
+fn opened_again(file: &impl AsRawFd) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 impl Origin for Reader {
@@ -189,8 +197,14 @@ impl Origin for Reader {
                 Step::Full | Step::Waiting | Step::Unread => return Ok(false),
             }
         }
-        self.copy = None;
+        let whole = opened_again(file).map_err(cannot_place(place))?;
+        (self.copy, self.whole) = (None, Some(whole));
         Ok(true)
+    }
+
+    fn whole_file(&self) -> Result<Option<File>, Failure> {
+        let cannot = |error| Failure::Job(format!("cannot open a copy of {}: {error}", self.wanted.path.display()));
+        self.whole.as_ref().map(opened_again).transpose().map_err(cannot)
     }
 
     fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {
@@ -215,7 +229,6 @@ impl Origin for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
     use std::path::PathBuf;
@@ -293,6 +306,27 @@ mod tests {
     fn another_size_is_no_end() {
         let words = [record(Kind::Data, b"abc"), committed(4)].concat();
         assert!(matches!(hear(vec![words]).1, Err(Failure::Producer(_))));
+    }
+
+    #[test]
+    fn a_copy_of_the_whole_file_can_be_opened_when_it_is_complete() {
+        let setting = Setting::new();
+        let words = [record(Kind::Data, b"abc"), committed(3)].concat();
+        let sender = setting.speak(vec![words.clone(), words]);
+        let mut reader = setting.reader();
+        assert!(reader.whole_file().unwrap().is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let [part, place] = ["part", "place"].map(|name| directory.path().join(name));
+        while !reader.bring_whole(&part, &place).unwrap() {
+            thread::yield_now();
+        }
+        fs::rename(part, place).unwrap();
+        for _ in 0..2 {
+            let mut text = String::new();
+            reader.whole_file().unwrap().unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(text, "abc");
+        }
+        sender.join().unwrap();
     }
 
     #[test]

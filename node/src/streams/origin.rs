@@ -67,8 +67,12 @@ pub trait Origin: Debug {
     /// Returns the number of bytes taken.
     fn taken(&self) -> u64;
 
-    /// Continues at `_place`, before or behind the bytes that were taken. Has an effect only if the producer's file is
-    /// visible here.
+    /// Whether `go_to` has an effect: the producer's file is visible here.
+    fn can_go(&self) -> bool {
+        false
+    }
+
+    /// Continues at `_place`, before or behind the bytes that were taken.
     fn go_to(&mut self, _place: u64) {}
 
     fn has_more(&self) -> bool;
@@ -130,7 +134,8 @@ pub trait Origin: Debug {
     /// Makes the whole file at `part`, to be moved to `place`, as far as possible now. Returns whether it is complete.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure>;
 
-    /// Returns the whole file when it is final. None before, and unless the producer's file is visible here.
+    /// Returns the whole file when it is final, at its beginning. None before, and until it was brought where the
+    /// producer's file is not visible.
     fn whole_file(&self) -> Result<Option<File>, Failure> {
         Ok(None)
     }

@@ -363,6 +363,10 @@ impl Origin for Source {
         self.taken
     }
 
+    fn can_go(&self) -> bool {
+        true
+    }
+
     fn go_to(&mut self, place: u64) {
         self.taken = place;
     }

@@ -46,7 +46,7 @@ impl Feeder {
                 let here = self.consumed();
                 match target(offset, whence, here) {
                     Some(Ok(place)) if place == here => return Ok(at(place)),
-                    Some(Ok(place)) if self.netted.as_ref().is_some_and(Netted::may_move) => return self.go_to(place),
+                    Some(Ok(place)) if self.may_move() => return self.go_to(place),
                     Some(Err(error)) => return Ok(Reply::Answer(Answer::Error(error))),
                     _ => {}
                 }
@@ -68,6 +68,10 @@ impl Feeder {
     /// Whether the command is known to be right with a pipe up to here.
     fn is_a_pipe_yet(&self) -> bool {
         self.input.net.is_some_and(|net| self.consumed() < net.pipe) && !self.is_split()
+    }
+
+    fn may_move(&self) -> bool {
+        self.origin.can_go() && self.netted.as_ref().is_some_and(Netted::may_move)
     }
 
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a

@@ -67,7 +67,9 @@ impl TryFrom<InputStream> for Input {
         let named = named.unwrap_or_else(|| path.clone());
         let access = match (events, link, replay) {
             (Some(events), None, false) => Access::Events(LocalProducer { events, named, lock, closes }),
-            (None, Some(_), false) if net => return Err("\"net\" does not go with \"link\""),
+            (None, Some(_), false) if net && target == Target::Stdin => {
+                return Err("\"net\" with \"link\" does not go with the target \"stdin\"")
+            }
             (None, Some(link), false) => Access::Link(link),
             (None, None, true) => Access::Replay,
             _ => return Err("exactly one of \"events\", \"link\" and \"replay\""),
