@@ -26,6 +26,7 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs.awaited_streams import AwaitedStreams
 from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure
+from streamflow_io.jobs.full_disks import FullDisks
 from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.learned_streams import LearnedStreams
@@ -156,6 +157,7 @@ class FakeRun:
         self.records: list[Record] = []
         self.config = SchedulerConfig()
         self.failure = Failure(cast(Any, None), self.places)
+        self.full_disks = FullDisks(lambda _: None)
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(cast(Any, None), False, self.records.append)

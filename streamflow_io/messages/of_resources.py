@@ -84,7 +84,7 @@ RESOURCES = {
                 "Free space and start the run again, or lower `outdirMin` and `tmpdirMin` in a ResourceRequirement.",
             ),
             Case(
-                "Job J is tried again on another location. Its file system is full: ...",
+                "Job J is tried again on another location. ...",
                 "Remove files from the disk that is named, or set another `workdir`.",
             ),
         ),
@@ -197,7 +197,7 @@ RESOURCES = {
                 "Run the workflow elsewhere with a small sample, or declare the input `streamable`.",
             ),
             Case(
-                "nothing is proven on HOSTS for a job with the Directory D",
+                "nothing is proven ... for a job with the Directory D",
                 "The content of D is not known on other hosts. Declare the input `streamable`.",
             ),
             Case(
