@@ -897,6 +897,12 @@ def own_hosts(connector: Connector | None) -> OwnHosts | None:
     return deployed if isinstance(deployed, OwnHosts) else None
 
 
+async def sees_file_here(context: StreamFlowContext, location: ExecutionLocation, path: str) -> bool:
+    """Whether a location is a host of the plugin that sees the same file at a path as the driver."""
+    hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
+    return hosts is not None and await hosts.sees(location, path)
+
+
 def hosts_left(
     connector: Connector, scheduler: HostScheduler
 ) -> tuple[MutableMapping[str, Hardware], Sequence[str]] | None:

@@ -16,7 +16,7 @@ from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ObjectToken
 
-from streamflow_io._streamflow import own_hosts
+from streamflow_io._streamflow import sees_file_here
 from streamflow_io.adapters.attempts import ProducerFailedError, ProducerMovesError
 from streamflow_io.adapters.early_inputs import EarlyInputToken
 from streamflow_io.adapters.paths import job_path
@@ -99,8 +99,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return is_here
         if any((each.deployment, each.name) == (location.deployment, location.name) for each in found):
             return True
-        hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
-        return hosts is not None and is_here and await hosts.sees(location, path)
+        return is_here and await sees_file_here(context, location, path)
 
     @property
     def _streams(self) -> StreamingRun:

@@ -12,7 +12,7 @@ from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import own_hosts
+from streamflow_io._streamflow import sees_file_here
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.tokens import PartToken
 from streamflow_io.graph.part_sites import share_cache
@@ -217,8 +217,7 @@ class ReadSessions(Listener):
         context = self._sites.context
         if location.local or context.data_manager.get_data_locations(path, location.deployment, location.name):
             return True
-        hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
-        return hosts is not None and await hosts.sees(location, path)
+        return await sees_file_here(context, location, path)
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
         connector = self._sites.context.deployment_manager.get_connector(target.deployment.name)

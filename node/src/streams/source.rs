@@ -29,7 +29,7 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// The next bytes of a file.
 pub enum Next<'a> {
-    /// A copy. The file may have others by now: what is compared with the file at the end are these.
+    /// A copy of the bytes. The file may have other bytes by now: the comparison at the end uses the copy.
     Noted(&'a [u8]),
     /// The file, a place in it, and the number of bytes from there that do not change any more.
     Final(&'a File, u64, u64),

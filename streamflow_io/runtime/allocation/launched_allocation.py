@@ -228,19 +228,19 @@ async def _give_back(holding: Process) -> None:
         logger.warning("A queue manager takes long to take an allocation back: look at your jobs there")
 
 
-class Way(Struct, frozen=True):
-    """The way in which a launcher takes the words of a program.
+class RemoteShell(Struct, frozen=True):
+    """The shell of a node, which reads the words that a launcher sends.
 
-    :ivar shell: the shell that reads the words as one text: one of POSIX, or another one; None: no shell
+    :ivar kind: a shell of POSIX, or another one; both read the words as one text. None: no shell reads them
     :ivar prints: whether the shell prints a text of its own first
     """
 
-    shell: Literal["posix", "other"] | None = None
+    kind: Literal["posix", "other"] | None = None
     prints: bool = False
 
     @classmethod
-    async def of(cls, launcher: Sequence[str]) -> Way:
-        """Find out the way of a launcher to a node.
+    async def of(cls, launcher: Sequence[str]) -> RemoteShell:
+        """Find out which shell a launcher reaches.
 
         :raises WorkflowExecutionException: if the node does not answer
         """
@@ -257,10 +257,10 @@ class Way(Struct, frozen=True):
         """Return the words that follow those of the launcher."""
         if self.prints:
             words = ["sh", "-c", f'echo {_BEGIN.decode().strip()}; exec "$@"', "sh", *words]
-        if self.shell is None:
+        if self.kind is None:
             return [*words]
         text = shlex.join(words)
-        if self.shell == "posix":
+        if self.kind == "posix":
             return [text]
         encoded = base64.b64encode(text.encode(errors="surrogateescape")).decode()
         return [f"sh -c 'eval \"exec $(echo {encoded} | base64 -d)\"'"]
@@ -279,7 +279,7 @@ class LaunchedAllocation(Allocation):
         self._name = name
         self._launchers = {node.name: _words(launcher, node) for node in found.nodes}
         self._end = found.end if found.seconds is None else time.time() + found.seconds
-        self._way = Way()
+        self._remote_shell = RemoteShell()
         self._held = held
         self._started: set[Process] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -344,7 +344,7 @@ class LaunchedAllocation(Allocation):
             if shutil.which(words[0]) is None:
                 raise WorkflowExecutionException(f"{name} needs {words[0]}, which cannot be found: set PATH")
             try:
-                allocation._way = await Way.of(words)
+                allocation._remote_shell = await RemoteShell.of(words)
                 return allocation
             except WorkflowExecutionException as error:
                 failed.append(f"node {node} does not answer: {error}")
@@ -369,7 +369,7 @@ class LaunchedAllocation(Allocation):
         process = await begin(self._launched(node, words), stdin, stdout, stderr)
         if self._held is not None:
             self._started = {other for other in self._started if other.returncode is None} | {process}
-        if self._way.prints and process.stdout is not None:
+        if self._remote_shell.prints and process.stdout is not None:
             try:
                 with contextlib.suppress(asyncio.IncompleteReadError):  # The program has ended.
                     await asyncio.wait_for(process.stdout.readuntil(_BEGIN), _BEGIN_SECONDS)
@@ -415,7 +415,7 @@ class LaunchedAllocation(Allocation):
         await asyncio.gather(*map(end_process, self._started))
 
     def _launched(self, node: str, words: Sequence[str]) -> list[str]:
-        return [*self._launchers[node], *self._way.launched(words)]
+        return [*self._launchers[node], *self._remote_shell.launched(words)]
 
 
 def current_manager(managers: Sequence[Manager], environment: Mapping[str, str] = os.environ) -> Manager | None:
