@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 from streamflow.core.config import BindingConfig
-from streamflow.core.processor import CommandOutputProcessor
+from streamflow.core.processor import CommandOutputProcessor, TokenProcessor
+from streamflow.core.scheduling import HardwareRequirement
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl import transformer
 from streamflow.cwl.combinator import ListMergeCombinator
@@ -47,6 +48,7 @@ from .obstacles import (
     called_library,
     early_obstacle,
     expressions,
+    input_expressions,
     is_word_of,
     output_obstacle,
     own_expressions,
@@ -163,6 +165,11 @@ def _schedule_step(jobs: Port) -> ScheduleStep:
     return next(step for step in jobs.get_input_steps() if isinstance(step, ScheduleStep))
 
 
+def hardware_requirement(tool: CWLExecuteStep) -> HardwareRequirement | None:
+    """The cores, memory and disk space that a job of a tool asks for; they may be expressions."""
+    return _schedule_step(tool.get_job_port()).hardware_requirement
+
+
 def _step(tool: CWLExecuteStep, site_of: Callable[[BindingConfig], Site]) -> graph.Step:
     schedule = _schedule_step(tool.get_job_port())
     requirement = schedule.hardware_requirement
@@ -229,10 +236,15 @@ def _inputs(
     @cache
     def used() -> tuple[tuple[str, bool], ...]:
         words = {} if not isinstance(tool.command, CWLCommand) else words_of(tool.command)
-        everything = [tool.command, _schedule_step(tool.get_job_port()).hardware_requirement, tool.output_processors]
+        everything = [tool.command, hardware_requirement(tool), tool.output_processors]
         others = [*expressions(everything, set(words))]
         library = called_library((*others, *words.values()), tool.command)
-        return (*((text, False) for text in (*others, *library)), *((text, True) for text in words.values()))
+        # The format and the secondary files of one input may depend on another input.
+        of_inputs = [
+            text for port in tool.input_ports for text in input_expressions(_input_processor(workflow, tool, port))
+        ]
+        alone = (*others, *library, *of_inputs)
+        return (*((text, False) for text in alone), *((text, True) for text in words.values()))
 
     for name in tool.input_ports:
         if name != "__job__":
@@ -265,8 +277,7 @@ def _input_obstacle(
         )
     if (obstacle := _fixed_directory(tool)) is not None:
         return obstacle
-    reader = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
-    processor = reader.processor if isinstance(reader, transformer.CWLTokenTransformer) else None
+    processor = _input_processor(workflow, tool, name)
     if (obstacle := processor_obstacle(processor, shown)) is not None:
         return obstacle
     fields = record_names(processor)
@@ -283,6 +294,12 @@ def _input_obstacle(
         if (what := whole_file_use(without_fields(f"inputs.{name}", expression, fields), name, known)) is not None:
             return coded(f"{shown} is used in the expression {what!r}, which needs the whole file", Code.EXPRESSION)
     return None
+
+
+def _input_processor(workflow: Workflow, tool: CWLExecuteStep, name: str) -> TokenProcessor | None:
+    """The processor of an input of a tool."""
+    reader = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
+    return reader.processor if isinstance(reader, transformer.CWLTokenTransformer) else None
 
 
 def _fixed_directory(tool: CWLExecuteStep) -> str | None:
@@ -357,9 +374,18 @@ def _loops(reader: Step, name: str, _: Readers) -> _Passed:
 
 def _subworkflow(reader: transformer.CWLTokenTransformer, name: str, _: Readers) -> _Passed | None:
     if reader.port_name != name:
-        return None
+        return _looks_beside(reader, name)
     obstacle = processor_obstacle(reader.processor, reader.name.removesuffix(TOKEN_TRANSFORMER))
     return Hop(reader.name, name, HopKind.SUBWORKFLOW, obstacle), reader.get_output_port()
+
+
+def _looks_beside(reader: transformer.CWLTokenTransformer, name: str) -> _Passed | None:
+    """The hop of an input beside the one that a reader takes. The format of this one may depend on it."""
+    if isinstance(reader.workflow.steps.get(posixpath.dirname(reader.name)), CWLExecuteStep):
+        return None  # The obstacles of the inputs of a tool have this.
+    if not any(whole_file_use(text, name) for text in input_expressions(reader.processor)):
+        return None
+    return Hop(reader.name, name, HopKind.UNKNOWN), None
 
 
 def _value_from(reader: transformer.ValueFromTransformer, name: str, _: Readers) -> _Passed | None:

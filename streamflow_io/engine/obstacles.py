@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableSequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from streamflow.core.processor import CommandOutputProcessor, ObjectTokenProcessor, TokenProcessor
 from streamflow.core.workflow import Step, Workflow
@@ -12,7 +12,7 @@ from streamflow.cwl.command import CWLCommand, CWLCommandTokenProcessor
 from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
 from streamflow.cwl.step import CWLConditionalStep
 from streamflow.cwl.transformer import ValueFromTransformer
-from streamflow.cwl.utils import LoadListing, is_expression
+from streamflow.cwl.utils import LoadListing, SecondaryFile, is_expression
 
 from streamflow_io.adapters.output_globs import collects_only_files, field_port, file_processor, kind_of, record_fields
 from streamflow_io.graph.io_graph import OutputKind
@@ -25,9 +25,11 @@ SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
 # The size of a part is known, too.
 PART_FIELDS = SAFE_FIELDS | {"size"}
 _FIELD = r"""(?:\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\]))?"""
+# No text has such a field: what has it is a file, in a field of a record whose name is that of a text.
+_OF_A_FIELD = r"""(\s*(?:\.\s*|\[\s*["'])(?:size|checksum|contents|listing|secondaryFiles)\b)?"""
 # The use may be of an element. Or it asks whether the value is null: a missing value is known, and comes, at the end
 # only.
-_OF_A_FILE = rf"(?:\s*\[\s*\d+\s*\])*{_FIELD}(\s*[!=]==?\s*null\b)?"
+_OF_A_FILE = rf"(?:\s*\[\s*\d+\s*\])*{_FIELD}{_OF_A_FIELD}(\s*[!=]==?\s*null\b)?"
 _SELF = re.compile(rf"\bself\b{_OF_A_FILE}")
 _USES = re.compile(rf"\binputs\b{_FIELD}{_OF_A_FILE}")
 # The library counts only where it is called; a base command is a literal.
@@ -35,6 +37,9 @@ _NO_EXPRESSIONS = {"expression_lib", "base_command", "step", "workflow"}
 _EXPRESSION = re.compile(r"\$[({]")
 _TAKES = re.compile(r"""\s*\$\(\s*(self|inputs\.\w+)(?:\.(\w+)|\[(?:'([^'"]*)')\])\s*\)\s*""")
 _REFERENCE = re.compile(r"""\$\(\s*\w+(?:\.\w+|\[\s*(?:'[^']*'|"[^"]*"|\d+)\s*\])*\s*\)""")
+
+#: What has expressions that may call functions of a JavaScript library.
+LibraryUser: TypeAlias = CWLCommand | CWLConditionalStep | ValueFromTransformer | CWLTokenProcessor
 
 
 def output_obstacle(
@@ -125,6 +130,8 @@ def processor_obstacle(transformer: TokenProcessor | None, shown: str) -> str | 
                 return coded(f"{shown} has loadContents", Code.WHOLE_FILE)
             if processor.secondary_files:
                 return coded(f"{shown} has secondaryFiles", Code.WHOLE_FILE)
+            if any(map(whole_self_use, input_expressions(processor))):
+                return coded(f"the format of {shown} is an expression that needs the whole file", Code.EXPRESSION)
             if "Directory" in _types(processor) and listed(processor):
                 return coded(f"{shown} is listed (loadListing; with CWL v1.0 always)", Code.LISTED)
     return None
@@ -161,17 +168,29 @@ def expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
         return
     seen.add(id(value))
     if isinstance(value, Mapping):
-        parts: list[Any] = [part for key, part in value.items() if key not in _NO_EXPRESSIONS]
+        parts: list[Any] = list(value.values())
     elif isinstance(value, MutableSequence | tuple):
         parts = list(value)
+    elif isinstance(value, SecondaryFile):
+        parts = [value.pattern, value.required]
     elif callable(save := getattr(value, "save", None)) and hasattr(value, "loadingOptions"):
         parts = [save()]
     elif hasattr(value, "__dict__"):
-        parts = [vars(value)]
+        parts = [part for key, part in vars(value).items() if key not in _NO_EXPRESSIONS]
     else:
         parts = []
     for part in parts:
         yield from expressions(part, seen)
+
+
+def input_expressions(transformer: TokenProcessor | None) -> tuple[str, ...]:
+    """The expressions for the format and the secondary files of an input with this processor."""
+    processors = (each for each in with_inner(transformer) if isinstance(each, CWLTokenProcessor))
+    return tuple(
+        text
+        for each in processors
+        for text in with_library(expressions([each.file_format, each.secondary_files]), each)
+    )
 
 
 def whole_file_use(expression: str, name: str, known: Container[str] = SAFE_FIELDS) -> str | None:
@@ -229,9 +248,10 @@ def words_of(command: CWLCommand) -> dict[int, str]:
 
 
 def own_expressions(command: CWLCommand, name: str) -> list[str]:
-    """The expressions that put an input, or a field of it, into the command line."""
+    """The expressions that put an input, or a field of it, into the command line, at some position."""
     own = (processor for processor in command.processors if getattr(processor, "name", None) == name)
-    inner = (getattr(binding, "expression", None) for processor in own for binding in with_inner(processor))
+    bindings = [binding for processor in own for binding in with_inner(processor)]
+    inner = (getattr(binding, field, None) for binding in bindings for field in ("expression", "position"))
     return [expression for expression in inner if isinstance(expression, str)]
 
 
@@ -274,15 +294,13 @@ def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
     )
 
 
-def with_library(texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer) -> tuple[str, ...]:
+def with_library(texts: Iterable[str], user: LibraryUser) -> tuple[str, ...]:
     """Expressions, with the JavaScript library if they may call a function."""
     texts = tuple(texts)
     return (*texts, *called_library(texts, user))
 
 
-def called_library(
-    texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer
-) -> tuple[str, ...]:
+def called_library(texts: Iterable[str], user: LibraryUser) -> tuple[str, ...]:
     """The JavaScript library if expressions may call a function, which can use other inputs.
 
     A plain reference to a parameter calls no function.
@@ -294,14 +312,14 @@ def called_library(
 def _use_beyond(fields: Container[str], expression: str, name: str) -> str | None:
     for match in _USES.finditer(expression):
         used = match[1] or match[2]
-        if used is None or (used == name and _is_beyond(fields, match[3] or match[4], match[5])):
+        if used is None or (used == name and _is_beyond(fields, match[3] or match[4], match[5], match[6])):
             return match[0].strip()
     return None
 
 
 def _self_use_beyond(fields: Container[str], expression: str) -> bool:
-    return any(_is_beyond(fields, match[1] or match[2], match[3]) for match in _SELF.finditer(expression))
+    return any(_is_beyond(fields, match[1] or match[2], match[3], match[4]) for match in _SELF.finditer(expression))
 
 
-def _is_beyond(fields: Container[str], field: str | None, is_there: str | None) -> bool:
-    return is_there is None if field is None else field not in fields
+def _is_beyond(fields: Container[str], field: str | None, of_field: str | None, is_there: str | None) -> bool:
+    return is_there is None if field is None else field not in fields or of_field is not None
