@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +16,9 @@ from streamflow.log_handler import logger
 from typing_extensions import Self
 
 from streamflow_io.engine.cuts import PlannedCuts
+from streamflow_io.engine.inspect import hardware_requirement
 from streamflow_io.engine.known_tokens import KnownTokens, UnknownValue, is_open, with_paths
-from streamflow_io.engine.obstacles import expressions, looks_at_file, with_inner, with_library
+from streamflow_io.engine.obstacles import expressions, looks_at_file, own_expressions, with_library
 from streamflow_io.engine.proving import KnownTools
 from streamflow_io.graph.io_graph import InputRoute, IOGraph, Output, OutputKind
 from streamflow_io.graph.partitions import NOT_VERIFIED, Routes, obstacle, routes_by_output
@@ -32,6 +34,9 @@ from streamflow_io.records.records import Record
 from .split_key import Declaration, NoRuleError, needs_content, told_of, verdict_key
 from .splitting import CutsOfRun
 from .verdicts import RememberedVerdicts, Verdict, VerdictKey
+
+# The cores and the space that a job has. An expression may compute these from a file.
+_OF_RUNTIME = re.compile(r"\bruntime\b(?!\s*\.\s*(?:outdir|tmpdir)\b)")
 
 Declarations = Mapping[tuple[str, str], Declaration]
 
@@ -216,13 +221,9 @@ def _is_bound(step: Any, of: str) -> bool:
     if not isinstance(step, CWLExecuteStep) or not isinstance(step.command, CWLCommand):
         return False
     texts = with_library(expressions([step.command, step.output_processors]), step.command)
-    bindings = [inner for processor in step.command.processors for inner in with_inner(processor)]
-    own = [
-        expression
-        for binding in bindings
-        if getattr(binding, "name", None) == of and isinstance(expression := getattr(binding, "expression", None), str)
-    ]
-    return looks_at_file(texts, own, of)
+    if any(map(_OF_RUNTIME.search, texts)):
+        texts += with_library(expressions(hardware_requirement(step)), step.command)
+    return looks_at_file(texts, own_expressions(step.command, of), of)
 
 
 def _known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> dict[str, Any]:

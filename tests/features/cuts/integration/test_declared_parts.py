@@ -12,6 +12,7 @@ from lab.cwl import Document, found, tool, workflow
 from lab.runs import Bench, Run
 from lab.splits import LINES, count, fifo, job, stdin, written
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.features.cuts.planning import DeclaredCuts
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 
@@ -85,6 +86,26 @@ def test_a_wrong_declaration_is_refuted(bench: Bench, tmp_path: Path, monkeypatc
     plan = plan_file(bench.write(document, values, io=True)).plans["main"]
     (partition,) = plan.parts.partitions
     assert str(partition.trial).endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("cores", "word", "is_bound"),
+    [
+        ("$(inputs.reads.size > 99 ? 1 : 2)", "$(runtime.cores)", True),
+        ("$(inputs.reads.size > 99 ? 1 : 2)", "$(runtime.outdir)", False),
+        ("$(1 + 1)", "$(runtime.cores)", False),
+    ],
+)
+def test_cuts_may_depend_on_what_a_job_asks_for(
+    bench: Bench, tmp_path: Path, cores: str, word: str, is_bound: bool
+) -> None:
+    """A verdict then holds for the same file only."""
+    run = split("split -l $((7 * $2)) $1 chunk-", arguments=[{"position": 2, "valueFrom": word}])
+    run["requirements"].append({"class": "ResourceRequirement", "coresMin": cores})
+    plan = plan_file(bench.write(scattered(run), {"reads": job(tmp_path)["reads"]}, io=True)).plans["main"]
+    cuts = plan.parts.cuts
+    assert isinstance(cuts, DeclaredCuts)
+    assert cuts.declared["/split", "chunks"].is_bound is is_bound
 
 
 def test_a_reader_of_fastq(bench: Bench, tmp_path: Path) -> None:
