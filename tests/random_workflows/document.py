@@ -8,7 +8,7 @@ from typing import Any
 from lab.cwl import REQUIREMENTS, Document, streaming
 
 from .blueprint import FIELDS, Blueprint, Step, Type, link_type
-from .programs import WRITERS
+from .programs import ASKED, WRITERS
 from .tools import container, tool
 
 
@@ -82,7 +82,7 @@ def _step(step: Step) -> Document:
         case "loop":
             return {**body, **_loop(step)}
     if step.when is not None:
-        body["when"] = "$(inputs.sure)"
+        body["when"] = "$(inputs.sure && inputs.i.size >= 0)" if ASKED in step.extras else "$(inputs.sure)"
         body["in"]["sure"] = {"default": step.when}
     return {**body, **scattering}
 

@@ -21,6 +21,7 @@ from .blueprint import (
     without_unused,
 )
 from .programs import (
+    ASKED,
     COMPARES,
     CUTS,
     DECLARED,
@@ -86,6 +87,7 @@ _PURPOSES: Final = (
     ":windowing",
     ":joining",
     ":comparing",
+    ":asking",
 )
 
 
@@ -104,6 +106,7 @@ class _Draft:
     windowing: Random
     joining: Random
     comparing: Random
+    asking: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -389,6 +392,8 @@ def _extras(
     extras = [extra for extra, probability in likely.items() if draft.chance(probability)]
     if kind == _FILE and draft.chance(0.05):
         extras.append("stages")
+    if kind == _FILE and draft.asking.random() < 0.1:
+        extras.append(ASKED)
     if "constant" in extras:
         links["constant"] = Link(value_from="a constant")
     if "staged" in extras:

@@ -58,6 +58,8 @@ JOINED: Final = "joined"
 COMPARES: Final = "compares"
 #: It reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
+#: It asks for the size of its input, in an environment variable, and where the step has a condition.
+ASKED: Final = "asked"
 _SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
 _SIZES = 's=$(stat -c %s -); t=$(stat -c %s - <&3); [ "$s$t" != 00 ] || echo no sizes'
 _BOTH = f'{{ {_SIZES}; cat; cat <&3; }} < "$1" 3< "$EXTRA_{COMPARES}"'
@@ -206,6 +208,7 @@ class Extra:
     :ivar script: what it does with it
     :ivar inputs: more of its inputs
     :ivar value: what `$EXTRA_name` is in its environment
+    :ivar variables: more of its environment
     :ivar staged: an entry of its InitialWorkDirRequirement
     :ivar requirement: one more
     """
@@ -213,6 +216,7 @@ class Extra:
     script: str = ":"
     inputs: Mapping[str, Any] = field(default_factory=dict)
     value: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
     staged: Mapping[str, str] = field(default_factory=dict)
     requirement: Mapping[str, Any] = field(default_factory=dict)
 
@@ -230,6 +234,8 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     ),
     "stages": Extra(staged={"entryname": "staged input", "entry": "$(inputs.i)"}),
     "slow": Extra("sleep 1"),
+    # The objects of StreamFlow in which the plugin looks for expressions have a field of this name.
+    ASKED: Extra('echo "$step"', variables={"step": "$(inputs.i.size)"}),
     "limit": Extra(requirement={"class": "ToolTimeLimit", "timelimit": 300}),
     "name": Extra(inputs={"name": "string"}),
     "j": Extra('echo "$EXTRA_j"', {"j": "int"}, value="$(inputs.j)"),

@@ -20,6 +20,7 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
     extras = {name: EXTRAS[name] for name in step.extras}
     environment = {"NEEDED": reader.needs or "none"}
     environment |= {f"EXTRA_{name}": extra.value for name, extra in extras.items() if extra.value}
+    environment |= {name: value for extra in extras.values() for name, value in extra.variables.items()}
     environment |= {f"NAME_{output.port}": _name(step, output) for output in step.outputs}
     staged = [extra.staged for extra in extras.values() if extra.staged]
     standard_output = [_glob(step, output) for output in step.outputs if output.writer == "stdout"]
