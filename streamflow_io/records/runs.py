@@ -82,8 +82,12 @@ def find_run(text: str) -> Path:
 
 def run_names() -> list[str]:
     """Return the names of the run directories that have telemetry, the one written last first."""
-    files = [(file.stat().st_mtime_ns, file.parent.name) for file in runs_directory().glob(f"*/{TELEMETRY_FILE}")]
-    return [name for _, name in sorted(files, reverse=True)]
+    written: list[tuple[int, str]] = []
+    for file in runs_directory().glob(f"*/{TELEMETRY_FILE}"):
+        # A run that begins removes old runs.
+        with contextlib.suppress(FileNotFoundError):
+            written.append((file.stat().st_mtime_ns, file.parent.name))
+    return [name for _, name in sorted(written, reverse=True)]
 
 
 def run_label(telemetry: Path) -> str:
