@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast, get_args
@@ -98,17 +99,21 @@ def _summary(name: str) -> RunSummary | None:
         if not isinstance(first, RunRecord):
             return None
         seconds = max(0.0, os.fstat(file.fileno()).st_mtime - first.time)
-        return RunSummary(name, first.workflow, first.time, seconds, _state(file))
+        return RunSummary(name, first.workflow, first.time, seconds, _state(file, first))
 
 
-def _state(file: BinaryIO) -> RunState:
+def _state(file: BinaryIO, run: RunRecord) -> RunState:
     if (end := end_record(file)) is not None:
         status = end.get("status")
         return cast(RunStatus, status) if status in get_args(RunStatus) else "ended"
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return "running"
+    except OSError:
+        # There are no locks, as on Lustre without the mount option `flock`. A process is seen on its own host only.
+        is_here = run.host == socket.gethostname() and run.pid is not None
+        return "killed" if is_here and not Path(f"/proc/{run.pid}").exists() else "running"
     return "killed"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +52,38 @@ def test_which_there_are(runs: Path) -> None:
         ("killed", 5.0, "killed"),
     ]
     assert [run.name for run in list_runs(1)] == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "state"),
+    [
+        (socket.gethostname(), 2**22 + 1, "killed"),
+        (socket.gethostname(), os.getpid(), "running"),
+        (socket.gethostname(), None, "running"),
+        ("elsewhere", 2**22 + 1, "running"),
+    ],
+    ids=["gone", "there", "unknown", "elsewhere"],
+)
+def test_whether_a_run_goes_on_where_there_are_no_locks(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, host: str, pid: int | None, state: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    write(runs / "no locks" / "telemetry.jsonl", [RunRecord(time=BEGIN, name="a", workflow="b", host=host, pid=pid)])
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert [run.state for run in list_runs() if run.name == "no locks"] == [state]
+
+
+def test_a_run_that_is_removed_meanwhile_is_left_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    glob = Path.glob
+
+    def with_a_removed_run(self: Path, pattern: str) -> Iterator[Path]:
+        yield from glob(self, pattern)
+        yield self / "removed" / "telemetry.jsonl"
+
+    monkeypatch.setattr(Path, "glob", with_a_removed_run)
+    assert [run.name for run in list_runs()] == ["running", "completed", "killed"]
 
 
 def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
