@@ -223,6 +223,11 @@ def test_nothing_is_read_of_a_file_that_is_not_known(tmp_path: Path, change: str
         known_proofs(path)
 
 
+def test_a_file_that_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LearnedStoreError, match="File name too long"):
+        known_proofs(tmp_path / ("x" * 300))
+
+
 def test_a_file_that_could_not_be_read_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         remembered = RememberedProofs(tmp_path / "learned.db", None)

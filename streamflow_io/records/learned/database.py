@@ -252,9 +252,10 @@ def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
 
     :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
-    if not path.exists():
-        return ()
-    check_own(path)
+    with errors(path):
+        if not path.exists():
+            return ()
+        check_own(path)
     # With mode=ro, SQLite could not roll back the journal that a killed process has left.
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection:
         numbers = [int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT]
