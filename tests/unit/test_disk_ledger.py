@@ -159,6 +159,13 @@ def test_a_job_of_unknown_size_gets_all_that_is_free() -> None:
     assert ledger.free == 6
 
 
+def test_a_job_that_writes_nothing_keeps_no_space_from_the_readers_of_its_streams() -> None:
+    ledger = DiskLedger[str](10)
+    ledger.start(DiskDemand("producer", 6, own=0))
+    ledger.join(DiskDemand("reader", 6, own=6), "producer")
+    assert ledger.free == 4
+
+
 def test_what_exceeds_the_limit_is_only_what_nobody_knows() -> None:
     ledger = DiskLedger[str](10)
     ledger.measured(6)

@@ -183,7 +183,7 @@ class DiskLedger(Generic[J]):
         """
         size = demand.size if demand.certainty != "unknown" else max(demand.size, self.free - spared)
         self.withdraw(demand.job)
-        self._reserved[demand.job] = _Reservation(size, demand.own or demand.size)
+        self._reserved[demand.job] = _Reservation(size, demand.own)
         self._allowed.clear()
 
     def join(self, demand: DiskDemand[J], leader: J) -> None:
