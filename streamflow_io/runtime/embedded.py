@@ -118,8 +118,12 @@ class EmbeddedRuntime(NodeRuntime):
         if self._conversation.has_ended:
             raise NodeRuntimeError(ENDED)
         job = super()._add(name, make)
-        # Without a thread: to change threads takes longer than this call, and every job waits for it.
-        os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
+        try:
+            # Without a thread: to change threads takes longer than this call, and every job waits for it.
+            os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
+        except OSError as error:
+            del self._jobs[job.identifier]
+            raise NodeRuntimeError(f"the directory of a job cannot be made: {error}") from error
         return job
 
     async def check_workdir(self, workdir: str) -> None:

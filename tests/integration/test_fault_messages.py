@@ -116,6 +116,19 @@ async def test_a_new_job_is_but_a_directory(tmp_path: Path, monkeypatch: pytest.
         await runtime.close()
 
 
+async def test_a_job_without_a_directory_is_told_and_forgotten(tmp_path: Path) -> None:
+    """A full disk is another such case."""
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    try:
+        Path(runtime.directory, "jobs", "000001-a-0").mkdir()
+        with pytest.raises(NodeRuntimeError, match=r"the directory of a job cannot be made: .*File exists"):
+            await runtime.create_job("/a/0")
+        job = await runtime.create_job("/a/0")
+        assert [*runtime._jobs] == [job.identifier]
+    finally:
+        await runtime.close()
+
+
 async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
     """StreamFlow may run the command of one job twice at once: the second time it is not measured."""
     runtime = await EmbeddedRuntime.start(tmp_path)
