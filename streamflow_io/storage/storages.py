@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import itemgetter
 
 from streamflow.core.deployment import Target
@@ -80,8 +81,14 @@ def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False
 
     :param is_here: both are on the driver's node, where links can be followed
     """
-    real = os.path.realpath if is_here else os.path.normpath
-    path = real(path)
-    roots = [(real(storage.path), storage) for storage in storages]
+    path = os.path.realpath(path) if is_here else os.path.normpath(path)
+    root_of = _real_root if is_here else os.path.normpath
+    roots = [(root_of(storage.path), storage) for storage in storages]
     found = [(len(root), storage) for root, storage in roots if path == root or path.startswith(root.rstrip("/") + "/")]
     return max(found, key=itemgetter(0))[1] if found else None
+
+
+@cache
+def _real_root(path: str) -> str:
+    """Return the real path of a storage, looked up once: a mount that hangs later on stops no jobs elsewhere."""
+    return os.path.realpath(path)

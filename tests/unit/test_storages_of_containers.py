@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from pathlib import Path
 
@@ -127,6 +128,21 @@ NONE = "no storage of the scheduler's config"
 )
 def test_what_is_said_to_be_missing(target: Target, directory: str, name: str | None, missing: tuple[str, str]) -> None:
     assert Storages([], Sites(DEPLOYMENTS)).missing(name, target, directory) == missing
+
+
+def test_the_path_of_a_storage_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that hangs later on, as of a server that is gone, must not stop jobs that use other storages."""
+    looked_up, real = list[str](), os.path.realpath
+
+    def realpath(path: str) -> str:
+        looked_up.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    storages = storage(str(tmp_path / "gone"), name="gone"), storage(str(tmp_path / "here"))
+    for _ in range(2):
+        assert found(HERE, str(tmp_path / "here" / "job"), *storages) == str(tmp_path / "here")
+    assert looked_up.count(str(tmp_path / "gone")) == 1
 
 
 def test_a_node_has_one_name_for_its_containers_and_itself() -> None:
