@@ -39,8 +39,8 @@ from streamflow_io.records.records import (
     RunStorage,
     StepRecord,
 )
-from streamflow_io.records.runs import PROGRESS_FILE, TELEMETRY_FILE, create_run_directory, remove_old_runs
-from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
+from streamflow_io.records.writer import TelemetryWriter
 
 from .plan import Plan
 
@@ -80,7 +80,6 @@ class RunTelemetry:
         asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
         self._asks = bool(asks)
         self._writer = TelemetryWriter(self._locate)
-        self._latest = LatestWriter(lambda: None if self.directory is None else self.directory / PROGRESS_FILE)
         self._reader: HistoryReader | None = None
 
     @property
@@ -109,15 +108,15 @@ class RunTelemetry:
         self._writer.write((name, content))
 
     def show(self, record: ProgressRecord) -> None:
-        """Keep the present state of the run, for `streamflow-io watch`. Raises nothing; returns at once."""
-        self._latest.write(record)
+        """Keep the present state of a run that has records, for `streamflow-io watch`. Raises nothing."""
+        if self.has_begun:
+            self._writer.show(record)
 
     async def close(self, status: RunStatus) -> None:
         """End the telemetry, if it has begun, and log the messages about the run. Waits some time for the disk."""
         if self._reader is None:
             return
         self.write(EndRecord(time=time.time(), status=status))
-        self._latest.close()
         self._writer.close()
         history = self._reader.history
         # Without hints and removals, there is nothing to say.

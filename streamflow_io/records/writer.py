@@ -21,7 +21,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.values import readable
 
 from .records import ProgressRecord, Record
-from .runs import lock
+from .runs import PROGRESS_FILE, lock
 
 # A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
@@ -65,6 +65,8 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 class TelemetryWriter:
     """Appends records, one JSON object per line, in the order of :meth:`write`, and puts files beside them.
 
+    One of these files has the newest progress of the run, for as long as the run goes on: see :meth:`show`.
+
     A thread serialises and writes twice a second. So the caller never waits for the disk, which may be the one that the
     run congests. A run that is killed loses at most its last second, and leaves whole lines, perhaps except the last.
     If the file cannot be written, one warning says so and all further records are dropped.
@@ -79,12 +81,15 @@ class TelemetryWriter:
         self._locate = locate
         self._interval = interval
         self._path: Path | None = None
-        self._records: SimpleQueue[Record | tuple[str, bytes] | None] = SimpleQueue()
+        # An empty tuple only wakes the thread.
+        self._records: SimpleQueue[Record | tuple[str, bytes] | tuple[()] | None] = SimpleQueue()
+        self._progress: ProgressRecord | None = None
+        self._shown: ProgressRecord | None = None
         self._closing = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    def write(self, record: Record | tuple[str, bytes]) -> None:
+    def write(self, record: Record | tuple[str, bytes] | tuple[()]) -> None:
         """Append a record. Raises nothing, returns at once, and does nothing after :meth:`close`.
 
         :param record: a record, or the relative path and content of a new file beside the telemetry. The file is there
@@ -95,6 +100,15 @@ class TelemetryWriter:
         self._records.put(record)
         if self._thread is None:
             self._start()
+
+    def show(self, progress: ProgressRecord) -> None:
+        """Replace the progress of the run. Readers see a whole record, or none. Otherwise like :meth:`write`.
+
+        A record that cannot be written is left out: the run can still be watched, without its byte streams and the
+        causes for which its jobs wait.
+        """
+        self._progress = progress
+        self.write(())
 
     def close(self) -> None:
         """Write pending records and end. Waits for the disk, but not for ever. May be called again."""
@@ -127,14 +141,18 @@ class TelemetryWriter:
             atexit.register(self.close)
 
     def _run(self) -> None:
-        # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
+        # ValueError: a record has no JSON.
         try:
             self._path = self._locate()
             with _create(self._path) as file:
                 lock(file.fileno())
-                while self._write_batch(file):
-                    pass
-        except (OSError, RuntimeError, ValueError) as error:
+                try:
+                    while self._write_batch(file):
+                        self._write_progress(self._path.with_name(PROGRESS_FILE))
+                finally:
+                    with contextlib.suppress(OSError):
+                        self._path.with_name(PROGRESS_FILE).unlink(missing_ok=True)
+        except (OSError, ValueError) as error:
             self._give_up(error)
 
     def _write_batch(self, file: BinaryIO) -> bool:
@@ -152,12 +170,20 @@ class TelemetryWriter:
         lines = bytearray()
         for record in batch:
             if isinstance(record, tuple):
-                self._write_file(*record)
+                if record:
+                    self._write_file(*record)
             elif record is not None:
                 lines += to_json(record) + b"\n"
         file.write(lines)
         file.flush()
         return batch[-1] is not None
+
+    def _write_progress(self, path: Path) -> None:
+        progress, before = self._progress, self._shown
+        if progress is not None and progress is not before:
+            self._shown = progress
+            with contextlib.suppress(OSError):
+                _replace(path, to_json(progress))
 
     def _write_file(self, name: str, content: bytes) -> None:
         assert self._path is not None
@@ -176,55 +202,6 @@ def _create(path: Path) -> BinaryIO:
     if (why := stranger(path.parent)) is not None:
         raise OSError(f"another user could change it: {why}")
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))
-
-
-class LatestWriter:
-    """Writes the newest progress of a run in a thread of its own, so that the run never waits for the disk.
-
-    Readers see a whole record, or none. A record that cannot be written is left out: the run can still be watched,
-    without its byte streams and the causes for which its jobs wait.
-
-    :param locate: gives the path of the file, as soon as its directory exists
-    """
-
-    def __init__(self, locate: Callable[[], Path | None]) -> None:
-        self._locate = locate
-        self._latest: ProgressRecord | None = None
-        self._changed = threading.Event()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-
-    def write(self, record: ProgressRecord) -> None:
-        """Write a record, in the background. Raises nothing, returns at once, and does nothing after :meth:`close`."""
-        if self._closed:
-            return
-        self._latest = record
-        self._changed.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # no more threads
-                self._closed = True
-
-    def close(self, seconds: float = 1.0) -> None:
-        """Remove the file. Waits for the disk, but not for ever."""
-        self._closed = True
-        self._changed.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._changed.wait()
-            self._changed.clear()
-            path, latest = self._locate(), self._latest
-            if path is not None and latest is not None:
-                with contextlib.suppress(OSError):
-                    _replace(path, to_json(latest))
-        if (path := self._locate()) is not None:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
 
 
 def _replace(path: Path, content: bytes) -> None:

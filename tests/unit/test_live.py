@@ -23,7 +23,7 @@ from streamflow_io.records.records import (
     StreamProgress,
 )
 from streamflow_io.records.runs import PROGRESS_FILE
-from streamflow_io.records.writer import LatestWriter, TelemetryWriter, to_json
+from streamflow_io.records.writer import TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, rate_text, screen
@@ -181,12 +181,12 @@ def test_a_run_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_the_last_state_is_there_whole_and_is_removed_at_the_end(tmp_path: Path) -> None:
     file = tmp_path / PROGRESS_FILE
-    writer = LatestWriter(lambda: file)
+    writer = TelemetryWriter(lambda: tmp_path / "telemetry.jsonl", interval=0.0)
     for second in range(200):
-        writer.write(ProgressRecord(time=second, streams=(stream(1.0),) * (second % 7)))
+        writer.show(ProgressRecord(time=second, streams=(stream(1.0),) * (second % 7)))
         read = read_latest(file)
         assert read is None or len(read.streams) == int(read.time) % 7
     while (read := read_latest(file)) is None or read.time < 199:
         pass
     writer.close()
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["telemetry.jsonl"]
