@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import to_builtins
-
 from streamflow_io.storage.admission.demand import BYTES_PER_MEGABYTE, Amounts
-from streamflow_io.storage.sharing.status import SharedStatus, Sharer
+from streamflow_io.storage.sharing.allocation import positive
+from streamflow_io.storage.sharing.entries import Entry
+from streamflow_io.storage.sharing.status import SharedStatus
 
 
 def status_to_json(status: SharedStatus) -> dict[str, Any]:
@@ -16,7 +16,9 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
         "directory": str(status.directory),
         "mine": status.mine,
         "runs": [
-            {**to_builtins(run), "held": megabytes(run.held), "wanted": megabytes(run.wanted)} for run in status.sharers
+            {"run": entry.run, "user": user, "host": entry.host}
+            | {"held": megabytes(positive(entry.held)), "wanted": megabytes(positive(entry.wanted))}
+            for user, entry in status.sharers
         ],
         "unreadable": list(status.unreadable),
         "schedule": status.schedule,
@@ -29,14 +31,15 @@ def sharers(status: SharedStatus) -> str:
     who = "all your runs" if status.mine else f"all runs that name {status.directory}"
     if status.problem is not None:
         return f"{who}; the runs that use it now are not known: {status.problem}"
-    runs = [f"{printable(run.run)} of {run.user} on {printable(run.host)}{_amounts(run)}" for run in status.sharers]
+    runs = [f"{printable(one.run)} of {user} on {printable(one.host)}{_amounts(one)}" for user, one in status.sharers]
     runs += [f"a run of {user}, which is of another version, or whose entry is damaged" for user in status.unreadable]
     turns = "" if status.schedule is None or not runs else f"; bursts: {printable(status.schedule)}"
     return f"{who}; now with {', '.join(runs)}{turns}" if runs else f"{who}; no run uses it now"
 
 
-def _amounts(run: Sharer) -> str:
-    told = [f"{verb} {_shown(much)} MB/s" for verb, much in (("holds", run.held), ("waits for", run.wanted)) if much]
+def _amounts(entry: Entry) -> str:
+    amounts = {"holds": positive(entry.held), "waits for": positive(entry.wanted)}
+    told = [f"{verb} {_shown(much)} MB/s" for verb, much in amounts.items() if much]
     return f" ({', '.join(told)})" if told else ""
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from streamflow_io.hints.models import Way
 from streamflow_io.installed_features import subclass_of
 
 from .directory import OpenDirectory, SharedDirectory
+from .entries import Entry
 from .other_entries import SharingError, lock_holder, user_name
 from .turns import TurnPolicy
 
@@ -18,26 +17,12 @@ from .turns import TurnPolicy
 _PATIENCE = 1.0
 
 
-class Sharer(Struct, frozen=True):
-    """A run that uses a storage, by its own entry.
-
-    :ivar user: the owner of the entry
-    :ivar held: what the run may use, in bytes per second
-    :ivar wanted: what the run waits for
-    """
-
-    run: str
-    user: str
-    host: str
-    held: dict[Way, int]
-    wanted: dict[Way, int]
-
-
 class SharedStatus(Struct, frozen=True):
     """The runs that share a storage by a directory now.
 
     :ivar mine: the directory is for the runs of this user
-    :ivar sharers: in the order in which they would be served; runs that want nothing come last
+    :ivar sharers: the users with the entries of their runs, in the order in which they would be served. Runs that want
+        nothing come last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
     :ivar schedule: what the runs do about turns. None: the directory has no turns
     :ivar problem: why the directory cannot be looked at. None: no problem
@@ -45,7 +30,7 @@ class SharedStatus(Struct, frozen=True):
 
     directory: Path
     mine: bool
-    sharers: tuple[Sharer, ...] = ()
+    sharers: tuple[tuple[str, Entry], ...] = ()
     unreadable: tuple[str, ...] = ()
     schedule: str | None = None
     problem: str | None = None
@@ -75,13 +60,7 @@ def status_of(shared: SharedDirectory) -> SharedStatus:
     return SharedStatus(
         shared.path,
         shared.mine,
-        tuple(
-            Sharer(entry.run, user, entry.host, _above_0(entry.held), _above_0(entry.wanted)) for user, entry in found
-        ),
+        tuple(found),
         tuple(user_name(other.owner) for other in others if other.entry is None),
         None if opened.ledger.holds == "off" else subclass_of(TurnPolicy)().status(opened.path, entries),
     )
-
-
-def _above_0(amounts: Mapping[Way, int]) -> dict[Way, int]:
-    return {way: much for way, much in amounts.items() if much}
