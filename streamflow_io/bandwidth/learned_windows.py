@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,11 +45,6 @@ class RememberedWindows:
         self._kept = Remembered(path, LearnedWindow, (), "Windows are")
         self._known: Mapping[SizeKey, Learned] | None = None
         self._keys: dict[str, SizeKey] = {}
-
-    @property
-    def names(self) -> Collection[str]:
-        """The steps with a tool. Only their windows can be known."""
-        return self._tools.keys()
 
     def of(self, step: str, input_bytes: float) -> Learned | None:
         """Return what is known of a step. None: nothing is known, or the step has no tool.

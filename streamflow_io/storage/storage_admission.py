@@ -27,7 +27,7 @@ from streamflow_io.records.records import ChoiceRecord, EpochRecord, Record
 from streamflow_io.runtime.locations import DRIVERS_NODE, node_name
 
 from .admission.admission import Admission
-from .admission.demand import AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
+from .admission.demand import AdmissionRequest, Capacity, Grant, Queued, StoragePlace
 from .admission.epochs import EpochEnded, Observation
 from .admission.learners import LearningEvent
 from .demands import Demands, Spacing, pool_of
@@ -120,10 +120,12 @@ class StorageAdmission(Listener):
         submission = _StorageRequest({*map(pool_of, targets)})
         self._open.add(submission)
         job.keep(submission)
-        for placement in demand.placements if demand.constraint is not None else ():
-            if placement.storage is not None:
-                self._shared.use(placement.storage)
-        self._watch(job, demand)
+        for storage in (placement.storage for placement in demand.placements if placement.storage is not None):
+            if demand.constraint is not None:
+                self._shared.use(storage)
+            if job.hints.required is not None:
+                # Such jobs use the bandwidth that others leave.
+                self._shared.watch(storage)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
         self._admission.submit(AdmissionRequest(submission, demand, preferred), time.time(), self.behind(demand.step))
@@ -234,12 +236,15 @@ class StorageAdmission(Listener):
         self.decide()
 
     def ended(self, job: JobState) -> None:
-        submission = job.drop(_StorageRequest)
-        if submission is not None:
-            self._open.remove(submission)
-            no_more = not self._more_jobs(job.step)
-            self._release(submission, _observation(job), no_more, self.behind(job.step))
-            self.decide()
+        if (submission := job.drop(_StorageRequest)) is None:
+            return
+        self._open.remove(submission)
+        observation = _observation(job)
+        if self._shared.ended(submission) and observation is not None:
+            observation = replace(observation, is_disturbed=True)
+        no_more = not self._more_jobs(job.step)
+        self._admission.release(submission, time.time(), observation, no_more, self.behind(job.step))
+        self.decide()
 
     def decide(self) -> None:
         """Wake the jobs that may start."""
@@ -255,17 +260,8 @@ class StorageAdmission(Listener):
     def _look_again(self) -> None:
         """Decide again, because what this run has of a storage has changed."""
         self.decide()
-        if self._is_any_lacking:
+        if any(submission.is_lacking for submission in self._open):
             self._wake()
-
-    @property
-    def _is_any_lacking(self) -> bool:
-        return any(submission.is_lacking for submission in self._open)
-
-    def _release(self, submission: _StorageRequest, observation: Observation | None, no_more: bool, ready: int) -> None:
-        if self._shared.ended(submission) and observation is not None:
-            observation = replace(observation, is_disturbed=True)
-        self._admission.release(submission, time.time(), observation, no_more, ready)
 
     def _decide_soon(self) -> None:
         """Decide once all jobs are there that are submitted at this moment, so that a learner sees their number."""
@@ -306,13 +302,6 @@ class StorageAdmission(Listener):
         """Return the unheld bandwidth of a storage, and the executors of a location. None: no such storage."""
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
-
-    def _watch(self, job: JobState, demand: Demand) -> None:
-        """Watch the storages of a job whose bandwidth is required. Such jobs use the bandwidth that others leave."""
-        if job.hints is not None and job.hints.required is not None:
-            for placement in demand.placements:
-                if placement.storage is not None:
-                    self._shared.watch(placement.storage)
 
     def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
         """Yield the jobs that wait for a storage, with those that StreamFlow will submit when these have started."""
