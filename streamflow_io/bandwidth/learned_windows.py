@@ -65,4 +65,3 @@ class RememberedWindows:
         windows = [LearnedWindow(self._keys[step], step, now, of) for step, of in learned.items() if step in self._keys]
         if windows:
             await self._kept.remember(*windows)
-            await self._kept.close()

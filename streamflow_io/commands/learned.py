@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,19 +94,11 @@ def run(arguments: argparse.Namespace) -> PlainResult | Exported:
         elif not arguments.all:
             known = _find(arguments.keys, path, known)
         if known:
-            asyncio.run(_forget(path, known))
+            LearnedDatabase(path).forget(known)
         return _forgotten(known)
     except LearnedStoreError as error:
         allowed = "a file with learned facts (if the file is damaged, delete it: runs learn the facts again)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
-
-
-async def _forget(path: Path, entries: Sequence[LearnedEntry]) -> None:
-    file = await LearnedDatabase.open(path)
-    try:
-        await file.forget(entries)
-    finally:
-        await file.close()
 
 
 def _kind(entry: LearnedEntry) -> EntryKind[Any]:

@@ -128,7 +128,7 @@ class Run:
         await self.jobs.run_closed()
         await self._save_streamed()
         sizes = () if self._space is None else (self._space.sizes,)
-        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs, *sizes):
+        for remembered in (self.bandwidth.remembered, self.proofs.proofs, *sizes):
             await remembered.close()
         if self._telemetry.has_begun or self.failure.status == "failed":
             self._telemetry.write(await asyncio.to_thread(self._job_directories.results))

@@ -124,6 +124,3 @@ class Cuts:
 
     async def observed(self, job: JobState, runtime: NodeRuntime) -> None:
         """A job has succeeded whose use of files was observed."""
-
-    async def close(self) -> None:
-        """The run has ended."""

@@ -158,7 +158,7 @@ class Findings:
             return all(rehearsal.beside.get(port) == way for port, way in ways.items() if rehearsal.keys[port] in keys)
 
         proof = proof_of(rehearsal, finding, self._proofs.failures(rehearsal.key), time.time())
-        return await self._proofs.save_if(proof, others, allows)
+        return self._proofs.save_if(proof, others, allows)
 
     async def remember(self, proof: Proof) -> None:
         """Keep a proof for this run and later ones."""
@@ -196,7 +196,6 @@ class Findings:
         await self._inconclusive.forget([entry for entry in known if self._proofs.of(entry.key) is not None])
         if last:
             await self._inconclusive.remember(*last)
-        await self._inconclusive.close()
 
     def _with_bound(self, rehearsal: Rehearsal, finding: Finding) -> Finding:
         """The finding. If it refutes what was proven with another file, its reason says so."""

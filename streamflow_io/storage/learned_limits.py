@@ -125,7 +125,6 @@ class RememberedLimits:
     async def close(self) -> None:
         """Wait until everything is saved."""
         await asyncio.gather(*self._saving, return_exceptions=True)
-        await self._kept.close()
 
     async def _read(self, key: SizeKey) -> ConstraintRegistry | None:
         # Read again for each key: another run may have learned meanwhile.

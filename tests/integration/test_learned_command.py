@@ -1,6 +1,5 @@
 """`streamflow-io learned`, on a real file."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -29,12 +28,7 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def save(file: Path, *entries: LearnedEntry) -> None:
-    async def save() -> None:
-        database = await LearnedDatabase.open(file)
-        await database.save(entries)
-        await database.close()
-
-    asyncio.run(save())
+    LearnedDatabase(file).save(entries)
 
 
 @pytest.fixture

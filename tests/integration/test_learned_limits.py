@@ -10,10 +10,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,6 +31,7 @@ from streamflow_io.records.learned.database import (
     known_entries,
 )
 from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.learned.sizes import SizeKey
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
@@ -66,33 +66,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "learned.db"
 
 
-@pytest.fixture(autouse=True)
-def _no_thread_left() -> Iterator[None]:
-    """The thread of a connection that is not closed keeps a process from ending."""
-    before = threading.active_count()
-    yield
-    for _ in range(1000):
-        if threading.active_count() <= before:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"threads: {threading.enumerate()}")
-
-
-@asynccontextmanager
-async def opened(path: Path, busy_timeout: float = 60) -> AsyncIterator[LearnedDatabase]:
-    database = await LearnedDatabase.open(path, busy_timeout)
-    try:
-        yield database
-    finally:
-        await database.close()
+def opened(path: Path, busy_timeout: float = 60) -> LearnedDatabase:
+    return LearnedDatabase(path, busy_timeout)
 
 
 def kept(path: Path) -> dict[SizeKey, ConstraintRegistry]:
     return {limit.key: limit.registry for limit in known_entries(path, LearnedLimit)}
 
 
-async def mark_used(database: LearnedDatabase) -> None:
-    await database.update(LearnedLimit, [KEY], lambda limit: replace(limit, used=limit.used + 1))
+def mark_used(database: LearnedDatabase) -> None:
+    database.update(LearnedLimit, [KEY], lambda limit: replace(limit, used=limit.used + 1))
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,42 +83,37 @@ async def mark_used(database: LearnedDatabase) -> None:
 def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, saved: list[LearnedLimit]) -> None:
     path = tmp_path_factory.mktemp("learned") / "learned.db"
 
-    async def save() -> None:
-        async with opened(path) as database:
-            await database.save(replace(INSTEAD, key=limit.key, used=3) for limit in saved)
-            await database.save(saved)
-
-    asyncio.run(save())
+    opened(path).save(replace(INSTEAD, key=limit.key, used=3) for limit in saved)
+    opened(path).save(saved)
     assert sorted(known_entries(path, LearnedLimit), key=str) == sorted(saved, key=str)
     assert known_entries(path, Proof) == ()
 
 
-async def test_uses_are_counted_since_it_was_learned(path: Path) -> None:
-    async with opened(path) as database:
-        await mark_used(database)
-        await database.save([LIMIT])
-        await mark_used(database)
-        await mark_used(database)
-        assert known_entries(path, LearnedLimit) == (replace(LIMIT, used=2),)
-        await database.save([INSTEAD])
-        assert known_entries(path, LearnedLimit) == (INSTEAD,)
+def test_uses_are_counted_since_it_was_learned(path: Path) -> None:
+    database = opened(path)
+    mark_used(database)
+    database.save([LIMIT])
+    mark_used(database)
+    mark_used(database)
+    assert known_entries(path, LearnedLimit) == (replace(LIMIT, used=2),)
+    database.save([INSTEAD])
+    assert known_entries(path, LearnedLimit) == (INSTEAD,)
 
 
-async def test_forget(path: Path) -> None:
+def test_forget(path: Path) -> None:
     near, far, unknown = (replace(LIMIT, key=replace(KEY, size_class=size)) for size in (10, 12, 13))
     # Of another kind, with the same key.
     window = LearnedWindow(KEY, "/sort", 5.0, Learned(4.0, None, 3))
-    async with opened(path) as database:
-        await database.save([LIMIT, near, far])
-        await database.save([window])
-        await database.forget([LIMIT, far, unknown])
+    database = opened(path)
+    database.save([LIMIT, near, far])
+    database.save([window])
+    database.forget([LIMIT, far, unknown])
     assert known_entries(path, LearnedLimit) == (near,)
     assert known_entries(path, LearnedWindow) == (window,)
 
 
-async def test_only_the_user_can_read_it(path: Path) -> None:
-    async with opened(path) as database:
-        await database.save([LIMIT])
+def test_only_the_user_can_read_it(path: Path) -> None:
+    opened(path).save([LIMIT])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -211,14 +189,12 @@ def a_mistake(path: Path) -> None:
         (a_missing_table, "no such table"),
     ],
 )
-async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], None], reason: str) -> None:
-    async with opened(path) as database:
-        await database.save([LIMIT])
+def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], None], reason: str) -> None:
+    opened(path).save([LIMIT])
     damage(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(LearnedStoreError) as error:
-        async with opened(path) as database:
-            await database.save([INSTEAD])
+        opened(path).save([INSTEAD])
     assert reason in error.value.reason
     assert str(path) in str(error.value)
     assert before is None or path.read_bytes() == before
@@ -232,59 +208,60 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
     [{"learned": math.nan}, {"learned": math.inf}, {"step": "/\udcff"}],
     ids=["no number", "infinite", "no text"],
 )
-async def test_what_cannot_be_kept_leaves_the_old(path: Path, change: dict[str, Any]) -> None:
-    async with opened(path) as database:
-        await database.save([LIMIT])
-        with pytest.raises(LearnedStoreError):
-            await database.save([replace(INSTEAD, key=replace(KEY, size_class=1)), replace(INSTEAD, **change)])
-        assert known_entries(path, LearnedLimit) == (LIMIT,)
-        await database.save([INSTEAD])
-        assert known_entries(path, LearnedLimit) == (INSTEAD,)
+def test_what_cannot_be_kept_leaves_the_old(path: Path, change: dict[str, Any]) -> None:
+    database = opened(path)
+    database.save([LIMIT])
+    with pytest.raises(LearnedStoreError):
+        database.save([replace(INSTEAD, key=replace(KEY, size_class=1)), replace(INSTEAD, **change)])
+    assert known_entries(path, LearnedLimit) == (LIMIT,)
+    database.save([INSTEAD])
+    assert known_entries(path, LearnedLimit) == (INSTEAD,)
 
 
-async def test_a_locked_file_is_an_error_after_the_timeout(path: Path) -> None:
-    async with opened(path, busy_timeout=0.2) as database:
-        await database.save([LIMIT])
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            for attempt in (
-                database.save([INSTEAD]),
-                mark_used(database),
-                database.forget([LIMIT]),
-                LearnedDatabase.open(path, busy_timeout=0.2),
-            ):
-                with pytest.raises(LearnedStoreError, match="database is locked"):
-                    await attempt
-        await database.save([INSTEAD])
-        assert known_entries(path, LearnedLimit) == (INSTEAD,)
+def test_a_locked_file_is_an_error_after_the_timeout(path: Path) -> None:
+    database = opened(path, busy_timeout=0.2)
+    database.save([LIMIT])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for attempt in (
+            lambda: database.save([INSTEAD]),
+            lambda: database.save_if(INSTEAD, [KEY], bool),
+            lambda: mark_used(database),
+            lambda: database.forget([LIMIT]),
+        ):
+            with pytest.raises(LearnedStoreError, match="database is locked"):
+                attempt()
+    database.save([INSTEAD])
+    assert known_entries(path, LearnedLimit) == (INSTEAD,)
 
 
-async def test_a_cancelled_save_leaves_the_old_and_no_lock(path: Path) -> None:
-    async with opened(path) as database, opened(path, busy_timeout=0) as other:
-        await database.save([LIMIT])
-        for turns in range(40):
-            save = asyncio.create_task(database.save([INSTEAD]))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            save.cancel()
-            await asyncio.gather(save, return_exceptions=True)
-            assert known_entries(path, LearnedLimit) in ((LIMIT,), (INSTEAD,))
-            await other.save([LIMIT])
+async def test_cancelled_saves_leave_the_last_of_those_that_were_carried_out(path: Path) -> None:
+    remembered = Remembered(path, LearnedLimit, (), "Limits are")
+    await remembered.remember(LIMIT)
+    for turns in range(40):
+        save = asyncio.create_task(remembered.remember(replace(LIMIT, executors=turns)))
+        for _ in range(turns % 8):
+            await asyncio.sleep(0)
+        save.cancel()
+        await asyncio.gather(save, return_exceptions=True)
+        # Carried out after a save that has begun, and before no other one.
+        await remembered.remember(replace(INSTEAD, executors=turns))
+        assert known_entries(path, LearnedLimit) == (replace(INSTEAD, executors=turns),)
+        opened(path, busy_timeout=0).save([LIMIT])
 
 
 ENTRIES = 200
 
 
-async def write(path: Path, tool: str, times: int, said: int) -> None:
+def write(path: Path, tool: str, times: int, said: int) -> None:
     """Save again and again; zero times means for ever. Each number is said when its save has returned."""
-    database = await LearnedDatabase.open(path, 60)
+    database = opened(path)
     for number in itertools.islice(itertools.count(1), times or None):
         entries = tuple(RegisteredConstraint(float(entry), number, 1, 1) for entry in range(ENTRIES))
         own, common = SizeKey(tool, "own", 0), SizeKey("both", "common", 0)
-        await database.save([LearnedLimit(own, tool, number, "scratch", 1, ConstraintRegistry(entries))])
-        await database.update(LearnedLimit, [common], lambda limit: replace(limit, used=limit.used + 1))
+        database.save([LearnedLimit(own, tool, number, "scratch", 1, ConstraintRegistry(entries))])
+        database.update(LearnedLimit, [common], lambda limit: replace(limit, used=limit.used + 1))
         os.write(said, f"{number}\n".encode())
-    await database.close()
 
 
 @contextmanager
@@ -295,7 +272,7 @@ def writer(path: Path, tool: str, times: int) -> Iterator[tuple[int, TextIO]]:
         code = 1
         try:
             os.close(said)
-            asyncio.run(write(path, tool, times, says))
+            write(path, tool, times, says)
             code = 0
         finally:
             os._exit(code)
@@ -306,12 +283,7 @@ def writer(path: Path, tool: str, times: int) -> Iterator[tuple[int, TextIO]]:
 
 def test_two_processes_write_at_once(path: Path) -> None:
     times = 10
-
-    async def prepare() -> None:
-        async with opened(path) as database:
-            await database.save([replace(LIMIT, key=SizeKey("both", "common", 0))])
-
-    asyncio.run(prepare())
+    opened(path).save([replace(LIMIT, key=SizeKey("both", "common", 0))])
     with writer(path, "one", times) as (one, said), writer(path, "other", times) as (other, others):
         assert [len(lines.readlines()) for lines in (said, others)] == [times] * 2
         assert [os.waitpid(process, 0)[1] for process in (one, other)] == [0, 0]
@@ -335,12 +307,7 @@ os._exit(0)
 
 def test_a_reader_undoes_a_save_that_was_cut_off(path: Path) -> None:
     """The file of a process that was killed within a save has a journal, which its next reader has to roll back."""
-
-    async def prepare() -> None:
-        async with opened(path) as database:
-            await database.save([LIMIT])
-
-    asyncio.run(prepare())
+    opened(path).save([LIMIT])
     subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], check=True)
     assert path.with_name(f"{path.name}-journal").exists()
     assert known_entries(path, LearnedLimit) == (LIMIT,)

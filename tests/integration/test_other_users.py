@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -123,7 +122,7 @@ def test_what_another_user_says_was_learned_is_not_believed(place: Path) -> None
         with pytest.raises(
             LearnedStoreError, match=f"another user could have written it: .* belongs to user {STRANGER}"
         ):
-            asyncio.run(LearnedDatabase.open(path))
+            LearnedDatabase(path).forget([])
         assert path.stat().st_size == 0
 
 

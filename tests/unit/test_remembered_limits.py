@@ -61,10 +61,10 @@ async def test_a_registry_holds_for_its_tool_its_storage_and_about_its_size(path
 async def test_a_file_that_can_only_be_read_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fails(*_: object) -> None:
+    def fails(*_: object) -> None:
         raise LearnedStoreError(path, "read-only")
 
-    monkeypatch.setattr(LearnedDatabase, "open", fails)
+    monkeypatch.setattr(LearnedDatabase, "update", fails)
     remembered = RememberedLimits(path, {})
     assert await known(remembered, "a1", 9)
     await remembered.close()

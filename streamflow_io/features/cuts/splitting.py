@@ -123,6 +123,3 @@ class CutsOfRun(Cuts):
 
     async def observed(self, job: JobState, runtime: NodeRuntime) -> None:
         await look_for_splits(job, runtime, self.record)
-
-    async def close(self) -> None:
-        await self._verdicts.close()

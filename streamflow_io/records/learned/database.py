@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import aiosqlite
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -121,101 +119,61 @@ def date_of(seconds: float) -> str:
 
 
 class LearnedDatabase:
-    """A file of learned facts. :meth:`open` makes the object.
+    """A file of learned facts, which is made with mode 0600 by the first transaction, with the directories above it.
 
-    Several processes may use the file at once. Each method is one transaction: a process that is killed, or a task that
-    is cancelled, leaves all of it or nothing, and no lock.
+    Several processes may use the file at once. Each method is one transaction: a process that is killed leaves all of
+    it or nothing, and no lock.
 
-    All methods but :meth:`close` raise :class:`LearnedStoreError`, and nothing else: when the file cannot be read or
-    written, or is locked for longer than the busy timeout.
+    All methods raise :class:`LearnedStoreError`, and nothing else: when the file cannot be read or written, has another
+    format, belongs to another program, or is locked for longer than the busy timeout.
+
+    :param busy_timeout: how long to wait for other processes, in seconds
     """
 
-    def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:
+    def __init__(self, path: Path, busy_timeout: float = 5) -> None:
         self._path = path
-        self._connection = connection
-        # The connection has one transaction at a time, and tasks share it.
-        self._lock = asyncio.Lock()
+        self._busy_timeout = busy_timeout
 
-    @classmethod
-    async def open(cls, path: Path, busy_timeout: float = 5) -> Self:
-        """Open a file, or create it with mode 0600, and the directories above it.
-
-        :param busy_timeout: how long to wait for other processes, in seconds
-        :raises LearnedStoreError: if the file cannot be opened, has another format, or belongs to another program
-        """
-        with errors(path):
-            _create(path)
-            connection = await aiosqlite.connect(path, timeout=busy_timeout, isolation_level=None)
-        limits = cls(path, connection)
-        try:
-            await limits._prepare()
-        except BaseException:
-            await connection.close()
-            raise
-        return limits
-
-    async def close(self) -> None:
-        """Close the file; may be called twice."""
-        await self._connection.close()
-
-    async def save(self, entries: Iterable[E]) -> None:
+    def save(self, entries: Iterable[E]) -> None:
         """Save entries, all of them or none. :meth:`LearnedEntry.merged` decides about known keys."""
-        async with self._transaction("IMMEDIATE") as connection:
+        with self._transaction() as connection:
             for entry in entries:
-                await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
+                _save(connection, entry.merged(_load(connection, type(entry), entry.key)))
 
-    async def save_if(self, entry: E, others: Iterable[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> None:
+    def save_if(self, entry: E, others: Iterable[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> None:
         """Save an entry, if the entries of its kind that the file has for other keys allow that.
 
         No other process saves between the question and the answer.
         """
-        async with self._transaction("IMMEDIATE") as connection:
-            found = [await _load(connection, type(entry), key) for key in others]
+        with self._transaction() as connection:
+            found = [_load(connection, type(entry), key) for key in others]
             if allows([each for each in found if each is not None]):
-                await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
+                _save(connection, entry.merged(_load(connection, type(entry), entry.key)))
 
-    async def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:
+    def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:
         """Change the entries with these keys, all of them or none. A key without an entry is no error."""
-        async with self._transaction("IMMEDIATE") as connection:
+        with self._transaction() as connection:
             for key in keys:
-                if (known := await _load(connection, of, key)) is not None:
-                    await _save(connection, change(known))
+                if (known := _load(connection, of, key)) is not None:
+                    _save(connection, change(known))
 
-    async def forget(self, entries: Iterable[LearnedEntry]) -> None:
+    def forget(self, entries: Iterable[LearnedEntry]) -> None:
         """Delete entries, all of them or none. An entry that is not in the file is no error."""
-        async with self._transaction("IMMEDIATE") as connection:
-            await connection.executemany(_FORGET, [(entry.kind, entry.key.digest) for entry in entries])
+        with self._transaction() as connection:
+            connection.executemany(_FORGET, [(entry.kind, entry.key.digest) for entry in entries])
 
-    async def _prepare(self) -> None:
-        async with self._transaction("DEFERRED"):
-            is_new = await self._is_new()
-        if is_new:
-            async with self._transaction("IMMEDIATE") as connection:
-                # Another process may have been faster.
-                if await self._is_new():
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with errors(self._path):
+            _create(self._path)
+            # A connection that is closed before the commit leaves nothing.
+            with closing(sqlite3.connect(self._path, self._busy_timeout, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if _is_new(self._path, connection):
                     for statement in (*_SCHEMA, f"PRAGMA user_version = {VERSION}"):
-                        await connection.execute(statement)
-
-    async def _is_new(self) -> bool:
-        numbers = [await self._number(sql) for sql in _FORMAT]
-        return _is_new(self._path, *numbers)
-
-    async def _number(self, sql: str) -> int:
-        (row,) = await self._connection.execute_fetchall(sql)
-        return int(row[0])
-
-    @asynccontextmanager
-    async def _transaction(self, kind: str) -> AsyncIterator[aiosqlite.Connection]:
-        async with self._lock:
-            with errors(self._path):
-                try:
-                    await self._connection.execute(f"BEGIN {kind}")
-                    yield self._connection
-                    await self._connection.commit()
-                finally:
-                    # The rollback does nothing after a commit. A statement whose caller was cancelled is carried out
-                    # before it.
-                    await self._connection.rollback()
+                        connection.execute(statement)
+                yield connection
+                connection.commit()
 
 
 @contextmanager
@@ -231,11 +189,12 @@ def errors(path: Path) -> Iterator[None]:
         raise LearnedStoreError(path, f"it cannot be used: {why}") from error
 
 
-def _is_new(path: Path, application: int, version: int, tables: int) -> bool:
-    """Whether a file is still empty. The numbers are those of `_FORMAT`.
+def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
+    """Whether a file is still empty.
 
     :raises LearnedStoreError: if the file is another program's, or has another format
     """
+    application, version, tables = (int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT)
     if application == _APPLICATION:
         if version != VERSION:
             formats = f"its format is {version}, that of this version is {VERSION}"
@@ -258,22 +217,21 @@ def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
         check_own(path)
     # With mode=ro, SQLite could not roll back the journal that a killed process has left.
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as connection:
-        numbers = [int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT]
-        if _is_new(path, *numbers):
+        if _is_new(path, connection):
             return ()
         found = [_entry(of, value) for (value,) in connection.execute(_OF_KIND, (of.kind,))]
     return tuple(sorted(found, key=lambda entry: entry.order))
 
 
-async def _load(connection: aiosqlite.Connection, of: type[E], key: LearnedKey) -> E | None:
-    rows = await connection.execute_fetchall(_OF_KEY, (of.kind, key.digest))
-    return next((_entry(of, value) for (value,) in rows), None)
+def _load(connection: sqlite3.Connection, of: type[E], key: LearnedKey) -> E | None:
+    row = connection.execute(_OF_KEY, (of.kind, key.digest)).fetchone()
+    return None if row is None else _entry(of, row[0])
 
 
-async def _save(connection: aiosqlite.Connection, entry: LearnedEntry) -> None:
+def _save(connection: sqlite3.Connection, entry: LearnedEntry) -> None:
     # With `ensure_ascii`, a text that is not valid Unicode could be written, and not be read.
     value = json.dumps(msgspec.to_builtins(entry), allow_nan=False, ensure_ascii=False)
-    await connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
+    connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
 
 
 def _entry(of: type[E], value: str) -> E:
@@ -298,5 +256,3 @@ def _create(path: Path) -> None:
     with suppress(FileExistsError):
         # SQLite cannot set the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    # If this failed in aiosqlite, its thread would outlive the error for a moment, and maybe the event loop.
-    sqlite3.connect(path).close()

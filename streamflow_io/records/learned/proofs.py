@@ -259,4 +259,3 @@ class RememberedProofs(Remembered[Proof]):
             await self.remember(*self._for_later.values())
         counts, self._streamed = self._streamed, Counter()
         await self.update(counts, lambda proof: replace(proof, runs=proof.runs + counts[proof.key]))
-        await super().close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Generic
 
@@ -12,6 +13,9 @@ from streamflow.log_handler import logger
 from streamflow_io.messages import Code, coded
 
 from .database import E, LearnedDatabase, LearnedKey, LearnedStoreError, known_entries
+
+# One thread writes, so that an earlier entry never takes the place of a later one.
+_WRITING = ThreadPoolExecutor(1, "learned facts")
 
 
 class Remembered(Generic[E]):
@@ -30,8 +34,6 @@ class Remembered(Generic[E]):
         self._kind = of
         self._known: dict[LearnedKey, E] = {entry.key: entry for entry in known or ()}
         self._lost = lost
-        self._file: LearnedDatabase | None = None
-        self._opening = asyncio.Lock()
         self._is_used = known is not None
         # The error that no warning has reported yet. None: no such error.
         self._error: LearnedStoreError | None = None
@@ -51,7 +53,7 @@ class Remembered(Generic[E]):
         if self._error is not None:
             self.fail(self._error)
 
-    async def save_if(self, entry: E, others: Collection[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> bool:
+    def save_if(self, entry: E, others: Collection[LearnedKey], allows: Callable[[Sequence[E]], bool]) -> bool:
         """Save an entry in the file, unless other runs have learned meanwhile what forbids that.
 
         :param others: the keys of all that matters
@@ -67,7 +69,8 @@ class Remembered(Generic[E]):
             is_allowed = not new or allows(new)
             return is_allowed
 
-        await self._use(lambda file: file.save_if(entry, others, decide))
+        # In the event loop, which changes what this object knows.
+        self._try(lambda file: file.save_if(entry, others, decide))
         return is_allowed
 
     async def update(self, keys: Collection[LearnedKey], change: Callable[[E], E]) -> None:
@@ -95,18 +98,14 @@ class Remembered(Generic[E]):
         self._is_used, self._error = False, None
         logger.warning(coded(f"{self._lost} not remembered in this run: {error}", Code.STORE_NOT_USED))
 
-    async def close(self) -> None:
-        if self._file is not None:
-            await self._file.close()
-            self._file = None
+    async def _use(self, work: Callable[[LearnedDatabase], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(_WRITING, self._try, work)
 
-    async def _use(self, work: Callable[[LearnedDatabase], Awaitable[None]]) -> None:
+    def _try(self, work: Callable[[LearnedDatabase], None]) -> None:
+        if not self._is_used:
+            return
         try:
-            async with self._opening:
-                if self._file is None and self._is_used:
-                    self._file = await LearnedDatabase.open(self._path)
-            if self._file is not None and self._is_used:
-                await work(self._file)
+            work(LearnedDatabase(self._path))
         except LearnedStoreError as error:
             # The next call does not wait again for a file that was locked for long.
             if self._is_used:

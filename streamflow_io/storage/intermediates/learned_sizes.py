@@ -83,7 +83,6 @@ class RememberedSizes:
         ]
         if new:
             await self._kept.remember(*new)
-        await self._kept.close()
 
 
 class JobSize(Struct, frozen=True):

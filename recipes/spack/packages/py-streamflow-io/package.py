@@ -25,7 +25,6 @@ class PyStreamflowIo(PythonPackage):
     depends_on("py-streamflow@0.2.0rc3:0.2.0", type=with_python)
     depends_on("py-aiofiles@23.2:", type=with_python)
     depends_on("py-aiohttp", type=with_python)
-    depends_on("py-aiosqlite@0.20:", type=with_python)
     depends_on("py-cryptography@42:", type=with_python)
     depends_on("py-cwl-utils@0.41:", type=with_python)
     depends_on("py-jinja2@3.1:", type=with_python)
