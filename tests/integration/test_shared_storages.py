@@ -719,9 +719,7 @@ def test_many_entries_of_one_user_hide_none_of_others(tmp_path: Path) -> None:
             os.chown(descriptor, user, -1)
         directory = os.open(tmp_path, os.O_RDONLY)
         closing.callback(os.close, directory)
-        looks = OtherEntries(directory, False)
-        closing.callback(looks.close)
-        found = looks.look("")
+        found = OtherEntries(directory).look("")
     assert Counter(owner_of(each.owner) for each in found) == {1: MOST_OF_OWNER, NAMELESS: MOST_OF_OWNER, 2: 1}
     assert found[1].entry is None
     assert last in {each.identifier for each in found}
@@ -734,7 +732,7 @@ def test_a_directory_with_too_many_files_is_not_shared(tmp_path: Path, monkeypat
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(SharingError, match=f"3 files, most of user {user_name(os.getuid())}; allowed: 2"):
-            OtherEntries(directory, False).look("")
+            OtherEntries(directory).look("")
     finally:
         os.close(directory)
 

@@ -79,8 +79,7 @@ class OpenDirectory:
         self._own: int | None = None
         # For how long the run may still wait for the lock, and when that was computed.
         self._patience, self._last = LOCK_SECONDS, time.monotonic()
-        self._others = OtherEntries(runs, self.is_network)
-        closing.callback(self._others.close)
+        self._others = OtherEntries(runs)
         self.identifier = f"{uuid.uuid4().hex}.json"
         self.ledger = ledger
 

@@ -29,8 +29,6 @@ MOST_OF_OWNER = 100
 _MOST_FILES = 10 * MOST_ENTRIES
 #: Stands for all users without a name. One of them may be another one with a subordinate user id.
 NAMELESS = -1
-# A process may not have many more files open than this.
-_MOST_OPEN = 64
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 _LOCKS = Path("/proc/locks")
 
@@ -84,42 +82,19 @@ class Other(Struct, frozen=True):
     written: float
 
 
-class _OpenEntry:
-    """An open entry that has been read.
-
-    :ivar text: the bytes of the last read
-    :ivar other: the parsed entry
-    """
-
-    def __init__(self, name: str, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.text = b""
-        self.other = Other(name, None, 0, 0.0)
-
-    def take(self, text: bytes, found: os.stat_result) -> Other:
-        """Parse new bytes of the entry."""
-        self.text = text
-        try:
-            # Leave out the bytes that fill the block.
-            entry = Entry.model_validate_json(text[: text.rfind(b"}") + 1])
-        except ValidationError:
-            entry = None
-        self.other = Other(self.other.identifier, entry, found.st_uid, found.st_mtime)
-        return self.other
-
-
 class OtherEntries:
-    """The entries of other runs, from look to look. Up to a number of files stays open.
+    """The entries of other runs, from look to look.
+
+    Each look opens the files again: a network file system looks for changes only then.
 
     :param runs: descriptor of their directory
-    :param is_network: the directory is on a network file system, which looks for changes only when a file is opened
     """
 
-    def __init__(self, runs: int, is_network: bool) -> None:
+    def __init__(self, runs: int) -> None:
         self._runs = runs
         self._me = owner_of(os.geteuid())
-        self._is_network = is_network
-        self._read: dict[str, _OpenEntry] = {}
+        # What was read in the last look, with its bytes: most entries have not changed since.
+        self._read: dict[str, tuple[bytes, Other]] = {}
         # The names in the directory at the last look, and those of them that are read.
         self._found: tuple[list[str], list[str]] = [], []
 
@@ -131,10 +106,8 @@ class OtherEntries:
         found = os.listdir(self._runs)
         if found != self._found[0]:
             self._found = found, [name for name in self._chosen(found) if name != own]
-        living = [each for name in self._found[1] if (each := self._other(name)) is not None]
-        for name in self._read.keys() - {each.identifier for each in living}:
-            self._forget(name)
-        return living
+        self._read = {name: read for name in self._found[1] if (read := self._look_at(name)) is not None}
+        return [other for _, other in self._read.values()]
 
     def _chosen(self, found: list[str]) -> list[str]:
         """Choose the entries to read. No user keeps out the entries of others by many of its own."""
@@ -161,16 +134,8 @@ class OtherEntries:
         except OSError:
             return None
 
-    def close(self) -> None:
-        """Close all entries."""
-        for name in [*self._read]:
-            self._forget(name)
-
-    def _other(self, name: str) -> Other | None:
-        known = self._read.get(name)
-        if known is not None and (other := self._seen_before(known)) is not None:
-            return other
-        self._forget(name)
+    def _look_at(self, name: str) -> tuple[bytes, Other] | None:
+        """Return the bytes of an entry, and what they mean. None: no living run has the entry."""
         try:
             descriptor = os.open(name, os.O_RDONLY | NOT_BELIEVED, dir_fd=self._runs)
         except OSError as error:
@@ -178,34 +143,26 @@ class OtherEntries:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EAGAIN):
                 return None  # the file is gone, or no run of this version has made it
             raise
-        self._read[name] = read = _OpenEntry(name, descriptor)
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        if try_lock(descriptor, fcntl.LOCK_SH):
-            with suppress(OSError):  # the file belongs to another user
-                os.unlink(name, dir_fd=self._runs)
-            return None
-        other = read.take(os.pread(descriptor, ENTRY_BYTES, 0), found)
-        if len(self._read) > _MOST_OPEN:
-            self._forget(name)
-        return other
-
-    def _seen_before(self, read: _OpenEntry) -> Other | None:
-        """Return an entry that is open already. A run lives if its entry has changed, or is locked.
-
-        :return: None: the entry has to be opened again, as always on a network file system
-        """
-        if self._is_network:
-            return None
-        text = os.pread(read.descriptor, ENTRY_BYTES, 0)
-        if text != read.text:
-            return read.take(text, os.fstat(read.descriptor))
-        return None if try_lock(read.descriptor, fcntl.LOCK_SH) else read.other
-
-    def _forget(self, name: str) -> None:
-        if (read := self._read.pop(name, None)) is not None:
-            os.close(read.descriptor)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            if try_lock(descriptor, fcntl.LOCK_SH):
+                with suppress(OSError):  # the file belongs to another user
+                    os.unlink(name, dir_fd=self._runs)
+                return None
+            text = os.pread(descriptor, ENTRY_BYTES, 0)
+        finally:
+            os.close(descriptor)
+        before = self._read.get(name)
+        if before is not None and before[0] == text:
+            return before
+        try:
+            # Leave out the bytes that fill the block.
+            entry = Entry.model_validate_json(text[: text.rfind(b"}") + 1])
+        except ValidationError:
+            entry = None
+        return text, Other(name, entry, found.st_uid, found.st_mtime)
 
 
 @cache
