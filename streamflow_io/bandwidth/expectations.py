@@ -13,7 +13,6 @@ from math import inf
 from statistics import median
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.records.records import RequestRecord
@@ -30,27 +29,17 @@ SHORTEST = 0.05
 _SAME = 0.05
 
 
-class Limited(Struct, frozen=True):
-    """A channel whose phases are limited.
+def next_limit(before: float | None, tolerance: float, window: float, moved: float, overhead: float = 0.0) -> float:
+    """Return the limit of the next phase of a channel, in bytes per second.
 
-    :ivar tolerance: factor on the required bandwidth; at least 1
-    :ivar limit: the limit of the previous phase, in bytes per second. None: no limit
-    """
-
-    tolerance: float = 1.1
-    limit: float | None = None
-
-
-def next_limit(channel: Limited, window: float, moved: float, overhead: float = 0.0) -> Limited:
-    """Return the channel with the limit of its next phase.
-
+    :param before: the limit of the previous phase. None: no limit
+    :param tolerance: factor on the required bandwidth; at least 1
     :param window: the window of the previous phase, in seconds
     :param moved: the bytes of the next phase, as far as they are known
     :param overhead: StreamFlow's own time around a job, in seconds, in which nothing can be moved
     """
-    required = channel.tolerance * moved / max(window - overhead, SHORTEST)
-    before = channel.limit
-    return replace(channel, limit=required if before is None else max(required, (required + before) / 2))
+    required = tolerance * moved / max(window - overhead, SHORTEST)
+    return required if before is None else max(required, (required + before) / 2)
 
 
 def differs(rate: float | None, before: float | None) -> bool:
@@ -89,14 +78,14 @@ class Expected(Struct, frozen=True):
 class _ChannelHistory(Struct):
     """The last request and the limits of a channel.
 
-    :ivar before: the limits up to the previous phase
-    :ivar limited: the limits including the current phase
+    :ivar before: the limit of the previous phase, in bytes per second. None: no limit
+    :ivar limit: that of the current phase
     :ivar ratio: as in :class:`Learned`, of the last request
     :ivar bytes: size of the last request
     """
 
-    before: Limited
-    limited: Limited
+    before: float | None = None
+    limit: float | None = None
     phase: int = -1
     window: float | None = None
     ratio: float | None = None
@@ -154,7 +143,7 @@ class Expectations(Struct):
         """
         known = self._channel(channel)
         if phase > known.phase:
-            known.phase, known.before = phase, known.limited
+            known.phase, known.before = phase, known.limit
             moved = LEAST_BYTES if known.bytes is None else int(known.bytes)
             if before is not None and not is_exposed(before, moved):
                 known.window = self._window = before
@@ -162,8 +151,8 @@ class Expectations(Struct):
         window = next((one for one in (known.window, self.within, self._window) if one is not None), None)
         if size is None or window is None or is_exposed(window, int(size)):
             return Expected(size)
-        known.limited = next_limit(known.before, window, size, self.overhead)
-        return Expected(size, known.limited.limit, ready + max(window - median(self._ending), SHORTEST_WINDOW))
+        known.limit = next_limit(known.before, self.constraint.tolerance, window, size, self.overhead)
+        return Expected(size, known.limit, ready + max(window - median(self._ending), SHORTEST_WINDOW))
 
     def moved(self, channel: str, moved: int, input_bytes: float) -> None:
         """Record the size of a request that has moved."""
@@ -188,10 +177,7 @@ class Expectations(Struct):
             self._windows.append(request.window)
 
     def _channel(self, name: str) -> _ChannelHistory:
-        if name not in self._channels:
-            limited = Limited(self.constraint.tolerance)
-            self._channels[name] = _ChannelHistory(limited, limited)
-        return self._channels[name]
+        return self._channels.setdefault(name, _ChannelHistory())
 
     def _expected_bytes(self, channel: _ChannelHistory, input_bytes: float) -> float | None:
         if input_bytes > 0:

@@ -118,13 +118,15 @@ class RememberedLimits:
 
     def learned(self, event: LearningEvent) -> None:
         """Save what has been learned, in the background."""
-        task = asyncio.create_task(self._save(event))
-        self._saving.add(task)
-        task.add_done_callback(self._saved)
+        key, storage = self._known[event.subject].key, event.subject.storage.name
+        limit = LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
+        saving = asyncio.create_task(self._kept.remember(limit))
+        self._saving.add(saving)
+        saving.add_done_callback(self._saving.discard)
 
     async def close(self) -> None:
         """Wait until everything is saved."""
-        await asyncio.gather(*self._saving, return_exceptions=True)
+        await asyncio.gather(*self._saving)
 
     async def _read(self, key: SizeKey) -> ConstraintRegistry | None:
         # Read again for each key: another run may have learned meanwhile.
@@ -135,16 +137,6 @@ class RememberedLimits:
             return None
         await self._kept.update([limit.key], lambda known: replace(known, used=known.used + 1))
         return limit.registry
-
-    async def _save(self, event: LearningEvent) -> None:
-        key, storage = self._known[event.subject].key, event.subject.storage.name
-        limit = LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
-        await self._kept.remember(limit)
-
-    def _saved(self, task: asyncio.Task[None]) -> None:
-        self._saving.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._kept.fail(error)
 
 
 def _identity(subject: Subject) -> str:

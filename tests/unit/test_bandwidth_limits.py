@@ -6,34 +6,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.expectations import Expected, Limited, next_limit
+from streamflow_io.bandwidth.expectations import Expected, next_limit
 from streamflow_io.bandwidth.pacing import OpenRequest, PacedRequest, shares
 from streamflow_io.bandwidth.windows import Windows
 
 
 def test_a_limit_by_hand() -> None:
     """Required were 10, 6, 6, 12; as the code of TMIO has it."""
-    channel, found = Limited(1.1), []
+    limit, found = None, []
     for required in (10, 6, 6, 12):
-        channel = next_limit(channel, window=1.0, moved=required)
-        found.append(channel.limit)
+        limit = next_limit(limit, 1.1, window=1.0, moved=required)
+        found.append(limit)
     assert found == pytest.approx([11, 8.8, 7.7, 13.2])
 
 
 @given(st.lists(st.floats(1, 1e9), min_size=1), st.floats(1, 3))
 def test_a_limit_is_never_below_what_was_required(required: list[float], tolerance: float) -> None:
     """Between what is required now and the limit before; and never less than what is required."""
-    channel = Limited(tolerance)
+    limit: float | None = None
     for one in required:
-        before, channel = channel.limit, next_limit(channel, 1.0, one)
-        assert channel.limit is not None
-        assert channel.limit >= one * tolerance * (1 - 1e-9)
-        assert channel.limit <= max(one * tolerance, before or 0.0) * (1 + 1e-9)
+        before, limit = limit, next_limit(limit, tolerance, 1.0, one)
+        assert limit >= one * tolerance * (1 - 1e-9)
+        assert limit <= max(one * tolerance, before or 0.0) * (1 + 1e-9)
 
 
 def test_the_window_is_carried_over_without_the_time_of_streamflow() -> None:
-    assert next_limit(Limited(1.0), window=5.0, moved=90.0, overhead=0.5).limit == 20.0
-    assert next_limit(Limited(1.0), window=0.4, moved=10.0, overhead=0.5).limit == 200.0
+    assert next_limit(None, 1.0, window=5.0, moved=90.0, overhead=0.5) == 20.0
+    assert next_limit(None, 1.0, window=0.4, moved=10.0, overhead=0.5) == 200.0
 
 
 C = 100.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -74,16 +74,6 @@ class Held(Struct, frozen=True):
         """Whether its nodes can be used."""
         return self.state == "RUNNING"
 
-    @property
-    def begins(self) -> bool:
-        """Whether its nodes boot, or are prepared."""
-        return self.state == "CONFIGURING"
-
-    @property
-    def ends(self) -> bool:
-        """Whether it is not known yet how it has ended."""
-        return self.state == "COMPLETING"
-
 
 class SlurmNode(Struct, frozen=True):
     """A node as its queue manager knows it.
@@ -98,39 +88,8 @@ class SlurmNode(Struct, frozen=True):
     gone: str | None
 
 
-def show_allocation(job: str) -> list[str]:
-    """The words that print an allocation for :func:`allocation_of`."""
-    return ["scontrol", "show", "job", job, "--details", "--oneliner"]
-
-
-def show_nodes(nodes: str) -> list[str]:
-    """The words that print nodes for :func:`nodes_of`."""
-    return ["scontrol", "show", "node", nodes, "--oneliner"]
-
-
-def show_steps(job: str, node: str) -> list[str]:
-    """The words that print the steps of an allocation on a node for :func:`steps_of`."""
-    return ["squeue", "--noheader", "--steps", f"--jobs={job}", f"--nodelist={node}", "--format=%i %j"]
-
-
-def end_steps(steps: Iterable[str]) -> list[str]:
-    """The words that ask the programs of steps to end. A node runtime then ends its jobs, and leaves nothing."""
-    return ["scancel", "--signal=TERM", *steps]
-
-
-def steps_of(printed: str, name: str) -> list[str]:
-    """The steps with a name, of those that :func:`show_steps` printed."""
-    lines = (line.split(None, 1) for line in printed.splitlines())
-    return [words[0] for words in lines if words[1:] == [name]]
-
-
-def show_names(nodes: str) -> list[str]:
-    """The words that print the name of each node, one in a line."""
-    return ["scontrol", "show", "hostnames", nodes]
-
-
 def allocation_of(printed: str, job: str) -> Held:
-    """Read what :func:`show_allocation` printed.
+    """Read what `scontrol show job --details --oneliner` printed.
 
     One task of an array has the number of the array. Then there is a line for each task, with a number of its own.
 
@@ -145,7 +104,7 @@ def allocation_of(printed: str, job: str) -> Held:
 
 
 def nodes_of(printed: str) -> list[SlurmNode]:
-    """Read what :func:`show_nodes` printed.
+    """Read what `scontrol show node --oneliner` printed.
 
     :raises ManagerError: if it is not understood
     """

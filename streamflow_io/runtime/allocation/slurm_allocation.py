@@ -188,12 +188,12 @@ class SlurmAllocation(Allocation):
         try:
             held = await _held(job)
             # The nodes boot, or are prepared, after Slurm has granted the allocation.
-            while held.begins and asked is not None and asked.is_held:
+            while held.state == "CONFIGURING" and asked is not None and asked.is_held:
                 await asyncio.sleep(_BOOT_PAUSE_SECONDS)
                 held = await _held(job)
             nodes = dict[str, Node]()
             for group in held.groups:
-                for known in slurm.nodes_of(await said(slurm.show_nodes(",".join(await _names(group))))):
+                for known in await _nodes(",".join(await _names(group))):
                     memory = group.memory or known.memory
                     nodes[known.name] = Node(known.name, known.address, group.cores, memory)
         except ManagerError as error:
@@ -227,21 +227,24 @@ class SlurmAllocation(Allocation):
 
     async def clear(self, node: str) -> None:
         with contextlib.suppress(WorkflowExecutionException):
-            if steps := slurm.steps_of(await said(slurm.show_steps(self._job, node)), self._name):
-                await said(slurm.end_steps(steps))
+            show = ["squeue", "--noheader", "--steps", f"--jobs={self._job}", f"--nodelist={node}", "--format=%i %j"]
+            lines = [line.split(None, 1) for line in (await said(show)).splitlines()]
+            # A node runtime that is asked to end ends its jobs, and leaves nothing.
+            if steps := [words[0] for words in lines if words[1:] == [self._name]]:
+                await said(["scancel", "--signal=TERM", *steps])
 
     async def why(self, node: str, code: int) -> Loss | None:
         try:
             for _ in range(_LOOKS):
                 held = await _held(self._job)
-                if not held.ends:
+                if held.state != "COMPLETING":
                     break
                 await asyncio.sleep(_PAUSE_SECONDS)
             if not held.runs:
                 is_late = self._end is not None and self._end <= time.time() + 1
                 self.over = f"{self} has ended: {'its time is over' if is_late else held.state}"
                 return Loss(self.over)
-            (known,) = slurm.nodes_of(await said(slurm.show_nodes(node)))
+            (known,) = await _nodes(node)
             has_node = node in [name for group in held.groups for name in await _names(group)]
         except (WorkflowExecutionException, ValueError) as error:
             return Loss(f"nothing is known of node {node} of {self}: {error}")
@@ -257,8 +260,12 @@ class SlurmAllocation(Allocation):
 
 
 async def _held(job: str) -> slurm.Held:
-    return slurm.allocation_of(await said(slurm.show_allocation(job)), job)
+    return slurm.allocation_of(await said(["scontrol", "show", "job", job, "--details", "--oneliner"]), job)
+
+
+async def _nodes(names: str) -> list[slurm.SlurmNode]:
+    return slurm.nodes_of(await said(["scontrol", "show", "node", names, "--oneliner"]))
 
 
 async def _names(group: slurm.NodeGroup) -> list[str]:
-    return (await said(slurm.show_names(group.nodes))).split()
+    return (await said(["scontrol", "show", "hostnames", group.nodes])).split()

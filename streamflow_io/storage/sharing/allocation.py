@@ -11,6 +11,7 @@ from math import inf
 
 from msgspec import Struct, field
 
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.demand import Amounts
 
@@ -152,13 +153,7 @@ def total(tenants: Iterable[Tenant]) -> dict[Way, int]:
 
 def by_owner(tenants: Iterable[Tenant]) -> dict[int, dict[Way, int]]:
     """Return the bandwidth that the runs of each owner hold together."""
-    held: dict[int, dict[Way, int]] = {}
-    for tenant in tenants:
-        of_owner = held.setdefault(tenant.owner, {})
-        for way, much in tenant.held.items():
-            if much > 0:
-                of_owner[way] = of_owner.get(way, 0) + much
-    return held
+    return {owner: total(runs) for owner, runs in grouped(tenants, lambda tenant: tenant.owner).items()}
 
 
 def fair_shares(tenants: Collection[Tenant], bandwidth: Amounts) -> dict[Way, int]:
