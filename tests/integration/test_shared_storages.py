@@ -239,6 +239,15 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
     assert found["two"]["held"] == {"write": 60}
 
 
+def test_a_ledger_that_a_crash_has_left_empty_is_written_again(runs: Runs, shared: SharedDirectory) -> None:
+    make_own(shared)
+    (shared.path / "ledger.json").write_bytes(b"")
+    run = runs()
+    run.request(lacks=70)
+    run.wait_for(lambda run: run.given or run.failures)
+    assert (run.given, run.failures) == (70, [])
+
+
 def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts hear nothing of each other's writes there: they look."""
     monkeypatch.setattr(files, "_is_network", lambda path: True)

@@ -264,7 +264,8 @@ def make_own(shared: SharedDirectory) -> None:
         raise SharingError(f"another user could have written there: {why}")
     os.close(os.open(shared.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     ledger = shared.path / "ledger.json"
-    if not ledger.exists():
+    # When a machine has crashed, a file may be there without its content.
+    if not ledger.exists() or ledger.lstat().st_size == 0:
         write_atomically(ledger, LedgerFile(path=shared.storage_path).model_dump_json() + "\n")
 
 

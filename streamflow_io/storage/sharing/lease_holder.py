@@ -152,10 +152,7 @@ class LeaseHolder:
         :param used: what jobs have now
         """
         freed = {way: max(0, amount(self._used, way) - amount(used, way)) for way in self._contended}
-        self.held = {
-            way: max(amount(used, way), amount(self.held, way) - freed[way] if way in freed else amount(self.held, way))
-            for way in WAYS
-        }
+        self.held = {way: max(amount(used, way), amount(self.held, way) - amount(freed, way)) for way in WAYS}
         self._used = used
 
     def over(self) -> None:
