@@ -28,19 +28,17 @@ _WRITE_SECONDS = 60.0
 _SLOWEST = 50_000  # bytes per second that a connection carries at least
 # Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
 _FINISH = (
-    'i=0; until test "$(wc -c < {part})" -eq {size}; '
-    "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
+    'i=0; until test "$(wc -c < {part})" -eq {size}; do i=$((i+1)); test $i -lt 100 || {{ rm -f {part}; exit 1; }}; '
+    "sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
 )
-
 _LACK = (
-    "free=$(df -Pk {directory} | awk 'END {{ print $4 }}'); "
+    "rm -f {part}; free=$(df -Pk {directory} | awk 'END {{ print $4 }}'); "
     'if test "$free" -lt {size}; then echo "only $free KiB are free there"; fi 2>/dev/null'
 )
 
 
 class Access:
     """A location, as far as its connector gives access.
-
 
     :param name: None: the name of the location is used
     :param verbatim: whether the connector passes the words of a command on unchanged; others let a shell read them
@@ -129,7 +127,8 @@ class Access:
             await self.pour(f"umask 077; {make}cat > {part}", data)
         except NodeRuntimeError as error:
             # A connector may not hand on what the program has said.
-            said, _ = await self.run(_LACK.format(directory=shlex.quote(str(path.parent)), size=-(-len(data) // 1024)))
+            directory, size = shlex.quote(str(path.parent)), -(-len(data) // 1024)
+            said, _ = await self.run(_LACK.format(part=part, directory=directory, size=size))
             raise NodeRuntimeError(f"{path} cannot be written: {error}{said and f', and {said}'}") from error
         finish = f"chmod 755 {part} && " if executable else ""
         said, code = await self.run(_FINISH.format(part=part, path=target, size=len(data), finish=finish))

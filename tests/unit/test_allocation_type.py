@@ -359,6 +359,7 @@ async def test_a_file_for_which_no_space_is_left(monkeypatch: pytest.MonkeyPatch
             NodeRuntimeError, match=rf"file cannot be written: nodes/n1: {error}, and only 0 KiB are free there"
         ):
             await asyncio.wait_for(access.write(PurePosixPath(tmp_path / "file"), bytes(2**22)), 60)
+        assert not (tmp_path / "file.part").is_symlink(), "it takes space"
     finally:
         await connector.undeploy(False)
 
