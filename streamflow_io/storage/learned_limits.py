@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 from streamflow.core.workflow import Job
+from typing_extensions import Self
 
 from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.hints.bandwidth import AutoConstraint
@@ -43,6 +44,13 @@ class LearnedLimit(LearnedEntry, frozen=True):
     @property
     def order(self) -> tuple[Any, ...]:
         return self.step, self.storage, self.key.size_class
+
+    def merged(self, known: Self | None) -> Self:
+        """Return the entry to be kept: another run may have had more jobs of the tool meanwhile, and learned more."""
+        if known is None or self.registry.is_complete:
+            return self
+        has_more = known.registry.is_complete or len(known.registry.entries) > len(self.registry.entries)
+        return known if has_more else self
 
 
 class _Known(Struct, frozen=True):
@@ -118,11 +126,11 @@ class RememberedLimits:
 
     def learned(self, event: LearningEvent) -> None:
         """Save what has been learned, in the background."""
-        key, storage = self._known[event.subject].key, event.subject.storage.name
-        limit = LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
-        saving = asyncio.create_task(self._kept.remember(limit))
-        self._saving.add(saving)
-        saving.add_done_callback(self._saving.discard)
+        self._save(self._kept.remember(self._limit(event)))
+
+    def contradicted(self, event: LearningEvent) -> None:
+        """Forget the registry of earlier runs, in the background: what is learned now has fewer results at first."""
+        self._save(self._kept.forget([self._limit(event)]))
 
     async def close(self) -> None:
         """Wait until everything is saved."""
@@ -137,6 +145,15 @@ class RememberedLimits:
             return None
         await self._kept.update([limit.key], lambda known: replace(known, used=known.used + 1))
         return limit.registry
+
+    def _limit(self, event: LearningEvent) -> LearnedLimit:
+        key, storage = self._known[event.subject].key, event.subject.storage.name
+        return LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
+
+    def _save(self, saving: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(saving)
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
 
 
 def _identity(subject: Subject) -> str:

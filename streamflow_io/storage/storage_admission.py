@@ -396,6 +396,8 @@ class AdmissionLog:
             )
         if event.reason == "learned":
             self._remembered.learned(learning)
+        elif event.reason == "contradicted":
+            self._remembered.contradicted(learning)
 
 
 def _what(learning: LearningEvent) -> str:

@@ -83,7 +83,8 @@ def mark_used(database: LearnedDatabase) -> None:
 def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, saved: list[LearnedLimit]) -> None:
     path = tmp_path_factory.mktemp("learned") / "learned.db"
 
-    opened(path).save(replace(INSTEAD, key=limit.key, used=3) for limit in saved)
+    begun = ConstraintRegistry(is_complete=False)
+    opened(path).save(replace(INSTEAD, key=limit.key, registry=begun, used=3) for limit in saved)
     opened(path).save(saved)
     assert sorted(known_entries(path, LearnedLimit), key=str) == sorted(saved, key=str)
     assert known_entries(path, Proof) == ()

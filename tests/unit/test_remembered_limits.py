@@ -58,6 +58,21 @@ async def test_a_registry_holds_for_its_tool_its_storage_and_about_its_size(path
     assert (limit.step, limit.storage, limit.executors, limit.used) == ("/sort", "disk", 16, 3)
 
 
+async def test_a_run_with_fewer_results_leaves_those_of_another_run(path: Path) -> None:
+    remembered = RememberedLimits(path, {})
+    await known(remembered, "a1", 9)
+    fewer = replace(REGISTRY, is_complete=False)
+    event = LearningEvent("/sort", Subject("a1 9", DISK, AUTO, "write"), 16, ENDED, fewer)
+    remembered.learned(event)
+    await remembered.close()
+    assert [limit.registry for limit in known_entries(path, LearnedLimit)] == [REGISTRY]
+    # What earlier runs have learned is wrong, as this run has found out.
+    remembered.contradicted(event)
+    remembered.learned(event)
+    await remembered.close()
+    assert [limit.registry for limit in known_entries(path, LearnedLimit)] == [fewer]
+
+
 async def test_a_file_that_can_only_be_read_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
