@@ -18,7 +18,7 @@ from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.job_spec import observed
 from streamflow_io.adapters.jobs import JobState, Listener
-from streamflow_io.records.job_files import Identity, JobFiles
+from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import LocationRecord, ProgressRecord, Record
 from streamflow_io.runtime.locations import Place, innermost, location_node, node_name, path_on
@@ -211,10 +211,10 @@ class JobRecorder(Listener):
         files = job.drop(JobFiles)
         if files is None or usage is None:
             return
-        of, now = Identity(job.name, job.step), time.time()
-        for output in files.outputs(of, now, usage.ended):
+        now = time.time()
+        for output in files.outputs(job.name, job.step, now, usage.ended):
             self._record(output)
-        for used in files.inputs(of, now, partial(self._origin, job)):
+        for used in files.inputs(job.name, job.step, now, partial(self._origin, job)):
             self._record(used)
 
     def _origin(self, reader: JobState, path: str) -> tuple[str | None, str]:

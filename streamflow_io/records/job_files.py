@@ -42,13 +42,6 @@ class _FileWrites(Struct):
     size: int | None = None
 
 
-class Identity(Struct, frozen=True):
-    """The job, and its step, of some records."""
-
-    job: str
-    step: str
-
-
 class JobFiles:
     """Follows the files of one attempt of a job.
 
@@ -79,7 +72,7 @@ class JobFiles:
                 file.closes[1:] = [event.time] if file.closes else []
                 file.closes = file.closes or [event.time]
 
-    def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
+    def outputs(self, job: str, step: str, time: float, ended: float) -> Iterator[OutputRecord]:
         """Yield the use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
 
         :param ended: when the command of the job ended
@@ -90,7 +83,7 @@ class JobFiles:
             files = {path: file for path, file in written.items() if file.size is not None} or written
             together = output.kind == "directory" or len(files) > MOST_RECORDS
             for group in [list(files)] if together else [[path] for path in files]:
-                yield self._output(of, port, group, time, ended)
+                yield self._output(job, step, port, group, time, ended)
 
     def sizes(self) -> Iterator[tuple[WatchedOutput, Mapping[str, int]]]:
         """The sizes of the files of each output that were committed, by path."""
@@ -105,7 +98,7 @@ class JobFiles:
             if len(observed) == 1 and opened == {observed[0].path}:
                 yield observed[0]
 
-    def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
+    def _output(self, job: str, step: str, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
         files = [self._written[port][path] for path in paths]
         numbers = [file.number for file in files]
         closes = [close for file in files for close in file.closes]
@@ -114,8 +107,8 @@ class JobFiles:
         root = self._outputs[port].root
         return OutputRecord(
             time=time,
-            job=of.job,
-            step=of.step,
+            job=job,
+            step=step,
             port=port,
             path=readable(posixpath.relpath(paths[0] if len(paths) == 1 else posixpath.commonpath(paths), root)),
             files=len(paths),
@@ -127,7 +120,7 @@ class JobFiles:
             ended=ended,
         )
 
-    def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
+    def inputs(self, job: str, step: str, time: float, origin: Origin) -> Iterator[InputRecord]:
         """Yield the use of each input, with inputs that were never opened.
 
         :param origin: maps an absolute path to the job that made the file, and to the path relative to that job's
@@ -138,18 +131,18 @@ class JobFiles:
             together = len(observed_paths) > MOST_RECORDS
             for group in [observed_paths] if together else [[path] for path in observed_paths]:
                 used = [event for event in self._used[name] if together or _is_within(event.path, group[0])]
-                yield self._input(of, name, group, used, time, origin)
+                yield self._input(job, step, name, group, used, time, origin)
 
     def _input(
-        self, of: Identity, name: str, paths: list[str], used: list[UsedEvent], time: float, origin: Origin
+        self, job: str, step: str, name: str, paths: list[str], used: list[UsedEvent], time: float, origin: Origin
     ) -> InputRecord:
         source, path = origin(paths[0]) if len(paths) == 1 else (None, posixpath.commonpath(paths))
         files = [event for event in used if not event.directory]
         reads = [event.read for event in files if event.read is not None]
         return InputRecord(
             time=time,
-            job=of.job,
-            step=of.step,
+            job=job,
+            step=step,
             input=name,
             path=readable(path),
             source=source,

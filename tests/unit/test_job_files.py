@@ -10,7 +10,7 @@ from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, 
 from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.records.files import InputRecord, OutputRecord
-from streamflow_io.records.job_files import MOST_RECORDS, Identity, JobFiles
+from streamflow_io.records.job_files import MOST_RECORDS, JobFiles
 from streamflow_io.records.writer import to_json
 from streamflow_io.runtime.protocol import (
     Event,
@@ -24,7 +24,7 @@ from streamflow_io.runtime.protocol import (
 )
 from streamflow_io.runtime.wire import text_of
 
-OF = Identity("/a/0", "/a")
+OF = "/a/0", "/a"
 RULES = (OutputRule(globs=(), committed="on_termination"),)
 
 
@@ -38,7 +38,7 @@ def outputs(kind: Kind, *events: dict[str, object]) -> list[OutputRecord]:
     files = JobFiles(spec(kind))
     for event in events:
         files.add(convert({"job": "1", "port": "out", **event}, Event))
-    return list(files.outputs(OF, 100.0, 90.0))
+    return list(files.outputs(*OF, 100.0, 90.0))
 
 
 def closed(path: str, time: float, closes: int = 1) -> dict[str, object]:
@@ -103,7 +103,7 @@ def inputs(observed: tuple[str, ...], *events: UsedEvent) -> list[InputRecord]:
     def origin(path: str) -> tuple[str | None, str]:
         return ("/p/0", path.removeprefix("/made/")) if path.startswith("/made/") else (None, path)
 
-    return list(files.inputs(OF, 100.0, origin))
+    return list(files.inputs(*OF, 100.0, origin))
 
 
 def test_inputs_and_what_was_never_opened() -> None:
