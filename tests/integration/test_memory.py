@@ -15,12 +15,11 @@ from lab.cwl import Document, streamable, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, wait_for_note
 from streamflow_io.storage.intermediates.memory import memory_here
-from tests.integration.test_windows import awaited
+from tests.integration.test_windows import BLOCK, BLOCKS, awaited
 
 pytestmark = pytest.mark.skipif(memory_here().free < 2**30, reason="1 GB of /dev/shm has to be free")
 
 PLACE: Final = Path("/dev/shm")
-MB: Final = 1 << 20
 MEMORY: Final[Document] = {"intermediates": "remove", "memory": "500MB"}
 
 
@@ -90,7 +89,7 @@ def test_the_second_run_writes_into_memory(bench: Bench) -> None:
 
 def test_windows_in_memory(bench: Bench) -> None:
     steps = {
-        "a": writer(f"{NOTE}; {awaited(40 * MB)}", streamable("stdout")),
+        "a": writer(f"{NOTE}; {awaited(40 * BLOCK)}", streamable("stdout")),
         "b": reader(f"{NOTE}; tr 0-4 5-9 < $i", "a/o", "b", streamable()),
         "c": reader("sha1sum < $i", "b/o", "c", streamable()),
     }
@@ -98,7 +97,7 @@ def test_windows_in_memory(bench: Bench) -> None:
     document = workflow({}, steps, {"o": "c/o"})
     (plain,) = bench.run_all([bench.write_plain(document, {})])
     for expected in ([False, False], [True, True]):
-        log, results, found = run(bench, document, {"intermediates": "window", "memory": "4GB"})
+        log, results, found = run(bench, document, {"intermediates": "window", "memory": "4GB"}, **BLOCKS)
         assert results == plain.results
         assert found == expected
         assert "SFIO-" not in log

@@ -27,11 +27,19 @@ from tests.integration.test_learned_streams import reader as learned_reader
 __all__ = ["proving"]
 
 WINDOW: Final[Document] = {"config": {"intermediates": "window"}}
-MB: Final = 1 << 20
+#: The bytes of a block: a quarter of those of other runs. A window of 16 MB has 16 blocks all the same.
+BLOCK: Final = 1 << 18
+BLOCKS: Final = {"SFIO_NODE_BLOCK": str(BLOCK)}
+
+
+@pytest.fixture
+def bench(bench: Bench) -> Bench:
+    bench.environment = BLOCKS
+    return bench
 
 
 # A reader begins, and a writer waits for that. The reader of the plain run begins later.
-BEGIN = 'head -c 2000000; touch "$TRACE.began"'
+BEGIN = 'head -c 500000; touch "$TRACE.began"'
 BEGUN = 'for t in $(seq 300); do test -z "$SFIO_JOB" -o -e "$TRACE.began" && break; sleep 0.1; done'
 
 
@@ -83,15 +91,15 @@ def both(bench: Bench, document: Document, **settings: Any) -> tuple[Run, Path]:
 
 def test_a_chain(bench: Bench) -> None:
     # No job ends before its reader has begun.
-    copy = f"tr 0-4 5-9 < $i; {until_gone(60 * MB, 'b.txt')}"
-    ours, _ = both(bench, chain(awaited(60 * MB), copy))
+    copy = f"tr 0-4 5-9 < $i; {until_gone(60 * BLOCK, 'b.txt')}"
+    ours, _ = both(bench, chain(awaited(60 * BLOCK), copy))
     assert "SFIO-N00" not in ours.log
     discarded = {line["output"]: line for line in bench.telemetry() if line["event"] == "discarded"}
-    assert {name: line["size"] for name, line in discarded.items()} == {"/a/o": 60 * MB, "/b/o": 60 * MB}
+    assert {name: line["size"] for name, line in discarded.items()} == {"/a/o": 60 * BLOCK, "/b/o": 60 * BLOCK}
     assert all(0 < line["bytes"] <= line["size"] for line in discarded.values())
     gone = sum(line["bytes"] for line in discarded.values())
     (telemetry,) = bench.data.glob("**/telemetry.jsonl")
-    assert f"windows: {size_text(gone)} of 126 MB removed behind" in verdict(
+    assert f"windows: {size_text(gone)} of {size_text(120 * BLOCK)} removed behind" in verdict(
         read_history("run", read_records(telemetry))
     )
 
@@ -99,17 +107,17 @@ def test_a_chain(bench: Bench) -> None:
 def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
     """The file never takes much more than the window."""
     watch = 'while test -e "$TRACE.on"; do du -k --block-size=1 a.txt; sleep 0.02; done 2>/dev/null > "$TRACE.sizes" & '
-    script = f'touch "$TRACE.on"; {watch}{numbers(4 * MB)}; {BEGUN}; {numbers(86 * MB)}; rm "$TRACE.on"'
+    script = f'touch "$TRACE.on"; {watch}{numbers(4 * BLOCK)}; {BEGUN}; {numbers(86 * BLOCK)}; rm "$TRACE.on"'
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
     # Whoever watches the file is paused, too. After 5 s without a byte read the window would be lifted.
     watched = 'seen=$(wc -l < "$TRACE.sizes"); sleep 0.5; test "$seen" = "$(wc -l < "$TRACE.sizes")"'
     wait = f'for t in $(seq 8); do test -z "$SFIO_JOB" && break; {watched} && break; done'
-    slow = f"{BEGIN}; {wait}; for i in 1 2 3 4 5 6 7 8 9; do head -c 10485760; sleep 0.1; done; cat"
+    slow = f"{BEGIN}; {wait}; for i in 1 2 3 4 5 6 7 8 9; do head -c 2621440; sleep 0.1; done; cat"
     steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, place = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
     assert "SFIO-N00" not in ours.log
     sizes = [int(line.split()[0]) for line in (place / "trace.sizes").read_text().splitlines()]
-    assert max(sizes) < 45 * MB
+    assert max(sizes) < 45 * BLOCK
     (usage,) = [line["usage"] for line in bench.telemetry() if line["event"] == "ended" and line["step"] == "/a"]
     assert usage["pauses"] > 0
 
@@ -146,7 +154,7 @@ SEEN_EARLY: Final = {
 def test_a_tool_that_does_more_than_write(bench: Bench) -> None:
     """The jobs run again with whole files."""
     parts = {
-        name: read_by(exec_writer(f"{awaited(40 * MB)}{script}"), "sha1sum < $i")
+        name: read_by(exec_writer(f"{awaited(40 * BLOCK)}{script}"), "sha1sum < $i")
         for name, (script, _) in MORE_THAN_WRITE.items()
     }
     ours, _ = both(bench, side_by_side(**parts))
@@ -161,9 +169,9 @@ def test_what_is_seen_early_keeps_the_file(bench: Bench) -> None:
     parts = {}
     for name, (script, _) in SEEN_EARLY.items():
         # The job goes on until its reader has read more than the first block.
-        write = exec_writer(f"{script}; {numbers(4 * MB)}; {BEGUN}; {numbers(60 * MB)}")
+        write = exec_writer(f"{script}; {numbers(4 * BLOCK)}; {BEGUN}; {numbers(60 * BLOCK)}")
         parts[name] = read_by(write, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
-    link = f"ln -s real.txt a.txt; exec > a.txt; {numbers(4 * MB)}; {BEGUN}; seq 9"
+    link = f"ln -s real.txt a.txt; exec > a.txt; {numbers(4 * BLOCK)}; {BEGUN}; {numbers(60 * BLOCK)}"
     run = tool(link, {}, {"o": found("a.txt", streamable=True)})
     parts["symlink"] = read_by({"run": run, "in": {}}, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
     ours, _ = both(bench, side_by_side(**parts))
@@ -179,29 +187,30 @@ WAIT_UNTIL_GONE: Final = (
 
 def test_what_readers_do(bench: Bench) -> None:
     """Each part of the workflow has another reader."""
-    slow = "{ for i in 1 2 3; do head -c 9485760; sleep 0.1; done; cat; } < $i | md5sum"
-    linking = tool("head -c 30000000 $i > half; sleep 0.5; ln -s $i b.txt", {"i": streamable()}, {"o": found("b.txt")})
+    slow = "{ for i in 1 2 3; do head -c 2371440; sleep 0.1; done; cat; } < $i | md5sum"
+    linking = tool("head -c 7500000 $i > half; sleep 0.5; ln -s $i b.txt", {"i": streamable()}, {"o": found("b.txt")})
     last = tool("sha1sum < $i", {"i": "File"}, {"o": "stdout"}, stdout="last.txt")
     link = {
-        "a": exec_writer(awaited(40 * MB)),
+        "a": exec_writer(awaited(40 * BLOCK)),
         "b": {"run": linking, "in": {"i": "a/o"}},
         "c": {"run": last, "in": {"i": "b/o"}},
     }
     parts = {
-        "enough": read_by(exec_writer(numbers(60 * MB)), "head -c 20000001 $i | sha1sum"),
+        "enough": read_by(exec_writer(numbers(60 * BLOCK)), "head -c 5000001 $i | sha1sum"),
         # The slower one counts.
-        "two": read_by(exec_writer(numbers(40 * MB)), "sha1sum < $i", c=sink(slow, "a/o")),
+        "two": read_by(exec_writer(numbers(40 * BLOCK)), "sha1sum < $i", c=sink(slow, "a/o")),
         # The program asks for more than bytes by the path of its input, before it reads.
         "asks": read_by(
-            exec_writer(f"{numbers(4 * MB)}; {BEGUN}; {numbers(36 * MB)}"),
+            exec_writer(f"{numbers(4 * BLOCK)}; {BEGUN}; {numbers(36 * BLOCK)}"),
             'touch "$TRACE.began"; test -s $i && sha1sum < $i',
         ),
         # The program has read what is gone, and then asks for more than bytes.
         "gone": read_by(
-            exec_writer(awaited(40 * MB)), f"head -c 30000000 $i > half; {WAIT_UNTIL_GONE}; test -s $i && sha1sum < $i"
+            exec_writer(awaited(40 * BLOCK)),
+            f"head -c 7500000 $i > half; {WAIT_UNTIL_GONE}; test -s $i && sha1sum < $i",
         ),
         # The declaration of the input is wrong.
-        "twice": read_by(exec_writer(awaited(40 * MB)), "sha1sum < $i; md5sum < $i"),
+        "twice": read_by(exec_writer(awaited(40 * BLOCK)), "sha1sum < $i; md5sum < $i"),
         "link": workflow({}, link, {"o": "c/o"}),
     }
     parts["two"]["steps"]["c"]["run"]["stdout"] = "other.txt"
@@ -216,7 +225,7 @@ def test_what_readers_do(bench: Bench) -> None:
 def test_sizes_of_a_scatter(bench: Bench) -> None:
     first = tool('seq 1 99999999 | head -c "$n"', {"n": "int"}, {"o": streamable("stdout")}, stdout="a.txt")
     steps: dict[str, Document] = {
-        "a": {"run": first, "in": {"n": {"default": [0, 1, MB - 1, MB, MB + 1, 5 * MB]}}, "scatter": "n"},
+        "a": {"run": first, "in": {"n": {"default": [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK]}}, "scatter": "n"},
         "b": {**reader("tr 0-4 5-9 < $i", "a/o", "b"), "scatter": "i"},
         "c": {**reader("sha1sum < $i", "b/o", "c"), "scatter": "i"},
     }
@@ -224,13 +233,13 @@ def test_sizes_of_a_scatter(bench: Bench) -> None:
 
 
 #: A script that waits until bytes of its input are discarded, or this cannot be any more.
-ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 30000000 $i > half; sleep 1; exit 3; }; '
+ONCE: Final = 'test -e "$TRACE.once" || { touch "$TRACE.once"; head -c 7500000 $i > half; sleep 1; exit 3; }; '
 
 
 def test_a_reader_that_is_tried_again(bench: Bench) -> None:
     """The jobs whose windows it has read run again, too."""
-    copy = f"cat $i; {until_gone(40 * MB, 'b.txt')}"
-    steps = {"a": writer(f"note a; {awaited(40 * MB)}"), "b": reader(copy, "a/o", "b")}
+    copy = f"cat $i; {until_gone(40 * BLOCK, 'b.txt')}"
+    steps = {"a": writer(f"note a; {awaited(40 * BLOCK)}"), "b": reader(copy, "a/o", "b")}
     steps["c"] = reader(ONCE + "sha1sum < $i", "b/o", "c")
     document = workflow({}, steps, {"o": "c/o"})
     plain = bench.write_plain(document, {})
@@ -247,7 +256,7 @@ def test_a_reader_that_is_tried_again(bench: Bench) -> None:
 def test_two_streams_of_one_job(bench: Bench) -> None:
     """A pause of the job would be for ever: its reader takes one file first, and then the other one."""
     rules = [{"port": port, "mode": "no_update", "window": "16MB"} for port in ("o", "p")]
-    script = f"{numbers(MB)} > one; for t in $(seq 40); do cat one >> x; cat one >> y; done"
+    script = f"{numbers(BLOCK)} > one; for t in $(seq 40); do cat one >> x; cat one >> y; done"
     write = tool(script, {}, {"o": found("x", streamable=True), "p": found("y", streamable=True)}, [streaming(*rules)])
     read = tool("cat $j $i | sha1sum", {"i": streamable(), "j": streamable()}, {"o": "stdout"}, stdout="b.txt")
     steps = {"a": {"run": write, "in": {}}, "b": {"run": read, "in": {"i": "a/o", "j": "a/p"}}}
@@ -259,7 +268,7 @@ def test_a_reader_that_takes_nothing_for_a_while(bench: Bench) -> None:
     """The window is lifted, with a message, and the run goes on."""
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
     slow = f'{BEGIN}; until test -e "$TRACE.done"; do sleep 0.1; done; cat'
-    script = f'{numbers(4 * MB)}; {BEGUN}; {numbers(40 * MB)}; touch "$TRACE.done"'
+    script = f'{numbers(4 * BLOCK)}; {BEGUN}; {numbers(40 * BLOCK)}; touch "$TRACE.done"'
     steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, _ = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
     assert "its reader takes nothing, and may wait for another output" in ours.log
@@ -269,7 +278,7 @@ def test_a_reader_that_takes_nothing_for_a_while(bench: Bench) -> None:
 def test_a_kill_while_the_producer_is_paused(bench: Bench, victim: str) -> None:
     """Nothing is left, and nothing stays stopped."""
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
-    slow = "{ while head -c 1048576 | grep -c . ; do sleep 0.3; done; } < $i"
+    slow = "{ while head -c 262144 | grep -c . ; do sleep 0.3; done; } < $i"
     steps = {"a": writer("exec seq 1 99999999", [rule], o="stdout"), "b": reader(slow, "a/o", "b")}
     path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True)
     process = bench.start(path)
@@ -305,7 +314,7 @@ def test_a_kill_while_the_producer_is_paused(bench: Bench, victim: str) -> None:
 )
 def test_what_is_proven_without_a_hint(proving: Proving, way: Way, script: str, has_window: bool) -> None:
     """A file under the net is kept: its reader may go back. A wrong proof makes the producer run again."""
-    wait = awaited(40 * MB, "out.txt", 300 if has_window else 20)
+    wait = awaited(40 * BLOCK, "out.txt", 300 if has_window else 20)
     write = tool(f"exec > out.txt; note a; {wait}", {}, {"out": found("out.txt")})
     document = learned_chain(write, learned_reader(script))
     _, ours = proving.run_both(document, way, config={**AUTO, **WINDOW["config"]})

@@ -8,7 +8,9 @@ from lab.cwl import workflow
 from lab.disks import can_mount, small_disk
 from lab.node import wait_for
 from lab.runs import Bench
-from tests.integration.test_windows import BEGUN, MB, WINDOW, numbers, reader, writer
+from tests.integration.test_windows import BEGUN, WINDOW, numbers, reader, writer
+
+MB = 1 << 20
 
 #: Fills the disk.
 FILL = "head -c 99000000 /dev/zero > x.txt"
