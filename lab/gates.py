@@ -11,11 +11,11 @@ from lab.runs import Run
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # Waits until another job has noted something. Without the plugin no job waits: steps run one after the other. Nothing
 # in it fails, for what is closed while a process fails is not committed at once: the file is there before it is looked
-# into.
+# into. The shell itself reads the file: a program would take more time than all else here.
 MEET = """meet() {
   i=0; : >> "$TRACE"
   while [ -n "$SFIO_JOB" ] && [ $i -lt 300 ]; do
-    case "$(cat "$TRACE")" in *" $*"*) return ;; esac
+    while read -r noted; do case $noted in *" $*"*) return ;; esac; done < "$TRACE"
     sleep 0.1
     i=$((i + 1))
   done

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from lab.node import TIMEOUT, Event, Job, Node, built, node, output
@@ -147,8 +148,9 @@ def name_of_run(certificate: Certificate) -> str:
     return "sfio-" + hashlib.sha256(b"sfio link 8" + der).digest()[:24].hex()
 
 
+@cache
 def context(shown: Certificate | None = None) -> ssl.SSLContext:
-    """Returns the TLS context of a reader that was written elsewhere, and that takes any certificate."""
+    """Returns the TLS context of readers that were written elsewhere, and that take any certificate."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE

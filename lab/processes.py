@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Iterator
 
+_PIECE = 1 << 17
+
 
 def of_processes(*files: str) -> Iterator[tuple[int, list[bytes]]]:
     """Read files in `/proc`, of each process that is there and lets us read them.
@@ -32,5 +34,12 @@ def is_dead(pid: int) -> bool:
 
 
 def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+    # A file object would ask the system for more than the bytes.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        content = b""
+        while more := os.read(file, _PIECE):
+            content += more
+        return content
+    finally:
+        os.close(file)

@@ -38,4 +38,4 @@ def held_allocation(laboratory: Laboratory, nodes: int, limit: str, *options: st
     finally:
         laboratory.run("scancel", job, **variables)
         while job in laboratory.run("squeue", "-h", "-o", "%i", **variables).split():
-            time.sleep(0.1)
+            time.sleep(0.25)

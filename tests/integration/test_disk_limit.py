@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -61,14 +61,13 @@ def names(count: int) -> Document:
     return {"names": [chr(ord("a") + number) for number in range(count)]}
 
 
-def on_disk(directory: Path) -> int:
+def on_disk(directory: str | Path) -> int:
     total = 0
-    for place, _, files in os.walk(directory):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-            except OSError:
-                continue
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                is_directory = entry.is_dir(follow_symlinks=False)
+                total += on_disk(entry.path) if is_directory else entry.stat(follow_symlinks=False).st_blocks * 512
     return total
 
 

@@ -129,6 +129,24 @@ def observe(workshop: Workshop, chosen: Sequence[Case], base: Path) -> list[Obse
         return list(pool.map(lambda number: one(runtime, number), range(len(chosen))))
 
 
+class _Start:
+    """A file that programs read to its end before they go on: the end comes when it is given."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+        self._kept: int | None = os.open(path, os.O_RDWR)
+
+    def give(self) -> None:
+        if self._kept is not None:
+            # Those that come later find an empty file.
+            empty = self._path.with_name(f"{self._path.name}.empty")
+            empty.touch()
+            empty.replace(self._path)
+            os.close(self._kept)
+            self._kept = None
+
+
 class _Run:
     def __init__(self, workshop: Workshop, case: Case, runtime: Node, name: str) -> None:
         self.case = case
@@ -138,11 +156,19 @@ class _Run:
         self.workshop = workshop
         self.parts = plan(case.program)
         self.produce, self.consume, self.control = _directories(self.base)
+        self.go, self.end = (_Start(self.control / name) for name in ("go", "end"))
 
     def observe(self, expected: Files) -> Observation:
+        try:
+            return self._observe(expected)
+        finally:
+            self.go.give()
+            self.end.give()
+
+    def _observe(self, expected: Files) -> Observation:
         held = self.case.rule.delivery in ("gate", "directory")
         if self.case.rule.committed == "on_termination" or not self.parts.stays:
-            (self.control / "end").touch()
+            self.end.give()
         if held:
             consumer = self.start_consumer()
             early = self.ended_early(consumer)
@@ -153,9 +179,9 @@ class _Run:
         half = self.control / "go.half"
         wait_for(lambda: half.exists() or producer.process.poll() is not None, "the producer's first half", LIMIT)
         early = self.ended_early(consumer) or early
-        (self.control / "go").touch()
+        self.go.give()
         observation = self.wait(consumer, expected)
-        (self.control / "end").touch()
+        self.end.give()
         try:
             code = producer.wait(LIMIT)
         except subprocess.TimeoutExpired:
@@ -193,7 +219,7 @@ class _Run:
             "rules": [commit],
         }
         # The producer goes on until its consumer has ended, so that only a commit before its end will do.
-        stay = ["sh", "-ec", '"$@"; while [ ! -e "$END" ]; do sleep 0.02; done', "sh", *parts.producer.command]
+        stay = ["sh", "-ec", '"$@"; read -r line < "$END" || :', "sh", *parts.producer.command]
         return self.start(self.names[0], stay, parts.producer, self.produce, {"outputs": [output]})
 
     def start_consumer(self) -> Job:
