@@ -178,45 +178,51 @@ def compared(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
     return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known(bench)}
 
 
-@pytest.mark.parametrize("by", ["path", "stdin"])
-def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench, by: str) -> None:
-    second = reader(WRITES_THE_SIZE, by)
-    if by == "stdin":  # the tool does not get the path
-        second["requirements"][0]["envDef"] = [{"envName": "TRACE", "envValue": "$(inputs.trace)"}]
-    document = chain(second)
-    plain = bench.run(document, io=False)
-    ours = bench.run(document, config=WAITS)
+def test_what_readers_make_of_a_stream_is_compared_with_the_file_once(bench: Bench) -> None:
+    """The answer by path is that of the complete file, but the answer about the open stream is not."""
+    both = "import os; n = len(f.read()); print(os.stat(sys.argv[1]).st_size, os.fstat(f.fileno()).st_size, n)"
+    tools = {
+        "path": reader(WRITES_THE_SIZE),
+        "stdin": reader(WRITES_THE_SIZE, "stdin"),
+        "both": reader(both),
+        "right": reader("cat $file > read.txt"),
+        "seconds": reader("{ cat $file; date +%s; } > read.txt"),
+        "moment": reader("{ cat $file; date +%s%N; } > read.txt"),
+    }
+    # The tool does not get the path.
+    tools["stdin"]["requirements"][0]["envDef"] = [{"envName": "TRACE", "envValue": "$(inputs.trace)"}]
+    for name, each in tools.items():
+        each["baseCommand"][2] = each["baseCommand"][2].replace("read.txt", f"{name}.txt")
+        each["outputs"]["out"]["outputBinding"]["glob"] = f"{name}.txt"
+    steps: dict[str, Document] = {"a": {"run": producer(), "in": {}}}
+    steps |= {name: {"run": each, "in": {"file": "a/out"}} for name, each in tools.items()}
+    document, job = workflow({}, steps, {name: f"{name}/out" for name in steps}), {"trace": str(bench.directory / "t")}
+    plain = bench.run(document, job, io=False)
+    ours = bench.run(document, job, config=WAITS)
     assert ours.ok, ours.errors
-    assert ours.results != plain.results
-    reason = "the output `out` (read.txt) differs with the complete file"
-    assert compared(bench) == {"/b/file": (None, reason)}
-    [warning] = warned(ours)
-    assert f"/b/file is declared `streamable`, but {reason}. The results of this run are those of the stream" in warning
+    wrong = ("path", "stdin", "both")
+
+    def files(run: Run) -> list[bytes]:
+        return [run.files[f"{name}.txt"] for name in (*wrong, "right")]
+
+    assert [one == other for one, other in zip(files(ours), files(plain), strict=True)] == [False] * 3 + [True]
+    reasons = {name: f"the output `out` ({name}.txt) differs with the complete file" for name in wrong}
+    found = compared(bench)
+    assert {name: found[f"/{name}/file"] for name in wrong} == {name: (None, why) for name, why in reasons.items()}
+    assert found["/right/file"] == ("pipe", None)
+    assert found["/seconds/file"][0] == "pipe"
+    assert found["/moment/file"] == ("pipe", "the outputs differ from run to run: moment.txt")
+    warnings = warned(ours)
+    for name, why in reasons.items():
+        told = f"/{name}/file is declared `streamable`, but {why}. The results of this run are those of the stream"
+        assert sum(told in warning for warning in warnings) == 1
+    assert len(warnings) == len(wrong)
     assert bench.leftovers() == []
 
-    again = bench.run(document, config=WAITS)
-    assert again.results == plain.results
-    assert not warned(again)
-    assert f"an earlier run has found: {reason}" in again.log
-
-
-def test_a_reader_that_asks_by_path_too_is_found(bench: Bench) -> None:
-    """The answer by path is that of the complete file, but the answer about the open stream is not."""
-    script = "import os; n = len(f.read()); print(os.stat(sys.argv[1]).st_size, os.fstat(f.fileno()).st_size, n)"
-    ours = bench.run(chain(reader(script)), config=WAITS)
-    assert ours.ok, ours.errors
-    assert compared(bench) == {"/b/file": (None, "the output `out` (read.txt) differs with the complete file")}
-    assert len(warned(ours)) == 1
-
-
-def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
-    document = chain(reader("cat $file > read.txt"))
-    job = {"trace": str(bench.directory / "trace")}
-    _, ours = bench.run_both(document, job, config=WAITS)
-    assert compared(bench) == {"/b/file": ("pipe", None)}
-    assert not warned(ours)
     again = bench.run(document, job, config=WAITS)
-    assert again.ok, again.errors
+    assert files(again) == files(plain)
+    assert not warned(again)
+    assert all(f"an earlier run has found: {why}" in again.log for why in reasons.values())
     assert [record for record in bench.telemetry() if record["event"] == "rehearsed"] == []
 
 
@@ -236,18 +242,6 @@ def test_a_comparison_with_a_small_sample_says_nothing_of_larger_files(bench: Be
     again = bench.run(large, job, config=WAITS)
     assert again.results == plain.results
     assert not warned(again)
-
-
-@pytest.mark.parametrize("varies", [pytest.param("date +%s%N", marks=pytest.mark.long), "date +%s"])
-def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, varies: str) -> None:
-    document = chain(reader(f"{{ cat $file; {varies}; }} > read.txt"))
-    ours = bench.run(document, config=WAITS)
-    assert ours.ok, ours.errors
-    assert not warned(ours)
-    [(way, reason)] = compared(bench).values()
-    assert way == "pipe"
-    if varies == "date +%s%N":
-        assert reason == "the outputs differ from run to run: read.txt"
 
 
 def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.cwl import PRELUDE, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import PRELUDE, Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.forked import Driver
 from lab.gates import ATTEMPT, MEET
 from lab.node import wait_for
@@ -66,52 +66,100 @@ def test_what_a_reader_made_waits_until_its_producer_has_succeeded(bench: Bench)
     assert ours.time("read enough") < ours.time("end") < ours.time("last")
 
 
-def test_a_gang_is_retried_as_one_in_place(bench: Bench) -> None:
-    document = pipeline(f"{ATTEMPT}{LINES}; [ $attempt -ge 3 ] || exit 3; note end")
-    run = bench.run(document, **RETRY)
-    assert run.ok, run.errors
-    assert len(run.times("try")) == 3
-    assert len(run.times("read all")) == len(run.times("last")) == 1
-    assert run.files["c.txt"] == b"".join(b"line %d\n" % i for i in range(1, 6))
-    assert bench.leftovers() == []
+def again(script: str) -> str:
+    """The script of a job that fails at its first attempt."""
+    return f"{ATTEMPT}{script}; [ $attempt -ge 2 ] || exit 3"
 
 
-def test_each_attempt_has_temporary_files_of_its_own(bench: Bench) -> None:
-    """The reader has kept some of the first attempt, and begins again without it."""
-    script = f'{MEET}{ATTEMPT}mkdir "$TMPDIR/work" || exit 4; echo line; meet kept; [ $attempt -ge 2 ] || exit 3'
-    reader = 'while read -r line; do echo "$line" >> "$TMPDIR/all"; note kept; done < $file; cat "$TMPDIR/all"'
-    run = bench.run(pipeline(script, reader), **RETRY)
-    assert run.ok, run.errors
-    assert (len(run.times("try")), len(run.times("kept"))) == (2, 2)
-    assert run.files["b.txt"] == b"line\n"
-    assert bench.leftovers() == []
-
-
-def test_a_gang_whose_reader_had_finished_is_retried_as_one(bench: Bench) -> None:
-    script = f"{MEET}{ATTEMPT}{LINES}; meet had; [ $attempt -ge 2 ] || exit 3"
-    document = pipeline(script, "note read; head -n 1 $file; note had")
-    run = bench.run(document, **RETRY)
-    assert run.ok, run.errors
-    assert (len(run.times("try")), len(run.times("read")), len(run.times("last"))) == (2, 2, 1)
-
-
-def test_a_chain_is_retried_as_one(bench: Bench) -> None:
-    made = tool(f"{ATTEMPT}{LINES}; [ $attempt -ge 2 ] || exit 3", {}, {"out": streamable("stdout")}, stdout="a.txt")
-    middle = tool("cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="m.txt")
-    steps = {"a": {"run": made, "in": {}}}
+def chain() -> Document:
+    """a streams to b, b to c, and c to d."""
+    made = tool(again(LINES), {}, {"out": streamable("stdout")}, stdout="a.txt")
+    steps: dict[str, Document] = {"a": {"run": made, "in": {}}}
     for name, before in zip("bcd", "abc", strict=True):
-        steps[name] = {"run": middle, "in": {"file": f"{before}/out"}}
-    run = bench.run(workflow({}, steps, {"d": "d/out"}), **RETRY)
-    assert run.ok, run.errors
-    assert run.files["m.txt"].count(b"\n") == 5
+        out = "stdout" if name == "d" else streamable("stdout")
+        copied = tool("cat $file", {"file": streamable()}, {"out": out}, stdout=f"{name}.txt")
+        steps[name] = {"run": copied, "in": {"file": f"{before}/out"}}
+    return workflow({}, steps, {"d": "d/out"})
 
 
-def test_a_reader_that_fails_is_retried_alone(bench: Bench) -> None:
-    document = pipeline(f"note start; {LINES}", f"{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3")
-    run = bench.run(document, **RETRY)
+def retried_jobs() -> dict[str, Document]:
+    """Workflows in which a job fails at first."""
+    work = again('mkdir "$TMPDIR/work" || exit 4; echo line; meet kept')
+    kept = 'while read -r line; do echo "$line" >> "$TMPDIR/all"; note kept; done < $file; cat "$TMPDIR/all"'
+    had, same = again(f"{LINES}; meet had"), again("echo same > out.txt; meet read")
+    read = again("cat $file")
+    parts = {
+        "gang": pipeline(f"{ATTEMPT}{LINES}; [ $attempt -ge 3 ] || exit 3; note end"),
+        "temporary": pipeline(MEET + work, kept),
+        "finished": pipeline(MEET + had, "note read; head -n 1 $file; note had"),
+        "chain": chain(),
+        "reader": pipeline(f"note start; {LINES}", read),
+        "commit": committing(MEET + same),
+        "consumer": committing(f"{MEET}note start; echo data > out.txt; meet again; note end"),
+        "last": pipeline(f"note start; {LINES}"),
+    }
+    parts["consumer"]["steps"]["b"]["run"]["baseCommand"][2] = f"{PRELUDE}{read}; note again"
+    parts["last"]["steps"]["c"]["run"]["baseCommand"][2] = PRELUDE + read
+    return parts
+
+
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """All of these in one run with a failure manager."""
+    bench = Bench(tmp_path_factory.mktemp("retried"))
+    run = bench.run(side_by_side(**retried_jobs()), **RETRY)
     assert run.ok, run.errors
-    assert (len(run.times("start")), len(run.times("try"))) == (1, 2)
-    assert run.files["c.txt"].count(b"\n") == 5
+    assert bench.leftovers() == []
+    return run
+
+
+def counts(run: Run, part: str, *noted: str) -> list[int]:
+    """How often the jobs of a part have noted something."""
+    return [len(run.part(part).times(what)) for what in noted]
+
+
+FIVE_LINES = b"".join(b"line %d\n" % i for i in range(1, 6))
+
+
+def test_a_gang_is_retried_as_one_in_place(retried: Run) -> None:
+    assert counts(retried, "gang", "try", "read all", "last") == [3, 1, 1]
+    assert retried.files["gang-c.txt"] == FIVE_LINES
+
+
+def test_each_attempt_has_temporary_files_of_its_own(retried: Run) -> None:
+    """The reader has kept some of the first attempt, and begins again without it."""
+    assert counts(retried, "temporary", "try", "kept") == [2, 2]
+    assert retried.files["temporary-b.txt"] == b"line\n"
+
+
+def test_a_gang_whose_reader_had_finished_is_retried_as_one(retried: Run) -> None:
+    assert counts(retried, "finished", "try", "read", "last") == [2, 2, 1]
+
+
+def test_a_chain_is_retried_as_one(retried: Run) -> None:
+    assert retried.files["chain-d.txt"] == FIVE_LINES
+
+
+def test_a_reader_that_fails_is_retried_alone(retried: Run) -> None:
+    assert counts(retried, "reader", "start", "try") == [1, 2]
+    assert retried.files["reader-c.txt"] == FIVE_LINES
+
+
+def test_a_commit_is_not_repeated_when_its_producer_is_retried(retried: Run) -> None:
+    assert counts(retried, "commit", "try", "read") == [2, 1]
+    assert retried.files["commit-b.txt"] == b"same\n"
+
+
+def test_a_consumer_of_a_commit_is_recovered_by_streamflow_while_its_producer_runs(retried: Run) -> None:
+    assert counts(retried, "consumer", "start", "try") == [1, 2]
+    part = retried.part("consumer")
+    assert part.times("try")[1] < part.time("end")
+    assert retried.files["consumer-b.txt"] == b"data\n"
+
+
+def test_a_consumer_of_a_gang_is_recovered_by_streamflow(retried: Run) -> None:
+    assert counts(retried, "last", "start", "read", "try") == [1, 1, 2]
+    assert retried.files["last-c.txt"] == FIVE_LINES
 
 
 @pytest.mark.parametrize(
@@ -130,39 +178,12 @@ def test_a_close_by_death_is_no_commit(bench: Bench, death: str) -> None:
         assert run.times("read") == []
 
 
-def test_a_commit_is_not_repeated_when_its_producer_is_retried(bench: Bench) -> None:
-    run = bench.run(committing(f"{MEET}{ATTEMPT}echo same > out.txt; meet read; [ $attempt -ge 2 ] || exit 3"), **RETRY)
-    assert run.ok, run.errors
-    assert (len(run.times("try")), len(run.times("read"))) == (2, 1)
-    assert run.files["b.txt"] == b"same\n"
-
-
 def test_a_retried_producer_that_writes_something_else_fails_the_run(bench: Bench) -> None:
     script = f"{MEET}{ATTEMPT}echo $attempt > out.txt; meet read; [ $attempt -ge 2 ] || exit 3"
     run = bench.run(committing(script), **RETRY)
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
     assert bench.leftovers() == []
-
-
-def test_a_consumer_of_a_commit_is_recovered_by_streamflow_while_its_producer_runs(bench: Bench) -> None:
-    document = committing(f"{MEET}note start; echo data > out.txt; meet again; note end")
-    script = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3; note again"
-    document["steps"]["b"]["run"]["baseCommand"][2] = script
-    run = bench.run(document, **RETRY)
-    assert run.ok, run.errors
-    assert (len(run.times("start")), len(run.times("try"))) == (1, 2)
-    assert run.times("try")[1] < run.time("end")
-    assert run.files["b.txt"] == b"data\n"
-
-
-def test_a_consumer_of_a_gang_is_recovered_by_streamflow(bench: Bench) -> None:
-    document = pipeline(f"note start; {LINES}")
-    document["steps"]["c"]["run"]["baseCommand"][2] = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3"
-    run = bench.run(document, **RETRY)
-    assert run.ok, run.errors
-    assert [len(run.times(what)) for what in ("start", "read", "try")] == [1, 1, 2]
-    assert run.files["c.txt"].count(b"\n") == 5
 
 
 def test_without_what_the_runtime_needs_everything_is_plain(bench: Bench) -> None:
