@@ -39,6 +39,7 @@ _PROGRAMS = {
     "streamflow impatient": ("lab.excerpting", "impatient"),
     "streamflow unreachable": ("lab.unreachable", "main"),
     "streamflow-io": ("streamflow_io.cli", "main"),
+    "waiting probe": ("lab.waiting_probe", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("lab.runtime_driver", "command"),
 }

@@ -235,27 +235,6 @@ def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) ->
     wait_until(lambda: not files_below(storage))
 
 
-#: Waits when its only writer has written.
-WAITS = """
-import sys, time
-from streamflow_io import cli
-from streamflow_io.commands import storage
-
-measure = storage.measure
-
-def waiting(path, limit, seconds, announce):
-    def announced(writers, task):
-        announce(writers, task)
-        if task == "read":
-            print("has written", flush=True)
-            time.sleep(1000)
-    return measure(path, limit, seconds, announced)
-
-storage.measure = waiting
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.parametrize(
     "number",
     [
@@ -264,21 +243,17 @@ sys.exit(cli.main(sys.argv[1:]))
         signal.SIGKILL,
     ],
 )
-def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-c", WAITS, "storage", "probe", str(storage), *QUICK],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert running.stdout is not None
+def test_nothing_remains_after_a_signal(storage: Path, tmp_path: Path, number: signal.Signals) -> None:
+    words = ("storage", "probe", storage, *QUICK)
+    running = forked.start("waiting probe", words, tmp_path, os.environ)
+    printed = tmp_path / "stdout"
     try:
-        assert running.stdout.readline() == b"has written\n"
+        wait_until(lambda: printed.read_text() == "has written\n")
         assert files_below(storage)[running.pid] > 0
         os.killpg(running.pid, number)  # as a terminal does
-        output, errors = running.communicate(timeout=30)
-        assert (output, errors) == (b"", b"")
-        assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        code = running.wait(30)
+        assert (printed.read_text(), (tmp_path / "stderr").read_text()) == ("has written\n", "")
+        assert code == (-number if number == signal.SIGKILL else 128 + number)
         assert not files_below(storage)
     finally:
-        running.kill()
+        running.send_signal(signal.SIGKILL)
