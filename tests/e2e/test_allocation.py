@@ -275,7 +275,7 @@ def places(run: Run, name: str) -> list[str]:
     return [what.split()[1] for _, what in run.trace if what.startswith(f"{name} ")]
 
 
-@pytest.mark.parametrize("what", ["serve", "ended", "node"])
+@pytest.mark.parametrize("what", ["serve", "node"])
 def test_a_job_whose_node_is_lost_runs_again_elsewhere(allocation: Site, what: str) -> None:
     script = f'note "a $SLURMD_NODENAME"; {WAIT}echo done > out.txt'
     document = workflow({}, {"a": {"run": tool(script, {}, {"out": found("out.txt")}), "in": {}}}, {"out": "a/out"})

@@ -221,7 +221,7 @@ def test_the_driver_copies_from_a_node_whose_serve_was_killed(local: Site) -> No
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signals) -> None:
     """The driver ends while a large file goes from node to node."""
-    first = tool("truncate -s 500M out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
+    first = tool("truncate -s 200M out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
     each = tool(f'{BOTH}wc -c < "$file"', {"file": "File", "number": "int"}, {}, requirements=cores(2))
     sources = {"file": "a/out", "number": "numbers"}
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
