@@ -47,6 +47,12 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
+def own_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have this process read what the runs of `bench` have learned."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Node]:
     """A running `sfio-node serve`, with the directories `out` and `in` beside its own."""
     for name in ("out", "in"):

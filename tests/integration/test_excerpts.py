@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,7 @@ from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader
 
-
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 #: They do with the first bytes the same, with a stream and with a file.

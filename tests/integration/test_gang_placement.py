@@ -129,9 +129,7 @@ def stream(producer: str) -> Token:
     return StreamToken(file_value("/out/a.txt"), StreamSource(producer, "out", "a.txt"))
 
 
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 TWO = {"hosts": {"n1": 2, "n2": 2}}

@@ -27,12 +27,7 @@ from tests.integration.test_gang_placement import Cluster, Cores, Hosts
 
 STEP = "/save"
 
-pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = [pytest.mark.usefixtures("own_data"), pytest.mark.timeout(60)]
 
 
 class EndingHosts(Hosts):

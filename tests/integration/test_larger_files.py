@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,7 @@ from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.integration.test_rehearsals import python, reader
 
-
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 def asking(after: int) -> Document:

@@ -26,9 +26,7 @@ from tests.integration.test_gang_placement import Cluster
 CORES = len(os.sched_getaffinity(0))
 
 
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 class LendingCluster(Cluster):

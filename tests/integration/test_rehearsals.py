@@ -35,9 +35,7 @@ LINES = 30_000
 NO_CORE = [{"class": "ResourceRequirement", "coresMin": 0}]
 
 
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 def reader(script: str, **fields: Any) -> Document:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,7 @@ from streamflow_io.records.learned.proofs import known_proofs
 TOOLS = {"compare": "cmp -l $one $two > compare.txt || true", "paste": "paste $one $two > paste.txt"}
 
 
-@pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_data")
 
 
 def readers(*declared: str) -> Document:

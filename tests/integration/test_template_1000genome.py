@@ -211,7 +211,7 @@ def run_streamflow(work: Path, file: str, job: str, outdir: Path) -> str:
 @pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
 def test_the_whole_chain_streams_with_identical_results(tmp_path: Path) -> None:
     """Identical results alone would not show it: each reader must have started before its producer ended."""
-    work = generate(tmp_path / "template", "demo", "--records", "6000", "--draws", "50")
+    work = generate(tmp_path / "template", "demo", "--records", "3000", "--draws", "50")
     run_streamflow(work, "streamflow.yml", "generated/demo/job.yml", tmp_path / "plain")
     log = run_streamflow(work, "streamflow-io.yml", "generated/demo/job.yml", tmp_path / "streaming")
     assert "WARNING" not in log
