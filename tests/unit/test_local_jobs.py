@@ -26,15 +26,16 @@ async def test_output_and_exit_code_are_those_of_the_command(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("ignores", ["", 'trap "" TERM'])
 async def test_processes_of_a_cancelled_job_end(tmp_path: Path, ignores: str) -> None:
-    (tmp_path / "child.sh").write_text(f"{ignores}\necho $$ > started\nmv started child\nsleep 300\n:\n")
+    (tmp_path / "child.sh").write_text(f"{ignores}\nsleep 300 &\necho $$ $! > started\nmv started child\nwait\n:\n")
     job = running(tmp_path, "sh child.sh & wait")
     await asyncio.to_thread(wait_for, (tmp_path / "child").exists, "the child")
-    child = Path("/proc", (tmp_path / "child").read_text().strip())
-    assert child.exists()
+    children = [Path("/proc", pid) for pid in (tmp_path / "child").read_text().split()]
+    assert [child.exists() for child in children] == [True, True]
     job.cancel()
     with pytest.raises(asyncio.CancelledError):
         await job
-    await asyncio.to_thread(wait_for, lambda: not child.exists(), "the end of the child")
+    # While the loop goes on, which has the pipes of both.
+    await asyncio.to_thread(wait_for, lambda: not any(child.exists() for child in children), "the end of the children")
 
 
 async def test_processes_of_a_job_that_takes_too_long_end(tmp_path: Path) -> None:
