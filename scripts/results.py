@@ -8,8 +8,6 @@ from pathlib import Path
 from benchmarks.__main__ import RESULTS, WORKLOADS
 from benchmarks.model import Comparison, Report, single_values
 
-# Of more variants, only the file has the seconds.
-_MOST_VARIANTS = 8
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -59,13 +57,6 @@ def _results(reports: Iterable[Report]) -> Iterator[str]:
             values = single_values(result.comparison, report.variants)
             each = ", ".join(map(_number, values)) if len(values) > 1 else ""
             yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{each}|"
-        measured = [variant for variant in report.variants if variant.samples]
-        if len(measured) <= _MOST_VARIANTS:
-            yield ""
-            yield "|variant|seconds of each repetition|"
-            yield "|---|---|"
-            for variant in measured:
-                yield f"|{variant.name}|{', '.join(f'{sample.wall:.1f}' for sample in variant.samples)}|"
 
 
 def _limit(comparison: Comparison) -> str:
