@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2] / "streamflow_io"
 GROUND = {
     "errors": "what others' exceptions say",
     "files": "files, written whole and not believed where others may write",
+    "file_thread": "looks at files in a thread",
     "capacity": "how much a job asks for and a location has",
     "grouping": "things by what they have in common",
     "series": "numbers over time",

@@ -19,8 +19,9 @@ from typing import TypeVar
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io.file_thread import FileThread
+
 from .commands import said
-from .seen_files import FileThread
 
 _PATH = r"/[A-Za-z0-9_./:@%+=,-]*"
 _OF = rf"(?P<paths>{_PATH})"
