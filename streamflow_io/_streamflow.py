@@ -43,7 +43,7 @@ from copy import copy
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import streamflow.core.utils
 import streamflow.cwl.command
@@ -539,6 +539,7 @@ async def _remove_known_jobs(connector: QueueManagerConnector, jobs: Mapping[str
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
 
+_T = TypeVar("_T")
 #: Lets a script at a location read the archive of a file or directory of another location, as `tar` makes it: source,
 #: path, target, script. Returns why it has failed; None: success.
 CopyByLink = Callable[[ExecutionLocation, str, ExecutionLocation, str], Awaitable[str | None]]
@@ -654,6 +655,14 @@ class OwnHosts(BaseConnector, ABC):  # type: ignore[misc]
     @abstractmethod
     async def sees(self, location: ExecutionLocation, path: str) -> bool:
         """Whether a host sees the same file at a path as the driver: the file is not copied then."""
+
+    async def carry_out(self, location: ExecutionLocation, path: str, call: Callable[[], _T]) -> _T | None:
+        """Let the driver itself do something with a file of a job, where it sees at once what the host has written.
+
+        :param call: may raise :class:`OSError`, and does not take long
+        :return: what the call returns; None: the host is to do this
+        """
+        return None
 
     @abstractmethod
     def drop(self, location: ExecutionLocation) -> None:
@@ -901,6 +910,14 @@ async def sees_file_here(context: StreamFlowContext, location: ExecutionLocation
     """Whether a location is a host of the plugin that sees the same file at a path as the driver."""
     hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
     return hosts is not None and await hosts.sees(location, path)
+
+
+async def carried_out_here(
+    context: StreamFlowContext, location: ExecutionLocation, path: str, call: Callable[[], _T]
+) -> _T | None:
+    """Let the driver do something with a file of a job on a host of the plugin; see :meth:`OwnHosts.carry_out`."""
+    hosts = own_hosts(context.deployment_manager.get_connector(location.deployment))
+    return None if hosts is None else await hosts.carry_out(location, path, call)
 
 
 def hosts_left(

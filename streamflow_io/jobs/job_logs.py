@@ -14,6 +14,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +28,7 @@ from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io._streamflow import is_separate_standard_error
+from streamflow_io._streamflow import carried_out_here, is_separate_standard_error
 from streamflow_io.adapters.connector import CommandConnector, CommandOptions
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.paths import innermost
@@ -138,6 +139,10 @@ class JobLogs:
         try:
             found = innermost(StreamFlowPath(path, context=self._context, location=location))
             if isinstance(found, RemoteStreamFlowPath):
+                # A process on a node takes longer than a look at a file that the driver sees.
+                read = partial(_read_here, Path(path), removes)
+                if (output := await carried_out_here(self._context, location, path, read)) is not None:
+                    return output
                 words = ["sh", "-c", shlex.quote(_ASK), "sh", shlex.quote(path), "1" if removes else "''"]
                 asked = connector.run(location=location, command=words, capture_output=True)
                 said, _ = await asyncio.wait_for(asked, _ASK_SECONDS) or ("", 0)

@@ -24,6 +24,7 @@ from streamflow_io.jobs import job_logs
 from streamflow_io.jobs.job_logs import HEAD, MOST_KEPT, TAIL, JobLogs, KeptOutput, bounded, command_text, log_file
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
+from streamflow_io.runtime.allocation.connector import AllocationConnector
 from streamflow_io.wording import last_lines
 
 LARGE = bytes(range(256)) * 1000
@@ -242,3 +243,33 @@ def test_a_job_that_runs_again_has_not_failed(tmp_path: Path) -> None:
         file = telemetry.write(tmp_path / "telemetry.jsonl", [next(telemetry.saving_run()), *records])
         (shown,) = show_logs(argparse.Namespace(run=str(file), job=[], list=False)).jobs
         assert shown.status == status
+
+
+async def test_the_driver_reads_what_it_sees_itself(tmp_path: Path) -> None:
+    """No process runs on the node. Where the driver does not see the file, the node reads it."""
+    nodes, asked = AllocationConnector("nodes", "/"), list[str]()
+
+    async def ask(**options: Any) -> tuple[str, int]:
+        asked.append(" ".join(options["command"]))
+        done = await asyncio.create_subprocess_exec("sh", "-c", asked[-1], stdout=asyncio.subprocess.PIPE)
+        return (await done.communicate())[0].decode(), 0
+
+    context = SimpleNamespace(
+        deployment_manager=SimpleNamespace(get_connector=lambda _: nodes),
+        data_manager=SimpleNamespace(get_data_locations=lambda **_: []),
+    )
+    made = JobLogs(cast(Any, context), {}, lambda _: None, lambda *_: None)
+    node, connector = ExecutionLocation("n1", "nodes"), cast(Any, SimpleNamespace(run=ask))
+    for number, is_asked in enumerate((True, False)):
+        (file := tmp_path / f"{number}.err").write_text("said\n")
+        assert await made.read(connector, node, str(file), removes=True) == KeptOutput(b"said\n", 5)
+        assert bool(asked) is is_asked
+        assert not file.exists()
+        asked.clear()
+        # From now on the driver and the node share the directory.
+        assert await nodes._files.answer("n1", f"mkdir -m 777 {tmp_path}/{number}", _shell) == ("", 0)
+
+
+async def _shell(script: str) -> tuple[str, int]:
+    done = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
+    return (await done.communicate())[0].decode().strip(), await done.wait()

@@ -244,3 +244,34 @@ async def test_a_node_may_have_files_that_the_driver_does_not_see(tmp_path: Path
     assert await files.answer("n1", text.format(tmp_path), node.ask) is None
     assert not files.sees_all_of("n1")
     assert files.sees_all_of("n2")
+
+
+async def test_the_driver_reads_the_files_of_a_job(tmp_path: Path) -> None:
+    """Also a file beside the directories of the job, but nothing that a node may have for itself."""
+    files, node = SharedFiles(), Node()
+    directory = tmp_path / str(uuid.uuid4())
+    (beside := tmp_path / f"{directory.name}.err").write_text("beside")
+    assert await files.carry_out("n1", str(beside), beside.read_text) is None
+    assert await files.answer("n1", f"mkdir -m 777 -p {directory}", node.ask) == ("", 0)
+    (below := directory / "err").write_text("below")
+    (link := tmp_path / "link").symlink_to(beside)
+    (within := directory / "within").symlink_to(beside)
+    (tmp_path / "other").mkdir()
+    (deeper := tmp_path / "other" / "err").touch()
+    assert await files.carry_out("n1", str(beside), beside.read_text) == "beside"
+    assert await files.carry_out("n1", str(below), below.read_text) == "below"
+    for path in (link, within, deeper):
+        assert await files.carry_out("n1", str(path), path.read_text) is None
+    assert await files.carry_out("n2", str(beside), beside.read_text) is None
+    beside.unlink()
+    assert await files.carry_out("n1", str(beside), beside.read_text) is None
+
+
+async def test_where_attributes_are_cached_the_node_reads_the_files_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_files, "_COHERENT", frozenset())
+    files, node = SharedFiles(), Node()
+    assert await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/{uuid.uuid4()}", node.ask) == ("", 0)
+    (beside := tmp_path / "err").write_text("beside")
+    assert await files.carry_out("n1", str(beside), beside.read_text) is None

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Mutabl
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from streamflow.core.data import DataLocation
 from streamflow.core.deployment import Connector, ExecutionLocation
@@ -32,6 +32,7 @@ from .shared_files import SharedFiles
 
 logger = logging.getLogger("streamflow")
 
+_T = TypeVar("_T")
 _RELEASE_SECONDS = 10.0
 # The programs of a thousand nodes that start at once take long.
 _ANSWER_SECONDS = 120.0
@@ -281,6 +282,9 @@ class AllocationConnector(OwnHosts):
             return await self._is_same(path, DRIVER, self.own(location).name)
         except WorkflowExecutionException:
             return False  # the node is lost
+
+    async def carry_out(self, location: ExecutionLocation, path: str, call: Callable[[], _T]) -> _T | None:
+        return await self._files.carry_out(self.own(location).name, path, call)
 
     def drop(self, location: ExecutionLocation) -> None:
         name = self.own(location).name

@@ -154,6 +154,27 @@ class SharedFiles:
         except (OSError, _ElsewhereError):
             return None
 
+    async def carry_out(self, node: str, path: str, call: Callable[[], _T]) -> _T | None:
+        """Let the driver itself do something with a file of a job.
+
+        The file lies in a directory that the driver has made, or beside such a directory.
+
+        :param call: may raise :class:`OSError`, and does not take long
+        :return: what the call returns; None: the node is to do this
+        """
+
+        def checked() -> _T:
+            if self._root(path) is None:
+                self._check_beside(node, path)
+            else:
+                self._check(node, path, False)
+            return call()
+
+        try:
+            return await self._aside(checked)
+        except (OSError, _ElsewhereError):
+            return None
+
     def sees_all_of(self, node: str) -> bool:
         """Whether the driver sees all files of the jobs of a node."""
         return node not in self._apart
@@ -238,13 +259,28 @@ class SharedFiles:
         root = self._root(path)
         if root is None:
             raise _ElsewhereError
-        above = posixpath.dirname(root)
+        self._check_shared(node, posixpath.dirname(root), makes)
+        real, real_root = os.path.realpath(path), os.path.realpath(root)
+        if posixpath.commonpath([real, real_root]) != real_root:
+            raise _ElsewhereError
+
+    def _check_beside(self, node: str, path: str) -> None:
+        """Check the same of a path beside the directories that the driver has made.
+
+        :raises _ElsewhereError: if the driver may see something else there
+        """
+        self._check_shared(node, posixpath.dirname(path), False)
+        if os.path.islink(path):
+            raise _ElsewhereError
+
+    def _check_shared(self, node: str, above: str, makes: bool) -> None:
+        """Check that a node shares a directory with the driver.
+
+        :raises _ElsewhereError: if not, or if that is not known
+        """
         proving = self._shared.get((node, above))
         shared = proving.result() if proving is not None and proving.done() and not proving.cancelled() else None
         if shared is None or not _is(shared, above) or not (makes or shared.is_coherent):
-            raise _ElsewhereError
-        real, real_root = os.path.realpath(path), os.path.realpath(root)
-        if posixpath.commonpath([real, real_root]) != real_root:
             raise _ElsewhereError
 
 
