@@ -1,5 +1,7 @@
 """A file system with one file that behaves as a test wants: it keeps no pages, cannot be read, or does not answer.
 
+Or the quota of its user is used up.
+
 It needs no library: it speaks the protocol of `/dev/fuse` itself, with several readers at once.
 """
 
@@ -24,7 +26,7 @@ assert libc.mount(b"test", place.encode(), b"fuse", 0, options.encode()) == 0, o
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 status, file = os.stat(backing), os.open(backing, os.O_RDONLY)
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
-OPENDIR, READDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 36, 42
+OPENDIR, READDIR, RELEASEDIR, ACCESS, CREATE, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 35, 36, 42
 HOUR = 3600
 def attributes(node):
     kind, size = (0o40755, 0) if node == 1 else (0o100644, status.st_size)
@@ -39,6 +41,7 @@ while True:
     error, answer, child = 0, b"", False
     if code == INIT: answer = struct.pack("<4I2H2I2H8I", 7, 31, 1 << 17, 0, 1000, 1000, 1 << 16, 1, 32, 0, *[0] * 8)
     elif code in (RELEASE, FLUSH, RELEASEDIR, ACCESS): pass
+    elif code == CREATE and mode == "quota": error = -122
     elif code == LOOKUP and request[40:] != b"f\\0": error = -2
     elif code == OPENDIR: answer = struct.pack("<Q2I", 0, 0, 0)
     elif code == STATFS: answer = struct.pack("<5Q10I", 1 << 20, 1 << 20, 1 << 20, 1, 1, 4096, 255, 4096, *[0] * 7)
@@ -78,7 +81,7 @@ def served(backing: Path, place: Path, mode: str, since: int, flag: Path) -> Ite
 
     :param place: where it is mounted, an empty directory
     :param mode: `direct`: no page is kept; `fails`, `hangs`, `waits` until it is gone: what reading does as soon as
-        there is `flag`
+        there is `flag`; `quota`: no file can be added
     :param since: bytes, behind which it does so
     """
     words = [sys.executable, "-ISc", _SERVER, str(backing), str(place), str(flag), mode, str(since)]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
 from streamflow.core.deployment import Connector, ExecutionLocation, Target
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.file_thread import FileThread
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.wording import size_text
@@ -22,10 +26,35 @@ from streamflow_io.wording import size_text
 #: Bytes. With less free space, a tool may have failed because of that.
 LITTLE = 1_000_000
 _FREE_SECONDS = 30.0
-# A work directory may not be there before the first job.
-_ASK = 'd=$1; until test -d "$d"; do d=$(dirname "$d"); done; df -Pk "$d"; df -Pi "$d" 2> /dev/null; true'
+_PROBE = "probe: "
+# A work directory may not be there before the first job. Quotas are not among the answers of `df`: only a file shows
+# them. Its content is random, because some file systems compress.
+_ASK = f"""d=$1; until test -d "$d"; do d=$(dirname "$d"); done; df -Pk "$d"; df -Pi "$d" 2> /dev/null
+test "$d" = "$1" || exit 0; LC_ALL=C; export LC_ALL
+{{ dd if=/dev/urandom of="$d/$2" bs={LITTLE // 20} count=20 conv=fsync; }} 2>&1 | sed 's/^/{_PROBE}/'; rm -f "$d/$2" """
 # The columns of `df -P` after the name of the file system: size, used, available, capacity.
 _COLUMNS = re.compile(r"\s(\d+)\s+\d+\s+(-?\d+)\s+(?:\d+%|-)\s")
+# What the C libraries say of errors that hold for all files of a file system.
+_REFUSALS = {
+    errno.EDQUOT: "quota exceeded",
+    errno.ENOSPC: "no space left on device",
+    errno.EROFS: "read-only file system",
+    errno.EIO: "input/output error|i/o error",
+}
+_thread = FileThread()
+
+
+class _FreeSpace(Struct, frozen=True):
+    """The space that a file system has.
+
+    :ivar bytes: those that are free
+    :ivar files: how many more it can hold; one if it does not count them
+    :ivar refusal: why a small file cannot be written all the same; None: no obstacle, or nothing is known
+    """
+
+    bytes: int
+    files: int
+    refusal: str | None = None
 
 
 async def told_if_full(connector: Connector, location: ExecutionLocation, directory: str) -> str:
@@ -34,42 +63,69 @@ async def told_if_full(connector: Connector, location: ExecutionLocation, direct
     :return: an empty text if there is space, or if nothing is known
     """
     try:
-        free, files = await _free(connector, location, directory)
+        space = await _space(connector, location, directory)
     except Exception as error:
         # A connector may raise anything: the job has ended all the same.
         logger.debug(f"The free space of {directory} is not known: {error}")
         return ""
-    if free >= LITTLE and files:
-        return ""
     where = f"{directory} on {node_name(location)}"
-    full = f"full: {size_text(max(free, 0))} are left for {where}" if free < LITTLE else f"out of inodes: {where}"
-    return f"Its file system is {full}. Remove files, as with `streamflow-io clean`, or set another `workdir`"
+    if space.bytes < LITTLE:
+        why = f"Its file system is full: {size_text(max(space.bytes, 0))} are left for {where}"
+    elif not space.files:
+        why = f"Its file system is out of inodes: {where}"
+    elif space.refusal is not None:
+        why = f"Its file system takes no more files ({space.refusal}): {where}"
+    else:
+        return ""
+    return f"{why}. Remove files, as with `streamflow-io clean`, or set another `workdir`"
 
 
-async def _free(connector: Connector, location: ExecutionLocation, directory: str) -> tuple[int, int]:
-    """Return the bytes and the files that a file system can still hold, as :func:`free_of` does."""
+async def _space(connector: Connector, location: ExecutionLocation, directory: str) -> _FreeSpace:
+    probe = f".sfio-{os.urandom(8).hex()}"
     if location.local and not location.wraps:
-        found = os.statvfs(next(path for path in (Path(directory), *Path(directory).parents) if path.is_dir()))
-        return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1
-    command = ["sh", "-c", shlex.quote(_ASK), "sh", shlex.quote(directory)]
+        return await _thread.run(lambda: _space_here(Path(directory), probe), _FREE_SECONDS)
+    command = ["sh", "-c", shlex.quote(_ASK), "sh", shlex.quote(directory), probe]
     asked = connector.run(location=location, command=command, capture_output=True)
     said, _ = await asyncio.wait_for(asked, _FREE_SECONDS) or ("", 0)
-    return free_of(said)
+    return space_of(said)
 
 
-def free_of(said: str) -> tuple[int, int]:
-    """Return the bytes and the files that are free, from what `df -Pk` and `df -Pi` have printed.
+def _space_here(directory: Path, probe: str) -> _FreeSpace:
+    place = next(path for path in (directory, *directory.parents) if path.is_dir())
+    found = os.statvfs(place)
+    refusal = _refusal_here(place / probe) if place == directory else None
+    return _FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1, refusal)
 
-    A file system that counts no files has space for one more.
+
+def _refusal_here(file: Path) -> str | None:
+    try:
+        with file.open("xb") as stream:
+            stream.write(os.urandom(LITTLE))
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        return error.strerror if error.errno in _REFUSALS else None
+    finally:
+        with contextlib.suppress(OSError):
+            file.unlink()
+    return None
+
+
+def space_of(said: str) -> _FreeSpace:
+    """Return the space of a file system, from what `df -Pk`, `df -Pi` and the probe have printed.
 
     :raises ValueError: if the text has another form
     """
-    free = [(int(found[1]), int(found[2])) for line in said.splitlines() if (found := _COLUMNS.search(line))]
+    lines = said.splitlines()
+    free = [(int(found[1]), int(found[2])) for line in lines if (found := _COLUMNS.search(line))]
     if not free:
         raise ValueError(f"df has printed {said[:200]!r}")
     (_, blocks), *rest = free
     files = rest[0][1] if rest and rest[0][0] else 1
-    return blocks * 1024, files
+    tried = (line.rpartition(": ")[2] for line in lines if line.startswith(_PROBE))
+    refusals = "|".join(_REFUSALS.values())
+    refusal = next((text for text in tried if re.search(refusals, text, re.IGNORECASE)), None)
+    return _FreeSpace(blocks * 1024, files, refusal)
 
 
 class FullDisks:
@@ -140,9 +196,9 @@ class FullDisks:
         """The bytes that are free in the work directory of a location; 0 if that is not known. Raises nothing."""
         try:
             connector = self._connector_of(target.deployment.name)
-            free, files = (0, 0) if connector is None else await _free(connector, location.location, target.workdir)
+            space = None if connector is None else await _space(connector, location.location, target.workdir)
         except Exception as error:
             # A connector may raise anything: the job runs again all the same.
             logger.debug(f"The free space of {target.workdir} on {location.name} is not known: {error}")
             return 0
-        return free if files else 0
+        return space.bytes if space is not None and space.files and space.refusal is None else 0

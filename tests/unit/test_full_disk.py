@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from streamflow.core.deployment import ExecutionLocation
 
-from streamflow_io.jobs.full_disks import free_of, told_if_full
+from lab.fuse import may_mount, served
+from streamflow_io.jobs.full_disks import space_of, told_if_full
 
 BLOCKS = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n{}\n"
 FILES = "Filesystem Inodes IUsed IFree IUse% Mounted on\n{}\n"
+ROOMY = BLOCKS.format("none 9000 1 8999 1% /")
 
 
 class Host:
@@ -35,18 +38,19 @@ class Host:
     ],
 )
 def test_what_df_prints(blocks: str, files: str | None, free: tuple[int, int]) -> None:
-    assert free_of(BLOCKS.format(blocks) + ("" if files is None else FILES.format(files))) == free
+    space = space_of(BLOCKS.format(blocks) + ("" if files is None else FILES.format(files)))
+    assert (space.bytes, space.files, space.refusal) == (*free, None)
 
 
 def test_what_df_prints_here(tmp_path: Path) -> None:
     said = subprocess.run(["df", "-Pk", tmp_path], capture_output=True, check=True, text=True).stdout
-    assert free_of(said)[0] > 0
+    assert space_of(said).bytes > 0
 
 
 @pytest.mark.parametrize("said", ["", "df: /gone: No such file or directory"])
 def test_what_is_no_answer_of_df(said: str) -> None:
     with pytest.raises(ValueError, match="df has printed"):
-        free_of(said)
+        space_of(said)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,16 @@ def test_what_is_no_answer_of_df(said: str) -> None:
         (BLOCKS.format("none 9000 1 8999 1% /") + FILES.format("none 9 9 0 100% /"), "out of inodes: /w on hosts/host"),
         (BLOCKS.format("none 9000 1 8999 1% /"), None),
         ("no df", None),
+        (
+            ROOMY + "probe: dd: failed to open '/w/.x': Disk quota exceeded",
+            "takes no more files (Disk quota exceeded): /w on hosts/host",
+        ),
+        (
+            ROOMY + "probe: 2+0 records in\nprobe: dd: error writing '/w/.x': Quota exceeded",
+            "takes no more files (Quota exceeded): /w on hosts/host",
+        ),
+        (ROOMY + "probe: sh: dd: not found", None),
+        (ROOMY + "probe: dd: failed to open '/w/.x': Permission denied", None),
     ],
 )
 def test_a_host_is_asked(said: str, told: str | None) -> None:
@@ -63,3 +77,36 @@ def test_a_host_is_asked(said: str, told: str | None) -> None:
     found = asyncio.run(told_if_full(cast(Any, Host(said)), location, "/w"))
     end = ". Remove files, as with `streamflow-io clean`, or set another `workdir`"
     assert found == "" if told is None else found.endswith(told + end)
+
+
+class Node:
+    """A connector to a host that this machine stands for."""
+
+    async def run(self, command: list[str], **options: Any) -> tuple[str, int]:
+        ran = await asyncio.create_subprocess_exec("sh", "-c", " ".join(command), stdout=PIPE, stderr=STDOUT)
+        printed, _ = await ran.communicate()
+        return printed.decode(), await ran.wait()
+
+
+PLACES = pytest.mark.parametrize("location", [ExecutionLocation("h", "hosts"), ExecutionLocation("l", "l", local=True)])
+
+
+@PLACES
+@pytest.mark.parametrize("name", [".", "missing"])
+async def test_nothing_is_left_where_space_is_looked_for(
+    tmp_path: Path, location: ExecutionLocation, name: str
+) -> None:
+    assert await told_if_full(cast(Any, Node()), location, str(tmp_path / name)) == ""
+    assert [*tmp_path.iterdir()] == []
+
+
+@PLACES
+async def test_a_quota_is_seen(tmp_path: Path, location: ExecutionLocation) -> None:
+    """`df` tells of free space all the same."""
+    if not may_mount():
+        pytest.skip("no file system can be served")
+    (backing := tmp_path / "backing").touch()
+    (place := tmp_path / "place").mkdir()
+    with served(backing, place, "quota", 0, tmp_path / "flag"):
+        said = await told_if_full(cast(Any, Node()), location, str(place))
+    assert said.startswith(f"Its file system takes no more files (Disk quota exceeded): {place} on ")
