@@ -29,8 +29,8 @@ RUNS = {
         (
             Case(
                 "Nothing streams on L, all is as with plain StreamFlow: ...",
-                "`streamflow-io doctor --location DEPLOYMENT` tries the place. Common causes are a read-only or "
-                "`noexec` directory for jobs, and another architecture.",
+                "`streamflow-io doctor --location DEPLOYMENT` tries the place. Common causes are a read-only directory "
+                "for jobs, directories from which no program can be run (`noexec`), and another architecture.",
             ),
         ),
         "operating-on-a-cluster.md",

@@ -57,7 +57,7 @@ for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
 done
 test -z "$why" && say temporary "$temporary"; say open "$why"
 mkdir -p {workdir} && cd {workdir} || exit 1
-name={name}; mode=755; test {driver} = none || {{ name=$name-$me; mode=711; }}
+name={name}; mode=755; test {driver} = none || mode=711; test {own} = no || name=$name-$me
 test -d "$name" || mkdir -m $mode "$name" 2>/dev/null || test -d "$name" || mkdir -m $mode "$name" || exit 1
 cd "$name" || exit 1
 say directory "$(pwd -P)"
@@ -69,6 +69,7 @@ if test -f {binary} && test -O {binary}; then
 fi
 """.strip()
 )
+_NOEXEC = " (is its file system mounted noexec?)"
 _LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
 
 
@@ -149,21 +150,24 @@ class Delivered(Struct, frozen=True):
     temporary: PurePosixPath
 
 
-async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None = None) -> Delivered:
+async def deliver(
+    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None = None, *, is_apart: bool = False
+) -> Delivered:
     """Bring the binary, or the one for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
     :param neighbours: other users that may see the work directory from containers. Then each user has a directory
-        there, which others cannot list. If programs cannot be run there, the binary is in the directory for temporary
-        files. None: no such users
+        there, which others cannot list. None: no such users
+    :param is_apart: whether the binary may be in the directory for temporary files if the file system of the work
+        directory is mounted noexec. With neighbours it may be there in any case
     :raises NodeRuntimeError: if the binary cannot be brought there, or does not run there, with one reason
     """
     delivered, why = await _bring(access, workdir, binary, neighbours)
     if why is None:
         return delivered
-    if neighbours is not None:
+    if neighbours is not None or (is_apart and why.endswith(_NOEXEC)):
         try:
-            other, otherwise = await _bring(access, str(delivered.temporary), binary, neighbours)
+            other, otherwise = await _bring(access, str(delivered.temporary), binary, neighbours, is_own=True)
         except NodeRuntimeError as error:
             otherwise = str(error)
         if otherwise is None:
@@ -173,40 +177,42 @@ async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neig
 
 
 async def _bring(
-    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
+    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None, is_own: bool = False
 ) -> tuple[Delivered, str | None]:
     """Bring the binary.
 
+    :param is_own: whether each user has a directory there
     :return: the paths, and why the binary cannot be run there; None: no obstacle
     """
-    binary, delivered, version = await _check(access, workdir, binary, neighbours)
+    binary, delivered, version = await _check(access, workdir, binary, neighbours, is_own)
     if version is None:
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        binary, delivered, version = await _check(access, workdir, binary, neighbours)
+        binary, delivered, version = await _check(access, workdir, binary, neighbours, is_own)
     if version is None:
         return delivered, "the file is missing"
     if version.startswith("sfio-node "):
         # The file for another machine, which lies beside this one, may be of another build.
         return delivered, other_build(version)
-    hint = " (is its file system mounted noexec?)" if version.endswith("ermission denied") else ""
+    hint = _NOEXEC if version.endswith("ermission denied") else ""
     return delivered, version + hint
 
 
 async def _check(
-    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
+    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None, is_own: bool
 ) -> tuple[Binary, Delivered, str | None]:
     """Return the binary for the location, the paths, and the output of `--version` if the binary is there."""
-    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
+    own = "no" if neighbours is None and not is_own else "yes"
+    words = {"workdir": workdir, "name": DIRECTORY, "own": own, "binary": binary.name, "digest": binary.digest}
     text, code = await access.run(_script(_CHECK, words, neighbours))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
         other = await asyncio.to_thread(binary.built_for, said["machine"]) if said["system"] == "Linux" else None
         if other is not None:
-            return await _check(access, workdir, other, neighbours)
+            return await _check(access, workdir, other, neighbours, is_own)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(

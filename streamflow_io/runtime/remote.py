@@ -82,7 +82,8 @@ class RemoteRuntime(ConversingRuntime):
             return serve(delivered.binary, tried[0], options)
 
         tried: list[PurePosixPath] = []
-        delivering = deliver(access, workdir, binary, neighbours)
+        # Jobs of a queue manager run on nodes with other directories for temporary files.
+        delivering = deliver(access, workdir, binary, neighbours, is_apart=not shared)
         try:
             delivered, conversation, event = await begin(access, delivering, script, cls.stop_seconds)
         except BaseException:

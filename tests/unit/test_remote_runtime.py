@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from cryptography import x509
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 
 from lab.connectors import CERTIFICATE, Host, exited, hosted, say, serving, stand_in
+from lab.disks import can_mount
 from lab.node import wait_for
 from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
@@ -222,6 +224,30 @@ async def test_run_directories_are_where_others_cannot_replace_them(
     assert str((await deliver(access, str(workdir), stand_in())).temporary) == "/tmp"
     (tmp_path / "tmp").chmod(0o1777)
     assert str((await deliver(access, str(workdir), stand_in())).temporary) == str(tmp_path / "tmp")
+
+
+@pytest.fixture
+def noexec(workdir: Path) -> Iterator[Path]:
+    """A work directory from which no program can be run."""
+    workdir.mkdir()
+    if not can_mount(workdir):
+        pytest.skip("no file system can be mounted")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec,mode=755", "none", workdir], check=True)
+    yield workdir
+    subprocess.run(["umount", workdir], check=True)
+
+
+async def test_where_no_program_can_be_run_it_is_beside_temporary_files(
+    access: Access, noexec: Path, tmp_path: Path
+) -> None:
+    """Several users may have such a directory. A queue manager runs jobs on nodes that do not see the directory."""
+    with pytest.raises(NodeRuntimeError, match=r"run: .*ermission denied \(is its file system mounted noexec\?\)"):
+        await deliver(access, str(noexec), stand_in())
+    delivered = await deliver(access, str(noexec), stand_in(), is_apart=True)
+    assert delivered.directory == PurePosixPath(noexec / ".streamflow-io")
+    own = PurePosixPath(tmp_path / "tmp" / f".streamflow-io-{os.getuid()}")
+    assert delivered.binary == own / stand_in().name
+    assert await deliver(access, str(noexec), stand_in(), is_apart=True) == delivered
 
 
 async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path) -> None:
