@@ -153,6 +153,8 @@ def test_the_schema_describes_each_field() -> None:
         ({}, None),
         ({"submit": {"nodes": 4, "time": "04:00:00", "partition": "main", "options": ["--exclusive"]}}, None),
         ({"launcher": "ssh {node}", "nodes": ["a", "b"]}, None),
+        ({"environment": ["PATH", "_A1"], "interface": "ib0"}, None),
+        ({"environment": ["PATH=/bin"]}, "'PATH=/bin' does not match"),
         ({"launcher": "ssh"}, "'ssh' does not match"),
         ({"workdir": "/local"}, "'workdir' was unexpected"),
         ({"submit": {"nodes": 4, "time": "4:00", "manager": "lsf", "cores": 16, "memory": 4000}}, None),

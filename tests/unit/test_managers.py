@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from lab.node import wait_for
@@ -182,6 +183,45 @@ async def test_a_node_that_does_not_answer_takes_no_other_with_it(tmp_path: Path
     finally:
         await connector.undeploy(False)
     assert {name: each.hostname for name, each in found.items()} == {"n2": "10.0.0.2", "n3": "n3", "n4": "10.0.0.4"}
+
+
+async def test_programs_get_chosen_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A batch script has set them, as by `module load`, and a launcher as SSH does not hand them on."""
+    monkeypatch.setenv("FROM_MODULE", "a  'b'")
+    monkeypatch.setenv("OTHER", "other")
+    words = launch(tmp_path / "launch", 'shift; exec env -i PATH=/usr/bin:/bin "$@"')
+    chosen = ["FROM_MODULE", "NOT_SET"]
+    connector = AllocationConnector("nodes", "/", None, words, ["n1"], environment=chosen)
+    await connector.deploy(False)
+    try:
+        node = ExecutionLocation("n1", "nodes")
+        script = 'echo "$FROM_MODULE|$OTHER|${NOT_SET-not set}"'
+        assert await connector.run(node, [script], capture_output=True) == ("a  'b'||not set", 0)
+        assert await connector.run(node, [script], capture_output=True, job_name="/a/0") == ("a  'b'||not set", 0)
+    finally:
+        await connector.undeploy(False)
+
+
+async def test_nodes_reach_each_other_by_a_chosen_interface(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning names a node that has no such interface."""
+    (tmp_path / "ip").write_text(
+        '#!/bin/sh\ntest "$NODE $5" = "n1 ib0" || { echo "Device \\"$5\\" does not exist." >&2; exit 1; }\n'
+        "echo '4: ib0    inet 10.1.0.1/16 brd 10.1.255.255 scope global ib0'\n"
+        "echo '4: ib0    inet6 fd00::1/64 scope global'\n"
+    )
+    (tmp_path / "ip").chmod(0o755)
+    words = launch(tmp_path / "launch", f'export NODE=$1 PATH={tmp_path}:$PATH; shift; exec "$@"')
+    nodes = ["n1", "127.0.0.2", "127.0.0.3"]
+    connector = AllocationConnector("nodes", "/", None, words, nodes, interface="ib0")
+    await connector.deploy(False)
+    try:
+        found = await asyncio.wait_for(connector.get_available_locations(), 60)
+    finally:
+        await connector.undeploy(False)
+    assert [found[name].hostname for name in nodes] == ["10.1.0.1", *nodes[1:]]
+    (told,) = [record.message for record in caplog.records if "ib0" in record.message]
+    assert told.startswith("Nodes of nodes reach each other without the interface ib0: 127.0.0.")
+    assert told.endswith('has no address there: Device "ib0" does not exist.')
 
 
 async def test_a_silent_node_is_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import posixpath
+import re
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -48,6 +49,9 @@ class AllocationConnector(OwnHosts):
     :param submit: the allocation to ask for, as in the schema; None: the one that this process runs in is used
     :param launcher: starts programs on nodes, as in the schema; None: the one of the queue manager
     :param nodes: those of no known queue manager; None: the queue manager tells
+    :param environment: the variables of this process that all programs on nodes get, as far as they are set here
+    :param interface: the network interface by which nodes reach each other; None: the one by which Slurm or SSH
+        reaches them
     """
 
     def __init__(
@@ -57,10 +61,15 @@ class AllocationConnector(OwnHosts):
         submit: Mapping[str, Any] | None = None,
         launcher: str | None = None,
         nodes: Sequence[str] | None = None,
+        environment: Sequence[str] = (),
+        interface: str | None = None,
         transferBufferSize: int = 2**16,  # noqa: N803
     ) -> None:
         super().__init__(deployment_name, config_dir, transferBufferSize)
         self._submit, self._launcher, self._nodes = submit, launcher, nodes
+        variables = [f"{name}={os.environ[name]}" for name in environment if name in os.environ]
+        self._before = ["env", *variables] if variables else []
+        self._interface = interface
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
         # The nodes for which the scheduler waits no longer.
@@ -73,7 +82,7 @@ class AllocationConnector(OwnHosts):
         self._files = SharedFiles()
         self._seen = SeenFiles(self._ran)
         self._closing = False
-        self._told_of_copies = False
+        self._told_of_copies = self._told_of_interface = False
 
     @classmethod
     def get_schema(cls) -> str:
@@ -239,7 +248,7 @@ class AllocationConnector(OwnHosts):
     ) -> Process:
         name = self.own(location).name
         self._check(name)
-        process = await self._deployed().start(name, words, stdin, stdout, stderr)
+        process = await self._deployed().start(name, [*self._before, *words], stdin, stdout, stderr)
         running = {other for other in self._processes.get(name, ()) if other.returncode is None}
         self._processes[name] = running | {process}
         try:
@@ -505,6 +514,8 @@ class AllocationConnector(OwnHosts):
 
         The own name of a machine often means 127.0.1.1 there.
         """
+        if self._interface is not None and (found := await self._address_at(node.name, self._interface)) is not None:
+            return found
         if is_address(node.address):
             return node.address
         for asked in (*(name for name in self.left if name != node.name), node.name):
@@ -514,6 +525,23 @@ class AllocationConnector(OwnHosts):
                     found = next(iter(printed.split()), "")
                     return found if is_address(found) else node.address
         return node.address
+
+    async def _address_at(self, name: str, interface: str) -> str | None:
+        """The address of a node at an interface; None: another address is taken, and one warning says so."""
+        try:
+            printed, _ = await self._answer(name, f"ip -o addr show dev {shlex.quote(interface)} scope global 2>&1")
+        except WorkflowExecutionException:
+            return None  # the node is lost
+        # An address of version 4 comes first.
+        if (found := re.search(r"\sinet6? ([0-9a-f.:]+)[/ ]", printed)) is not None:
+            return found[1]
+        if not self._told_of_interface:
+            self._told_of_interface = True
+            logger.warning(
+                f"Nodes of {self.deployment_name} reach each other without the interface {interface}: {name} has no "
+                f"address there{printed and f': {printed}'}"
+            )
+        return None
 
     async def _answer(self, name: str, script: str) -> tuple[str, int]:
         """Run a short command on a node. A node that does not answer is lost after two minutes."""
