@@ -173,10 +173,12 @@ class Run:
         if self.config.runtime == "off":
             self.bandwidth.limits.not_held(job, "in this run", "`runtime: off`")
         elif not streams and (
-            self.recorder.is_measured(job) or self._runtimes.deployments.starts_commands(job.location)
+            (is_measured := self.recorder.is_measured(job)) or self._runtimes.deployments.starts_commands(job.location)
         ):
-            observes = self.config.observe
-            what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
+            what = "Nothing is observed" if self.config.observe else "The bytes of I/O tasks are not measured"
+            if not is_measured:
+                # The launcher starts each job, as srun.
+                what = "Jobs start more slowly"
             if self.bandwidth.limits.is_limited(job):
                 what = f"{job.step} is not held to its storageBW"
             await self.runner.measure(job, what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
@@ -22,6 +23,8 @@ from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, WarningEvent
 
 _ASKS = coded("the command asks by path for more than its bytes, and waits for the whole file", Code.ASKS_BY_PATH)
+# The locations of a deployment that are named for the same reason.
+_MOST_NAMED = 3
 
 
 class Reach(Listener):
@@ -45,6 +48,8 @@ class Reach(Listener):
         self._part = part
         self._record = record
         self._told: set[str] = set()
+        # By deployment and reason: the locations that warnings have named.
+        self._named: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._recorded: set[tuple[str, str | None, str]] = set()
 
     async def runtime(self, job: JobState) -> NodeRuntime | None:
@@ -56,7 +61,8 @@ class Reach(Listener):
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
             self.fell_back(job, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
-            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # the reason may differ between work directories
+            # The reason may differ between work directories.
+            self._warn_of(job, why, coded(plain, Code.NO_NODE_RUNTIME))
             return None
 
     def made_for(self, job: JobState) -> tuple[str, ...]:
@@ -78,7 +84,8 @@ class Reach(Listener):
         except NodeRuntimeError as error:
             location = job.location
             where = "in this run" if location.local else self._runtimes.deployments.where(location)
-            self._warn(f"{otherwise} {where}", f"{otherwise} {where}: {error}")
+            why = otherwise if location.local else f"{otherwise}: {str(error).removeprefix(f'{location}: ')}"
+            self._warn_of(job, why, f"{otherwise} {where}: {error}")
             return None
 
     async def can_read(self, job: JobState, token: StreamToken, attempt: Attempt) -> bool:
@@ -125,6 +132,21 @@ class Reach(Listener):
             self.fell_back(job, (event.input, event.port), _ASKS)
         else:
             self.fell_back(job, (job.name, event.port), event.message.removeprefix(f"output {event.port}: "))
+
+    def _warn_of(self, job: JobState, why: str, message: str) -> None:
+        """Warn of the location of a job, once. Of many locations with the same reason, only some are named."""
+        location = job.location
+        named = self._named[location.deployment, why]
+        if location.name in named or len(named) > _MOST_NAMED:
+            return
+        named.add(location.name)
+        if len(named) <= _MOST_NAMED:
+            logger.warning(message)
+        else:
+            logger.warning(
+                f"The same holds for other locations of {location.deployment}: `streamflow-io doctor --location "
+                f"{location.deployment}` looks at all"
+            )
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._told:

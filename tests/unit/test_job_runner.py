@@ -241,3 +241,18 @@ async def test_the_next_attempt_of_a_job_that_streams_is_told() -> None:
         with run.runner.running(run.state(NAME), await runtime.create_job(NAME), JobSpec(name=NAME)):
             run.runner.connector(run.state(NAME), FakeConnector(at_once))
     assert rates.told == [(NAME, "repeated")]
+
+
+async def test_of_many_locations_with_the_same_reason_some_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    run = FakeRun(ANNOTATIONS)
+    for number in range(12):
+        run.places.put(f"/write/{number}", f"n{number % 6}")
+        assert await run.reach.measured_job(run.state(f"/write/{number}"), UNMEASURED) is None
+    named = [f"{UNMEASURED} on site/n{number}: not for this architecture" for number in range(3)]
+    more = "The same holds for other locations of site: `streamflow-io doctor --location site` looks at all"
+    assert caplog.messages == [*named, more]
+    # Another matter has warnings of its own.
+    caplog.clear()
+    assert await run.reach.runtime(run.state("/write/0")) is None
+    (told,) = map(uncoded, caplog.messages)
+    assert told == "Nothing streams on site/n0, all is as with plain StreamFlow: not for this architecture"
