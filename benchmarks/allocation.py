@@ -24,6 +24,7 @@ from .chain import STEPS, Chain, check_streamed
 from .model import Comparison
 from .processes import CommandError
 from .shared_bytes import SHARED_BYTES, shared_bytes
+from .spread_session import SPREAD_SESSIONS, spread_sessions
 from .templates import GENOMES, prepare_genotypes
 from .tools import MEBIBYTE, WAIT
 from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
@@ -166,7 +167,8 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         for name, streams in ((_SLURM, ()), (_ALLOCATION, STEPS))
     ]
     chains.append(_auto(chain, directory, skipped))
-    return [*jobs, *chains, *_genomes(directory, skipped), shared_bytes(directory, skipped)]
+    of_files = [shared_bytes(directory, skipped), *spread_sessions(directory, skipped)]
+    return [*jobs, *chains, *_genomes(directory, skipped), *of_files]
 
 
 def _genomes(directory: Path, skipped: str | None) -> list[Variant]:
@@ -244,5 +246,6 @@ ALLOCATION = Workload(
             at_most=0.33,
         ),
         *SHARED_BYTES,
+        *SPREAD_SESSIONS,
     ),
 )
