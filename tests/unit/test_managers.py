@@ -185,6 +185,24 @@ async def test_a_node_that_does_not_answer_takes_no_other_with_it(tmp_path: Path
     assert {name: each.hostname for name, each in found.items()} == {"n2": "10.0.0.2", "n3": "n3", "n4": "10.0.0.4"}
 
 
+async def test_a_launcher_names_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The program `pbs_attach` needs the number."""
+    for variable in ("SLURM_JOB_ID", *(manager.variable for manager in MANAGERS)):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PBS_JOBID", "7.server")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "qstat").write_text("#!/bin/sh\necho 'Job Id: 7.server'; echo '    exec_host = n1/0*2'\n")
+    (tmp_path / "qstat").chmod(0o755)
+    words = launch(tmp_path / "launch", 'test "$2 $3" = "-j 7.server" || exit 1; shift 3; exec "$@"')
+    connector = AllocationConnector("nodes", "/", None, f"{words} -j {{job}}")
+    await connector.deploy(False)
+    try:
+        (found,) = (await connector.get_available_locations()).values()
+        assert await connector.run(found.location, ["echo said"], capture_output=True) == ("said", 0)
+    finally:
+        await connector.undeploy(False)
+
+
 async def test_programs_get_chosen_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A batch script has set them, as by `module load`, and a launcher as SSH does not hand them on."""
     monkeypatch.setenv("FROM_MODULE", "a  'b'")

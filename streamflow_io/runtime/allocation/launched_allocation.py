@@ -289,7 +289,7 @@ class LaunchedAllocation(Allocation):
         """Return the allocation of a queue manager.
 
         :param job: the value of its variable
-        :param launcher: None: the one of the queue manager
+        :param launcher: None: the one of the queue manager; `{job}` in it is that value
         :raises WorkflowExecutionException: if nothing is known of it, or no node answers
         """
         name = f"allocation {job} of {manager.name}"
@@ -297,7 +297,7 @@ class LaunchedAllocation(Allocation):
             found = manager.read(await said(filled(manager.show, job)))
         except (ManagerError, WorkflowExecutionException) as error:
             raise WorkflowExecutionException(f"{name}: {error}") from error
-        return await cls._answering(name, found, launcher or manager.launcher)
+        return await cls._answering(name, found, (launcher or manager.launcher).replace("{job}", job))
 
     @classmethod
     async def asked(cls, deployment: str, manager: Manager, wanted: Wanted, launcher: str | None) -> LaunchedAllocation:
