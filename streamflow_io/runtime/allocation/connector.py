@@ -72,6 +72,8 @@ class AllocationConnector(OwnHosts):
         self._interface = interface
         self._allocation: Allocation | None = None
         self._hardware: dict[str, asyncio.Task[Hardware]] = {}
+        # The nodes that have told their hardware, with this and their addresses.
+        self._located: dict[str, tuple[Hardware, str]] = {}
         # The nodes for which the scheduler waits no longer.
         self._late: set[str] = set()
         self._addresses: dict[str, asyncio.Task[str]] = {}
@@ -188,15 +190,19 @@ class AllocationConnector(OwnHosts):
         if (over := allocation.over) is not None:
             raise NoHostsError(over)
         await self._wait_for_answers()
-        nodes = [node for name, node in allocation.nodes.items() if name not in self._lost and name not in self._silent]
-        found = await asyncio.gather(*map(self._hardware_of, nodes))
-        answering = [(node, has) for node, has in zip(nodes, found, strict=True) if has is not None]
-        addresses = await asyncio.gather(*(self._address_of(node) for node, _ in answering))
-        locations = {
-            node.name: AvailableLocation(node.name, self.deployment_name, address, service=service, hardware=has)
-            for (node, has), address in zip(answering, addresses, strict=True)
-            if node.name not in self._lost
-        }
+        silent = self._silent
+        nodes = [node for name, node in allocation.nodes.items() if name not in self._lost and name not in silent]
+        if new := [node for node in nodes if node.name not in self._located]:
+            found = await asyncio.gather(*map(self._hardware_of, new))
+            answering = [(node, has) for node, has in zip(new, found, strict=True) if has is not None]
+            addresses = await asyncio.gather(*(self._address_of(node) for node, _ in answering))
+            for (node, has), address in zip(answering, addresses, strict=True):
+                self._located[node.name] = has, address
+        # Each job asks: with a thousand nodes, a task for each would take longer than the job.
+        locations = {}
+        for name in (node.name for node in nodes if node.name in self._located and node.name not in self._lost):
+            has, address = self._located[name]
+            locations[name] = AvailableLocation(name, self.deployment_name, address, service=service, hardware=has)
         if not locations and not allocation.comes and not self._silent:
             raise NoHostsError(f"no node of {allocation} can be used any more: {'; '.join(self._lost.values())}")
         return locations
