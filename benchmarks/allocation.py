@@ -32,6 +32,10 @@ from .workload import Outcome, Variant, Workload
 
 # Work is waiting: nodes of a real cluster have cores of their own.
 _CHAIN_OF_STEPS = Chain(64, 4 * MEBIBYTE, f"{WAIT}0.1")
+# Long, because each step starts a moment after the one before. Each has a node of its own.
+_WAIT_SECONDS = 0.1
+_LONG_CHAIN = Chain(192, 4 * MEBIBYTE, f"{WAIT}{_WAIT_SECONDS}", cores=2)
+_LONG, _OF_STEP = "chain over three nodes", "of_step"
 _FEW, _MANY = 16, 96
 _MEASURE = "ms_per_job"
 _JOBS, _CHAIN = "jobs", "chain"
@@ -166,7 +170,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         )
         for name, streams in ((_SLURM, ()), (_ALLOCATION, STEPS))
     ]
-    chains.append(_auto(chain, directory, skipped))
+    chains += [_auto(chain, directory, skipped), _long_chain(directory, skipped)]
     of_files = [shared_bytes(directory, skipped), *spread_sessions(directory, skipped)]
     return [*jobs, *chains, *_genomes(directory, skipped), *of_files]
 
@@ -188,6 +192,24 @@ def _genomes(directory: Path, skipped: str | None) -> list[Variant]:
         )
         for name, (site, scheduler, streams) in ways.items()
     ]
+
+
+def _long_chain(directory: Path, skipped: str | None) -> Variant:
+    """A chain with a node for each step, whose time is that of a step at best: a link takes a third of this time."""
+    way = StreamFlowRun(_LONG_CHAIN.write(directory / "long.cwl"), {"oversubscribe": "never"})
+
+    def run(directory: Path) -> Outcome:
+        outcome = _run_at(partial(_allocation_site, nodes=len(STEPS)), _LONG, way, STEPS, directory)
+        (file,) = (directory / "data" / "streamflow-io" / "runs").glob("*/telemetry.jsonl")
+        records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        nodes = {record["location"] for record in records if record["event"] == "command"}
+        if len(nodes) != len(STEPS):
+            raise CommandError(f"the steps have run on {', '.join(sorted(nodes))}")
+        of_step = outcome.sample.window / (_LONG_CHAIN.chunks * _WAIT_SECONDS)
+        sample = outcome.sample.model_copy(update={"further": {**outcome.sample.further, _OF_STEP: of_step}})
+        return dataclasses.replace(outcome, sample=sample)
+
+    return Variant(_LONG, run, skipped=skipped)
 
 
 def _auto(chain: Path, directory: Path, skipped: str | None) -> Variant:
@@ -233,6 +255,7 @@ ALLOCATION = Workload(
             baseline=f"{_CHAIN}, {_SLURM}",
             at_most=0.5,
         ),
+        Comparison(name=f"{_LONG}: execution window / a step", measure=_OF_STEP, variant=_LONG, at_most=1.05),
         Comparison(
             name=f"{_CHAIN}: {_AUTO}, proven on one node / annotated",
             variant=f"{_CHAIN}, {_AUTO}",

@@ -33,12 +33,14 @@ class Chain:
     :ivar chunk_bytes: bytes of each
     :ivar work: of each step on each chunk, in the words of `tools.py`
     :ivar program: the words that run `tools.py` where the steps run
+    :ivar cores: of each step
     """
 
     chunks: int
     chunk_bytes: int
     work: str
     program: Sequence[str] = TOOL
+    cores: float = 1
 
     @property
     def source(self) -> list[str]:
@@ -62,12 +64,17 @@ class Chain:
             inputs={},
             outputs={"sum": {"type": "File", "outputSource": "c/sum"}},
             steps={
-                "a": {"run": tool(self.source, {}, {"data": STDOUT}, stdout=STDOUT_NAME), "in": {}, "out": ["data"]},
+                "a": {
+                    "run": tool(self.source, {}, {"data": STDOUT}, self.cores, stdout=STDOUT_NAME),
+                    "in": {},
+                    "out": ["data"],
+                },
                 "b": {
                     "run": tool(
                         self.transform,
                         {"data": FILE},
                         {"transformed": STDOUT},
+                        self.cores,
                         stdin="$(inputs.data.path)",
                         stdout=STDOUT_NAME,
                     ),
@@ -79,6 +86,7 @@ class Chain:
                         self.sum,
                         {"transformed": FILE},
                         {"sum": "stdout"},
+                        self.cores,
                         stdin="$(inputs.transformed.path)",
                         stdout="sum.txt",
                     ),
