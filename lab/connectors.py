@@ -218,7 +218,8 @@ async def serving(
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
     links = Links(CERTIFICATE, manner.address, tls) if manner.listen else None
-    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links, place)
+    how = manner.shared, links, place, manner.starts_commands
+    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), *how)
     try:
         yield runtime
     finally:

@@ -151,10 +151,15 @@ class ConversingRuntime(NodeRuntime):
 
         :raises NodeRuntimeError: if the certificate cannot be written
         """
-        if self._links is not None and self._admitting is None:
-            self._admitting = asyncio.create_task(self._write_certificate(self._links.certificate))
+        self._begin_to_admit()
         if self._admitting is not None:
             await asyncio.shield(self._admitting)
+
+    def _begin_to_admit(self) -> None:
+        """Let connections in soon. A link waits in :meth:`_admit`, which raises the errors."""
+        if self._links is not None and self._admitting is None:
+            self._admitting = asyncio.create_task(self._write_certificate(self._links.certificate))
+            self._admitting.add_done_callback(lambda admitting: admitting.cancelled() or admitting.exception())
 
     async def _write_certificate(self, certificate: Certificate) -> None:
         # The private key comes first: `serve` admits connections as soon as there is a certificate.
@@ -243,6 +248,9 @@ class ConversingRuntime(NodeRuntime):
     async def _close(self) -> None:
         for trying in self._tried.values():
             trying.cancel()
+        if self._admitting is not None:
+            self._admitting.cancel()
+            await asyncio.wait({self._admitting})
         self._reassuring.cancel()
         if self._clearing is not None:
             await self._clearing

@@ -112,9 +112,9 @@ class NodeRuntimes:
             owner = await self.deployments.owner(location)
             return await ContainerRuntime.start(access, directory, binary, place, links, owner)
         place = Place(location_node(location)) if location.deployment in self._mixed else None
-        runtime = await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links, place)
-        runtime.starts_commands = manner.starts_commands
-        return runtime
+        return await RemoteRuntime.start(
+            access, workdir or directory, binary, manner.shared, links, place, manner.starts_commands
+        )
 
     @cached_property
     def _certificate(self) -> Certificate:

@@ -59,6 +59,7 @@ class RemoteRuntime(ConversingRuntime):
         shared: bool = False,
         links: Links | None = None,
         place: Place | None = None,
+        starts_commands: bool = False,
     ) -> RemoteRuntime:
         """Deliver `sfio-node` and start `serve`.
 
@@ -66,6 +67,7 @@ class RemoteRuntime(ConversingRuntime):
         :param links: None: the runtime has no links
         :param place: its host, if jobs in containers of that host and jobs beside them read of each other. None: no
             container needs the run directory
+        :param starts_commands: see :attr:`NodeRuntime.starts_commands`
         :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = None if place is None else Neighbours(_ROOT)
@@ -96,6 +98,11 @@ class RemoteRuntime(ConversingRuntime):
         runtime = cls(access, str(delivered.binary), run, shared, links, place, conversation, event.pid)
         runtime._workdir = workdir, neighbours
         runtime._listens(event)
+        runtime.starts_commands = starts_commands
+        if starts_commands:
+            # No job takes a session that this needs: the first job does not wait.
+            runtime._begin_to_admit()
+            return runtime
         try:
             await runtime._admit()
         except BaseException:

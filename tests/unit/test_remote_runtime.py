@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -340,6 +341,30 @@ async def test_what_is_needed_for_a_link(host: Host, access: Access, workdir: Pa
         link = (await one.create_job("j")).link_to(other)
         assert link is not None
         assert link.tls is tls
+
+
+async def test_no_job_waits_for_what_links_need(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link waits for the certificate, and the end of the runtime does not."""
+    write, goes_on = Access.write, asyncio.Event()
+
+    async def write_later(self: Access, path: PurePosixPath, *words: Any, **options: Any) -> None:
+        await goes_on.wait()
+        await write(self, path, *words, **options)
+
+    manner = Manner(listen=True, starts_commands=True)
+    async with serving(access, workdir):
+        pass  # The binary is there from now on.
+    monkeypatch.setattr(Access, "write", write_later)
+    async with serving(access, workdir, manner=manner) as one, serving(access, workdir, manner=manner) as other:
+        one.address, other.address = "10.0.0.1:7", "10.0.0.2:7"
+        assert [Path(each.directory, "certificate.pem").exists() for each in (one, other)] == [False, False]
+        reaching = asyncio.create_task(one.obstacle(other))
+        goes_on.set()
+        await reaching
+        assert [Path(each.directory, "certificate.pem").exists() for each in (one, other)] == [True, True]
+        goes_on.clear()
+        async with serving(access, workdir, manner=manner):
+            pass
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
