@@ -275,13 +275,17 @@ def test_a_job_whose_disk_is_full_runs_again_where_there_is_space(local: Site, s
     wait_for_note(path, " a n", 1)
     (node,) = re.findall(r" a (n\d)", trace.read_text())
     own = str(local.laboratory.directory / "local")
-    with open(f"/proc/{processes_on(local, node, b'serve')[0]}/ns/mnt", "rb") as mounts:
+    process_there = Path("/proc", str(processes_on(local, node, b"serve")[0]))
+    space = os.statvfs(f"{process_there}/root{own}")
+    # Other tests may have left programs there.
+    size = (space.f_blocks - space.f_bfree) * space.f_frsize + 2**25
+    with (process_there / "ns" / "mnt").open("rb") as mounts:
 
         def inside(*words: str) -> None:
             entered = ["nsenter", f"--mount=/proc/self/fd/{mounts.fileno()}", *words]
             subprocess.run(entered, check=True, pass_fds=[mounts.fileno()])
 
-        inside("mount", "-o", "remount,size=32M", own)
+        inside("mount", "-o", f"remount,size={size}", own)
         try:
             Path(f"{os.path.realpath(trace)}.go").touch()
             ours = local.finish(process, path)
