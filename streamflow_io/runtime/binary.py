@@ -21,53 +21,70 @@ DIRECTORY = ".streamflow-io"
 # From the field e_machine of an ELF file to the output of `uname -m`.
 _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
-# Lines have a mark, because the start of a shell may print, too. `way` says why another user could put a file into a
-# directory, as :mod:`streamflow_io.files`. `here` says it of the working directory, and of the path that leads there:
-# links count.
+# Lines have a mark, because the start of a shell may print, too. `way` says in `why` why another user could put a file
+# into a directory, as :mod:`streamflow_io.files`. `here` says it of the working directory, `place`, and of the path
+# that leads there: links count. One `ls` lists a directory and all above it, in this order, and `judge` reads the
+# lines. Each line must be safe: a name with a newline can only make a safe directory look unsafe.
 _WAYS = """
 set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
-say system "$(uname -s)"; say machine "$(uname -m)"
+set -- $(uname -sm); say system "$1"; say machine "$2"
 me=$(id -u); set -- $(ls -ldn /); top=$3
 mounts=:; for mount in {mounts}; do mount=$(cd "$mount" 2>/dev/null && pwd -P) && mounts=$mounts$mount:; done
-way() {{
-    part=$1
-    while :; do
-        case $mounts in *":$(cd "$part" 2>/dev/null && pwd -P):"*) return 0 ;; esac
-        set -- $(ls -ldn "$part"); open="others may write to $part, which is not sticky"
-        case $3 in 0 | "$me" | "$top" | {driver}) ;; *) echo "$part belongs to user $3"; return ;; esac
-        case $1 in
-        l*) ;;
-        ?????????[tT]*) ;;
-        ????????w*) echo "$open"; return ;;
-        ?????w*) test "$4 $(id -g)" = "$me $me" || {{ echo "$open"; return; }} ;;
+is_mount() {{
+    test "$mounts" != : || return 1
+    case $mounts in *":$(cd "$1" 2>/dev/null && pwd -P):"*) ;; *) return 1 ;; esac
+}}
+judge() {{
+    while read -r mode links owner group rest; do
+        open="others may write to $1, which is not sticky"
+        case $mode in
+        l* | ?????????[tT]*) open= ;;
+        ????????w*) ;;
+        ?????w*) test "$group $(id -g)" != "$me $me" || open= ;;
+        *) open= ;;
         esac
-        test "$part" != / || return 0
+        case $owner in 0 | "$me" | "$top" | {driver}) ;; *) open="$1 belongs to user $owner" ;; esac
+        why=${{open:-$why}}
+        test $# = 0 || shift
+    done
+    printf '%s' "$why"
+}}
+way() {{
+    why=; part=$1; set --
+    while ! is_mount "$part"; do
+        set -- "$part" "$@"
+        test "$part" != / || break
         part=${{part%/*}}; part=${{part:-/}}
     done
+    test $# = 0 || why=$({{ ls -ldn "$@" || echo; }} | judge "$@") || exit 1
 }}
-here() {{ why=$(way "$(pwd -P)"); test -n "$why" || why=$(way "$(pwd -L)"); }}
+here() {{ place=$(pwd -P); way "$place"; test -n "$why" || test "$PWD" = "$place" || way "$PWD"; }}
 """.lstrip()
-# No program is run from a directory of others, or with another content.
+# In the directory of the binary. No program is run with another content.
+_SAY_VERSION = """
+if test -f {binary} && test -O {binary}; then
+    sum=$(sha256sum < {binary} 2>/dev/null)
+    if test "${{sum%% *}}" = {digest}; then printf 'sfio:version=%s\\n' "$(./{binary} --version 2>&1)"; fi
+fi
+""".strip()
+# No program is run from a directory of others.
 _CHECK = (
     _WAYS
     + """
 for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
-    temporary=$(cd "$temporary" && pwd -P) && why=$(way "$temporary") && test -z "$why" && break
+    temporary=$(cd "$temporary" && pwd -P) && way "$temporary" && test -z "$why" && break
 done
 test -z "$why" && say temporary "$temporary"; say open "$why"
-mkdir -p {workdir} && cd {workdir} || exit 1
+cd {workdir} 2>/dev/null || {{ mkdir -p {workdir} && cd {workdir}; }} || exit 1
 name={name}; mode=755; test {driver} = none || mode=711; test {own} = no || name=$name-$me
 test -d "$name" || mkdir -m $mode "$name" 2>/dev/null || test -d "$name" || mkdir -m $mode "$name" || exit 1
 cd "$name" || exit 1
-say directory "$(pwd -P)"
-here; test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
+here; say directory "$place"
+test -n "$why" || test -O . || why="$place belongs to another user"
 if test -n "$why"; then say foreign "$why"; exit; fi
-if test -f {binary} && test -O {binary}; then
-    sum=$(sha256sum < {binary} 2>/dev/null)
-    if test "${{sum%% *}}" = {digest}; then say version "$(./{binary} --version 2>&1)"; fi
-fi
-""".strip()
+"""
+    + _SAY_VERSION
 )
 _NOEXEC = " (is its file system mounted noexec?)"
 _LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
@@ -189,8 +206,10 @@ async def _bring(
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
-        await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        binary, delivered, version = await _check(access, workdir, binary, neighbours, is_own)
+        enter = f"LC_ALL=C; export LC_ALL; cd {shlex.quote(str(delivered.directory))} || exit"
+        look = _SAY_VERSION.format(binary=binary.name, digest=binary.digest)
+        said, _ = await access.run(f"{enter}\nmv -f {part.name} {binary.name}\n{look}")
+        version = dict(_SAID.findall(said)).get("version")
     if version is None:
         return delivered, "the file is missing"
     if version.startswith("sfio-node "):

@@ -206,6 +206,11 @@ async def test_each_work_directory_is_looked_at(access: Access, workdir: Path, t
         await runtime.check_workdir(str(link / "ours"))
         with pytest.raises(NodeRuntimeError, match=r"/dev/null/x cannot be used: .*mkdir"):
             await runtime.check_workdir("/dev/null/x")
+        # A name that looks like a directory of root in a listing.
+        (odd := tmp_path / "x\ndrwxr-xr-x 2 0 0 40 Jan 1 00:00 y").mkdir()
+        os.chown(odd, STRANGER, -1)
+        with pytest.raises(NodeRuntimeError, match=f"{tmp_path}/x: set another `workdir`"):
+            await runtime.check_workdir(str(odd / "work"))
 
 
 async def test_a_mount_of_containers_may_be_open(access: Access, workdir: Path) -> None:
