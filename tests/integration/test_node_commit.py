@@ -406,3 +406,13 @@ def test_nothing_is_told_of_a_change_before_the_commit(runtime: Node, out: Path)
     job = runtime.shell("j", script, outputs=[output(out, "*", "on_termination", "files")])
     finish(job, ["a"], before_end=[])
     assert job.named("changed") == []
+
+
+def test_why_there_is_no_window_is_told_though_the_job_ends_at_once(runtime: Node) -> None:
+    (out := runtime.base / "linked").mkdir()
+    linked = {**output(out, "a"), "window": {"size": 1 << 20, "readers": 1}}
+    job = runtime.shell("j", f"cd {out}; echo text > b; exec ln -s b a", outputs=[linked])
+    assert job.wait() == 0
+    assert [event["message"] for event in job.named("warning")] == [
+        f"{out}/a is kept whole, without a window: it is a symbolic link [SFIO-N004]"
+    ]

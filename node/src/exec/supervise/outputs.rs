@@ -162,10 +162,9 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// Why a file is lost.
     pub fn end_windows(&mut self) -> Result<bool, String> {
-        while let Some(window) = self.windows.last() {
-            let Some(ended) = window.end() else { return Ok(false) };
-            self.announcer.discarded.extend(ended?);
-            self.windows.pop();
+        let Some(ended) = self.windows.iter().map(Window::end).collect::<Option<Vec<_>>>() else { return Ok(false) };
+        for file in ended {
+            self.announcer.discarded.extend(file?);
         }
         Ok(true)
     }
