@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
@@ -196,15 +196,19 @@ class Bench:
         path = self.write(document, job or {}, io, **settings)
         return self.finish(self.start(path), path, seconds)
 
-    def run_all(self, paths: Sequence[Path], seconds: float = 60) -> list[Run]:
+    def run_all(
+        self, paths: Sequence[Path], seconds: float = 60, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[Run]:
         """Run what was written, all at the same time, to its end: most workflows of tests sleep more than they compute.
 
+        :param meanwhile: called when all have started
         :return: the runs, in their order
         """
         with contextlib.ExitStack() as ending:
             processes = [self.start(path) for path in paths]
             for process in processes:
                 ending.callback(kill_group, process)
+            meanwhile()
             return [self.finish(*started, seconds) for started in zip(processes, paths, strict=True)]
 
     def run_both(

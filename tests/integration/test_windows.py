@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,14 +75,17 @@ def chain(write: str, copy: str = "tr 0-4 5-9 < $i") -> Document:
     return workflow({}, steps, {"o": "c/o"})
 
 
-def both(bench: Bench, document: Document, **settings: Any) -> tuple[Run, Path]:
+def both(
+    bench: Bench, document: Document, meanwhile: Callable[[Path], None] = lambda _: None, **settings: Any
+) -> tuple[Run, Path]:
     """Run a workflow with plain StreamFlow and with windows; the results must be the same.
 
+    :param meanwhile: called while our run goes on, with its StreamFlow file
     :return: our run, and its directory
     """
     settings = {**WINDOW, **settings}
     paths = [bench.write_plain(document, {}), bench.write(document, {}, io=True, **settings)]
-    plain, ours = bench.run_all(paths, seconds=120)
+    plain, ours = bench.run_all(paths, 120, lambda: meanwhile(paths[1]))
     assert plain.ok, plain.errors
     assert ours.ok, ours.errors
     assert ours.results == plain.results
@@ -167,16 +171,22 @@ def test_a_tool_that_does_more_than_write(bench: Bench) -> None:
 
 def test_what_is_seen_early_keeps_the_file(bench: Bench) -> None:
     parts = {}
+    told = 'for t in $(seq 600); do test -z "$SFIO_JOB" -o -e "${TRACE%-of.*}.told" && break; sleep 0.1; done'
+    more = f"{numbers(4 * BLOCK)}; {BEGUN}; {numbers(60 * BLOCK)}; {told}"
     for name, (script, _) in SEEN_EARLY.items():
-        # The job goes on until its reader has read more than the first block.
-        write = exec_writer(f"{script}; {numbers(4 * BLOCK)}; {BEGUN}; {numbers(60 * BLOCK)}")
-        parts[name] = read_by(write, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
-    link = f"ln -s real.txt a.txt; exec > a.txt; {numbers(4 * BLOCK)}; {BEGUN}; {numbers(60 * BLOCK)}"
-    run = tool(link, {}, {"o": found("a.txt", streamable=True)})
+        parts[name] = read_by(exec_writer(f"{script}; {more}"), f"{{ {BEGIN}; cat; }} < $i | sha1sum")
+    run = tool(f"ln -s real.txt a.txt; exec > a.txt; {more}", {}, {"o": found("a.txt", streamable=True)})
     parts["symlink"] = read_by({"run": run, "in": {}}, f"{{ {BEGIN}; cat; }} < $i | sha1sum")
-    ours, _ = both(bench, side_by_side(**parts))
-    for why in (*(why for _, why in SEEN_EARLY.values()), "it is a symbolic link"):
-        assert f"is kept whole, without a window: {why} [SFIO-N004]" in ours.log
+    reasons = (*(why for _, why in SEEN_EARLY.values()), "it is a symbolic link")
+    messages = [f"is kept whole, without a window: {why} [SFIO-N004]" for why in reasons]
+
+    def tell(path: Path) -> None:
+        """Let the jobs end when each message is there: a file whose job ends before is kept without a message."""
+        log = path.with_name("stderr")
+        wait_for(lambda: all(message in log.read_text() for message in messages), f"{messages} in {log}", 60)
+        path.with_name("trace.told").touch()
+
+    both(bench, side_by_side(**parts), tell)
 
 
 #: A script that waits until bytes of its writer's file are discarded, in the part of the workflow.

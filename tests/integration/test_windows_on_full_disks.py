@@ -65,5 +65,7 @@ def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
         path.with_name("trace.told").touch()
         run = bench.finish(process, path)
     assert run.ok, run.errors
-    assert "a.txt is kept whole, without a window: no room to test for holes: No space left on device" in run.log
+    assert "a.txt is kept whole, without a window: no room to test for holes: No space left on device" in run.log, (
+        run.errors
+    )
     assert left == []
