@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ def _schemas() -> Iterator[None]:
         patch.setattr(process, "load_schema", load_once)
         patch.setattr(YAML, "load", json_documents.load)
         yield
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that other users reach. Each start of pytest takes this right from all that is above `tmp_path`."""
+    with TemporaryDirectory(prefix="sfio-test-", ignore_cleanup_errors=True) as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
 
 
 @pytest.fixture

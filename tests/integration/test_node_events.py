@@ -67,16 +67,13 @@ def test_who_only_opens_the_events_does_no_harm(runtime: Node) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
-def test_exec_is_shielded_from_its_job(tmp_path: Path) -> None:
+def test_exec_is_shielded_from_its_job(public: Path) -> None:
     """A process of the same user can neither look into it nor take its open files, also when the job is to be idle."""
     user = 65534
-    (base := tmp_path / "home").mkdir()
+    (base := public / "home").mkdir()
     shutil.chown(base, user, user)
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_uid == os.geteuid() and directory.is_relative_to("/tmp") and directory != Path("/tmp"):
-            directory.chmod(0o755)
     wrapper = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-    node = Node(unprivileged(tmp_path), base, wrapper=wrapper)
+    node = Node(unprivileged(public), base, wrapper=wrapper)
     try:
         look = f"ls /proc/$PPID/fd; cat /proc/$PPID/environ; cat /proc/{node.server.pid}/mem"
         directory = node.run / "jobs" / "j"

@@ -223,16 +223,13 @@ open("went on", "w")
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Iterator[Node]:
+def strangers(public: Path) -> Iterator[Node]:
     """A `serve` of another user than root, for what is killed."""
     if os.geteuid() != 0:
         pytest.skip("needs a second user")
-    (base := tmp_path / "home").mkdir()
+    (base := public / "home").mkdir()
     shutil.chown(base, STRANGER, STRANGER)
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_uid == os.geteuid() and directory.is_relative_to("/tmp") and directory != Path("/tmp"):
-            directory.chmod(0o755)
-    binary = tmp_path / "sfio-node"
+    binary = public / "sfio-node"
     shutil.copy(built(), binary)
     binary.chmod(0o755)
     with ended(Node(binary, base, wrapper=WRAPPER)) as running:

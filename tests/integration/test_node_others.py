@@ -26,12 +26,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a s
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A directory that all users reach."""
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_mode & 0o1 == 0:
-            directory.chmod(0o711)
-    return tmp_path
+def place(public: Path) -> Path:
+    return public
 
 
 def as_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -27,15 +27,10 @@ def as_stranger(*command: str | Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(public: Path) -> Path:
     """A directory for all, as /tmp."""
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_mode & 0o1 == 0:
-            directory.chmod(0o711)
-    place = tmp_path / "public"
-    place.mkdir()
-    place.chmod(0o1777)
-    return place
+    public.chmod(0o1777)
+    return public
 
 
 @needs_root

@@ -543,11 +543,8 @@ def test_disks_that_cannot_be_written(tmp_path: Path, prepare: str, expected: st
 
 
 @pytest.fixture
-def of_all(tmp_path: Path) -> SharedDirectory:
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_mode & 0o1 == 0:
-            directory.chmod(directory.stat().st_mode | 0o011)
-    shared = SharedDirectory(tmp_path / "ledger", "scratch", False, "/scratch")
+def of_all(public: Path) -> SharedDirectory:
+    shared = SharedDirectory(public / "ledger", "scratch", False, "/scratch")
     make_shared(shared.path, LedgerFile(path="/scratch", write=100), GROUP)
     return shared
 
