@@ -106,15 +106,24 @@ def _state(file: BinaryIO, run: RunRecord) -> RunState:
     if (end := end_record(file)) is not None:
         status = end.get("status")
         return cast(RunStatus, status) if status in get_args(RunStatus) else "ended"
+    return "running" if has_writer(file, run) else "killed"
+
+
+def has_writer(file: BinaryIO, run: RunRecord | None) -> bool:
+    """Whether a process still writes the telemetry of a run, as far as that can be told.
+
+    :param run: the first record of the file; None: the record is not read yet, and without locks a process may write
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return "running"
+        return True
     except OSError:
         # There are no locks, as on Lustre without the mount option `flock`. A process is seen on its own host only.
-        is_here = run.host == socket.gethostname() and run.pid is not None
-        return "killed" if is_here and not Path(f"/proc/{run.pid}").exists() else "running"
-    return "killed"
+        pid = run.pid if run is not None and run.host == socket.gethostname() else None
+        return pid is None or Path(f"/proc/{pid}").exists()
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 def last_disk_records(workflow: str) -> Iterator[list[DiskRecord]]:

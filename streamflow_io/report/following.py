@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamflow_io.records.reader import parse_record, read_latest
+from streamflow_io.records.reader import has_writer, parse_record, read_latest
+from streamflow_io.records.records import RunRecord
 from streamflow_io.records.runs import PROGRESS_FILE
 
 from .analysis.live import LiveRun, RunView
 
-# In seconds. The writer locks the file. Without lock and news for this time, the writer is gone.
+# In seconds. Without a writer and news for this time, the run is over.
 _SECONDS = 1.0
 _PIECE = 1 << 22
 
@@ -30,6 +30,7 @@ class FollowedRun:
         self._file = file.open("rb")
         self._rest = b""
         self._lines = 0
+        self._run: RunRecord | None = None
         # Since when no process has written the file.
         self._alone: float | None = None
         self._is_alone = False
@@ -44,16 +45,19 @@ class FollowedRun:
 
         :raises HintErrors: if a line is no record; names the line
         """
-        has_writer = self._has_writer()
+        is_written = has_writer(self._file, self._run)
         news = False
         for line in self._new_lines():
             news = True
             self._lines += 1
-            self.live.told(parse_record(self.file, self._lines, line))
+            record = parse_record(self.file, self._lines, line)
+            if isinstance(record, RunRecord):
+                self._run = record
+            self.live.told(record)
         if (progress := read_latest(self.file.with_name(PROGRESS_FILE))) is not None:
             self.live.told(progress)
         now = time.monotonic()
-        self._alone = None if has_writer or news else now if self._alone is None else self._alone
+        self._alone = None if is_written or news else now if self._alone is None else self._alone
         self._is_alone = self._alone is not None and now - self._alone >= _SECONDS
 
     def view(self, now: float) -> RunView:
@@ -70,11 +74,3 @@ class FollowedRun:
         while piece := self._file.read(_PIECE):
             *lines, self._rest = (self._rest + piece).split(b"\n")
             yield from lines
-
-    def _has_writer(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # or there are no locks, which could tell that the writer is gone
-            return True
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        return False

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import itertools
+import os
+import socket
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -177,6 +183,28 @@ def test_a_run_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
         following.look()
     assert following.view(BEGIN + 99).state == "killed"
     following.close()
+
+
+def test_a_run_that_was_killed_is_not_waited_for_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is there may be that of the run, also on another host, and is waited for."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    clock = itertools.count(step=2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    (file := tmp_path / "telemetry.jsonl").touch()
+    here = socket.gethostname()
+    for host, pid, is_over in [(here, 2**22 + 1, True), (here, os.getpid(), False), ("elsewhere", 2**22 + 1, False)]:
+        file.write_bytes(to_json(replace(RUN, host=host, pid=pid)) + b"\n")
+        following = FollowedRun(file, LiveRun("night"))
+        for _ in range(5):
+            following.look()
+        assert following.is_over is is_over, (host, pid)
+        following.close()
 
 
 def test_the_last_state_is_there_whole_and_is_removed_at_the_end(tmp_path: Path) -> None:
