@@ -7,6 +7,7 @@
 - steps call `CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`,
   `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`; a job that moves
   calls `ScheduleStep._set_job_directories`;
+- the translator overrides `CWLTranslator._handle_inner_inputs`;
 - the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job`, `._process_target` and
   `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
@@ -24,6 +25,7 @@ import logging
 import posixpath
 import re
 import shlex
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from asyncio.subprocess import STDOUT, Process
@@ -1058,6 +1060,19 @@ def _flat_without_repeated_paths(lists: Iterable[Any]) -> list[Any]:
 
 #: What is put behind the path of a job's temporary directory. No glob looks beside the directories of a job.
 STANDARD_ERROR = ".streamflow-io-stderr"
+
+
+def give_input(tool: Any, name_prefix: str) -> None:
+    """Give a tool without inputs one, which is null: its jobs then depend on the `when` of their step.
+
+    StreamFlow 0.2.0rc3 runs a job without inputs whatever the condition says, and has two values for each output.
+
+    :param tool: as loaded by `cwl_utils.parser`
+    :param name_prefix: of the names in the tool
+    """
+    if not tool.inputs and tool.class_ in ("CommandLineTool", "ExpressionTool"):
+        parameter = sys.modules[type(tool).__module__].CommandInputParameter
+        tool.inputs.append(parameter(id=f"#{posixpath.join(name_prefix, '__when__')}", type_=["null", "Any"]))
 
 
 def separate_standard_error(workflow: Workflow) -> None:

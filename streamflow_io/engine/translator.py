@@ -26,6 +26,7 @@ from streamflow.cwl.translator import CWLTranslator
 
 from streamflow_io._streamflow import (
     execute_statements_in_the_loop,
+    give_input,
     look_up_in_constant_time,
     parse_expressions_once,
     separate_standard_error,
@@ -87,6 +88,12 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             given=self.cwl_inputs.get("cwl:requirements", ()),
             in_detail=in_detail,
         )
+
+    def _handle_inner_inputs(self, **elements: Any) -> None:
+        step, tool = elements["cwl_element"], elements["inner_cwl_element"]
+        if isinstance(self.context.scheduler, IOAwareScheduler) and getattr(step, "when", None) is not None:
+            give_input(tool, elements["inner_cwl_name_prefix"])
+        super()._handle_inner_inputs(**elements)
 
     def _translate(self) -> Workflow:
         parse_expressions_once()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.cwl import found, streaming, tool
+from lab.cwl import Document, found, streaming, tool, workflow
 from lab.gates import FILES, lister, pair, producer
 from lab.runs import Bench
 
@@ -17,6 +17,36 @@ def test_a_directory_at_the_gate_is_no_link(bench: Bench) -> None:
     plain, ours = (bench.run(document, io=io) for io in (False, True))
     assert plain.files["read.txt"] == b"link\n4\n1\n2\n3\n"
     assert ours.files["read.txt"] == b"directory\n4\n1\n2\n3\n"
+
+
+def test_a_condition_of_a_tool_without_inputs(bench: Bench) -> None:
+    """Plain StreamFlow runs all of these jobs. Each reader has one job."""
+    say = {
+        "class": "CommandLineTool",
+        "baseCommand": ["echo", "said"],
+        "inputs": {},
+        "outputs": {"out": "stdout"},
+        "stdout": "said.txt",
+    }
+    read = tool('note read; cat ${file:-/dev/null}; echo "$file" | wc -w', {}, {"out": "stdout"}, stdout="read.txt")
+    read["inputs"]["file"] = "File?"
+    read["requirements"][0]["envDef"].append(
+        {"envName": "file", "envValue": "$(inputs.file === null ? '' : inputs.file.path)"}
+    )
+    steps: Document = {}
+    for name, when in {"never": "$(false)", "always": "$(true)", "asked": "$(inputs.x > 1)"}.items():
+        steps[name] = {"run": say, "in": {"x": {"default": 1}} if name == "asked" else {}, "when": when}
+        printed = {**read, "stdout": f"{name}.txt"}
+        steps[f"{name}-read"] = {"run": printed, "in": {"file": f"{name}/out"}}
+    outputs = {name: f"{name}/out" for name in steps}
+    ours = bench.run_ours(workflow({}, steps, outputs))
+    assert [ours.outputs[name] is None for name in ("never", "always", "asked")] == [True, False, True]
+    assert {name: text for name, text in ours.files.items() if name != "said.txt"} == {
+        "never.txt": b"0\n",
+        "always.txt": b"said\n1\n",
+        "asked.txt": b"0\n",
+    }
+    assert len(ours.times("read")) == 3
 
 
 def test_a_tool_that_fails_long_after_its_close_has_committed(bench: Bench) -> None:

@@ -312,6 +312,11 @@ def test_the_seam() -> None:
     assert parameters(CWLRunCrateProvenanceManager.get_property_value) == ["self", "name", "token"]
     assert parameters(streamflow.cwl.main._parse_args) == ["workflow_config", "context"]
     assert "return args" in inspect.getsource(streamflow.cwl.main._parse_args)
+    inner = ["cwl_element", "inner_cwl_element", "cwl_name_prefix", "inner_cwl_name_prefix", "default_ports"]
+    names = ["name_prefix", "step_name", "workflow"]
+    assert parameters(CWLTranslator._handle_inner_inputs) == ["self", *inner, *names]
+    called = "".join(inspect.getsource(CWLTranslator._translate_workflow_step).split())
+    assert "self._handle_inner_inputs(cwl_element=cwl_element,inner_cwl_element=run_command," in called
     assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
     assert "self._execute_command(job, connectors)" in inspect.getsource(ExecuteStep._run_job)
     assert parameters(ScheduleStep._set_job_directories) == ["self", "connector", "locations", "job"]
