@@ -2,6 +2,8 @@
 
 StreamFlow reads each input of a workflow from beginning to end before a job may start. Here each file is read while the
 jobs run. Jobs that need no checksum start at once, and the bytes they have read are in the page cache.
+
+A small file has its checksum from the start: the content of such a file may decide what a proof holds for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing_extensions import Self
 
 from streamflow_io._streamflow import find_job_token
 
-from .paths import sha1_of
+from .paths import SMALL_FILE, sha1_of
 from .tokens import file_tokens, file_value
 
 # Fields that say more of a File than its path, or that only other values have.
@@ -50,7 +52,7 @@ class Complete(Struct, frozen=True):
 
 
 class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
-    """A File with everything but its checksum."""
+    """A File with everything but its checksum, which only a small file has."""
 
     __slots__ = ("complete",)
 
@@ -129,7 +131,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         await super().terminate(status)
 
     async def _early(self, job: Job, value: Any, files: dict[str, StreamFlowPath]) -> Token | None:
-        """Return the token of a File, or of a list of Files, without checksums.
+        """Return the token of a File, or of a list of Files, without the checksums of large files.
 
         None: the value is no File, has other fields than a path and a format, or its file is not found.
 
@@ -148,7 +150,9 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         try:
             if (there := await self._find(path, locations)) is None:
                 return None
-            file = {**_value(value, path), "size": await there.size()}
+            file = {**_value(value, path), "size": (size := await there.size())}
+            if size <= SMALL_FILE:
+                file["checksum"] = await _checksum(there)
         except (OSError, WorkflowExecutionException):
             # StreamFlow reads the file then, and reports the error.
             return None
@@ -203,8 +207,8 @@ def _value(given: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 async def _with_checksums(token: Token, files: Mapping[str, StreamFlowPath]) -> Token:
     if isinstance(token, EarlyInputToken):
-        value = {**token.value, "checksum": await _checksum(files[token.complete.path])}
-        return CWLFileToken(value, tag=token.tag, recoverable=True)
+        checksum = token.value.get("checksum") or await _checksum(files[token.complete.path])
+        return CWLFileToken({**token.value, "checksum": checksum}, tag=token.tag, recoverable=True)
     return token.update(await asyncio.gather(*(_with_checksums(element, files) for element in token.value)))
 
 

@@ -22,6 +22,8 @@ _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
 _BLOCK = 1 << 20
 #: StreamFlow's checksum of a file. Where `sha1sum` is missing, the checksums of all files have one other form.
 CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
+#: The largest size, in bytes, of a file that may be a script or a configuration, whatever its name.
+SMALL_FILE = 2**18
 _ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 

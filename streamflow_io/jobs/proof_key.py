@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from streamflow_io.adapters.paths import CHECKSUM
+from streamflow_io.adapters.paths import CHECKSUM, SMALL_FILE
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
@@ -144,7 +144,7 @@ def _kind(file: Mapping[str, Any], rule: _Rule) -> Any:
 def _content(file: Mapping[str, Any], rule: _Rule) -> Any:
     """Return what tells the content of a file from others.
 
-    A file has no checksum where its location cannot compute one, or when jobs get it before it was read for one.
+    A file has no checksum where its location cannot compute one, or while a large file is still read for one.
 
     :raises _UnknownError: if nothing tells that
     """
@@ -165,8 +165,6 @@ def _content(file: Mapping[str, Any], rule: _Rule) -> Any:
         raise _UnknownError from None
 
 
-# The largest size, in bytes, of a file that may be a script or a configuration, whatever its name.
-SMALL_FILE = 2**18
 # Scripts, archives of scripts, and libraries. Such a name says so of a large file, too.
 _LANGUAGES = (
     "awk|bash|cjs|class|egg|groovy|ipynb|jar|jl|js|ksh|lua|mjs|nf|php|pl|pm|py|pyc|pyz|r|rb|rmd|sed|sh|smk|so|tcl|wdl"

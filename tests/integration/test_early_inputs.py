@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +131,22 @@ def test_who_needs_the_checksum_waits_for_it(bench: Bench, tmp_path: Path, docum
     (plan,) = plan_file(bench.write(written, ranges(path, 2), io=True)).plans.values()
     assert not plan.parts.read_early
     bench.run_both(written, ranges(path, 2))
+
+
+def test_a_small_file_has_its_checksum_at_once(bench: Bench, tmp_path: Path) -> None:
+    """The content of such a file may decide what a proof holds for, and not every job can read it at its path."""
+    contents = {"small.bin": b"x" * 2**18, "large.bin": b"y" * (2**18 + 1)}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    sizes = {}
+    for name in contents:
+        bench.run_both(streaming(tmp_path), {"of": {"class": "File", "path": str(tmp_path / name)}})
+        database = bench.directory / f"run{bench.count}" / "streamflow.db"
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            rows = connection.execute("SELECT value FROM token WHERE type LIKE '%EarlyInputToken'").fetchall()
+        sizes |= {file["size"]: file.get("checksum") for file in (json.loads(row)["file"] for (row,) in rows)}
+    digest = hashlib.sha1(contents["small.bin"]).hexdigest()
+    assert sizes == {2**18: f"sha1${digest}", 2**18 + 1: None}
 
 
 def test_a_file_that_cannot_be_read_to_its_end(bench: Bench, tmp_path: Path, flag: Path) -> None:
