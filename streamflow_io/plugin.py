@@ -36,6 +36,7 @@ class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
 
     def register(self) -> None:
         self.register_scheduler("sfio.io-aware", IOAwareScheduler)
+        # Other modules use `ALLOCATION`, which is not imported here: StreamFlow imports this module in every command.
         self.register_connector("sfio.allocation", AllocationConnector)
         install_translator(IOAwareTranslator)
         install_provenance(crate_writer)

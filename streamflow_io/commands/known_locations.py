@@ -11,10 +11,9 @@ from msgspec import Struct
 from streamflow_io.adapters.deployment_sites import deployment_kind, room_here
 from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Step
-from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.sites import ALLOCATION, SiteKind
 from streamflow_io.wording import counted
 
-_ALLOCATION = "sfio.allocation"
 # As `2(x3),4`.
 _GROUP = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
@@ -84,7 +83,7 @@ def _known(kind: str, config: Mapping[str, Any], environment: Mapping[str, str])
         return None
     if (nodes := config.get("nodes")) is not None:
         return KnownLocations(len(nodes))
-    if kind != _ALLOCATION:
+    if kind != ALLOCATION:
         return None
     if (submit := config.get("submit")) is not None:
         origin = f"asked of {submit.get('manager', 'slurm')} for {submit['time']}"

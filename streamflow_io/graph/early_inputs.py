@@ -9,7 +9,7 @@ from streamflow_io.grouping import grouped
 from .io_graph import HopKind, InputRoute
 from .part_sites import are_here, is_of_hosts
 from .partitions import Partition
-from .sites import Site
+from .sites import ALLOCATION, Site
 
 # The hops that hand a file on unchanged.
 _HANDS_ON = frozenset(
@@ -61,7 +61,7 @@ def early_inputs(
 
 
 def _is_allocation(site: Site) -> bool:
-    return is_of_hosts(site) and site.deployments[0].type == "sfio.allocation"
+    return is_of_hosts(site) and site.deployments[0].type == ALLOCATION
 
 
 def _is_there(given: Site, reader: Site) -> bool:

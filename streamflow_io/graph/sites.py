@@ -141,6 +141,8 @@ class Deployment(Struct, frozen=True):
 
 
 LOCAL = Deployment("local", "local", SiteKind.LOCAL)
+#: The type of a deployment whose hosts are the nodes of an allocation of a queue manager.
+ALLOCATION = "sfio.allocation"
 
 _HOSTS = "hosts (SSH or an allocation)"
 _WATCHED = f"only jobs of the driver's node, {_HOSTS}, queue managers, pods, and containers on the first two stream yet"
