@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 from streamflow.core.config import BindingConfig
@@ -44,6 +44,7 @@ from streamflow_io.messages import Code, coded
 from .known_tokens import known_globs
 from .obstacles import (
     PART_FIELDS,
+    PLACE_FIELDS,
     SAFE_FIELDS,
     called_library,
     early_obstacle,
@@ -75,6 +76,8 @@ UNBOUND = "/__empty_unbound_inputs__"
 # The hop that a reader makes, and the port on which the token goes on; None: the token goes no further.
 _Passed = tuple[Hop, Port | None]
 _HopOf = Callable[[Any, str, Readers], _Passed | None]
+# The use of an expression: a word of the command line alone, the value of an output, or anything else.
+_Use = Literal["word", "result", "other"]
 
 
 def io_graph(
@@ -234,17 +237,21 @@ def _inputs(
     all_parts: bool,
 ) -> Iterator[Input]:
     @cache
-    def used() -> tuple[tuple[str, bool], ...]:
+    def used() -> tuple[tuple[str, _Use], ...]:
         words = {} if not isinstance(tool.command, CWLCommand) else words_of(tool.command)
-        everything = [tool.command, hardware_requirement(tool), tool.output_processors]
-        others = [*expressions(everything, set(words))]
-        library = called_library((*others, *words.values()), tool.command)
+        others = [*expressions([tool.command, hardware_requirement(tool)], set(words))]
+        results = [*expressions(tool.output_processors)]
+        library = called_library((*others, *results, *words.values()), tool.command)
         # The format and the secondary files of one input may depend on another input.
         of_inputs = [
             text for port in tool.input_ports for text in input_expressions(_input_processor(workflow, tool, port))
         ]
-        alone = (*others, *library, *of_inputs)
-        return (*((text, False) for text in alone), *((text, True) for text in words.values()))
+        found: dict[_Use, Iterable[str]] = {
+            "other": (*others, *library, *of_inputs),
+            "result": results,
+            "word": words.values(),
+        }
+        return tuple((text, use) for use, texts in found.items() for text in texts)
 
     for name in tool.input_ports:
         if name != "__job__":
@@ -259,12 +266,12 @@ def _input_obstacle(
     tool: CWLExecuteStep,
     step: graph.Step,
     name: str,
-    used: Callable[[], tuple[tuple[str, bool], ...]],
-    known: Container[str] = SAFE_FIELDS,
+    used: Callable[[], tuple[tuple[str, _Use], ...]],
+    known: Collection[str] = SAFE_FIELDS,
 ) -> str | None:
     """Why an input needs its whole file; None: no obstacle.
 
-    :param used: all expressions of the tool, each with whether it is only a word of the command line
+    :param used: all expressions of the tool, each with its use
     :param known: the fields that are known without the file
     """
     shown = port_path(tool.name, name)
@@ -288,10 +295,14 @@ def _input_obstacle(
             return coded(
                 f"{shown} is used in the expression {expression!r}, which needs the whole file", Code.EXPRESSION
             )
-    for expression, is_word in used():
-        if is_word and is_word_of(f"inputs.{name}", expression, fields):
+    # An output that is the input itself needs a file there at the end. A stream from the same host leaves one.
+    stays = "size" not in known and step.site.kind in (SiteKind.LOCAL, SiteKind.QUEUE)
+    of_results = known if stays else {*known} - PLACE_FIELDS
+    for expression, use in used():
+        if use == "word" and is_word_of(f"inputs.{name}", expression, fields):
             continue
-        if (what := whole_file_use(without_fields(f"inputs.{name}", expression, fields), name, known)) is not None:
+        safe = of_results if use == "result" else known
+        if (what := whole_file_use(without_fields(f"inputs.{name}", expression, fields), name, safe)) is not None:
             return coded(f"{shown} is used in the expression {what!r}, which needs the whole file", Code.EXPRESSION)
     return None
 

@@ -21,7 +21,8 @@ from streamflow_io.messages import Code, coded
 
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
-SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
+PLACE_FIELDS = {"path", "location", "dirname"}
+SAFE_FIELDS = _NAME_FIELDS | PLACE_FIELDS
 # The size of a part is known, too.
 PART_FIELDS = SAFE_FIELDS | {"size"}
 _FIELD = r"""(?:\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\]))?"""

@@ -86,6 +86,26 @@ def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
     return edge
 
 
+@pytest.mark.parametrize(
+    ("place", "glob", "streams"),
+    [
+        ("one", "$(inputs.file.path)", False),
+        ("one", "$(inputs.file.basename)", True),
+        ("here", "$(inputs.file.path)", True),
+    ],
+)
+def test_an_output_that_is_the_input_needs_a_file_at_its_path(
+    bench: Bench, place: str, glob: str, streams: bool
+) -> None:
+    """A stream from the same host leaves a link to the file. A host of several may read from another one."""
+    written = document()
+    written["steps"]["b"]["run"] = tool("cat $file", {"file": streamable()}, {"out": found(glob)})
+    edge = planned(bench, written, a=place, b=place)
+    assert (edge.delivery is Delivery.STREAM) is streams
+    needs = "/b/file is used in the expression 'inputs.file.path', which needs the whole file"
+    assert streams or needs in str(edge.fallback)
+
+
 def planned_all(bench: Bench, every: Sequence[dict[str, Any]]) -> list[StreamEdge]:
     """The edges of one workflow with a pair of steps for each mapping of targets: the steps `/a0` and `/b0`, ..."""
     steps: dict[str, Document] = {}
