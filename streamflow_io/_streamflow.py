@@ -1105,6 +1105,12 @@ _EXIT_CODE_LOOKS = 30
 _LOOK_SECONDS = 1.0
 
 
+#: Why a job of a queue manager may have left nothing at all.
+UNSEEN = "perhaps its node does not see the `workdir`, which login node and compute nodes have to share"
+# What StreamFlow takes for the output of a job of Slurm that has none.
+_NO_OUTPUT = re.compile(r"cat: (\S*/slurm-\d+\.out): No such file or directory")
+
+
 def mend_queue_managers() -> None:
     """Let queue managers, from now on in this process, keep the standard error of a job out of its `stdout` file.
 
@@ -1140,6 +1146,8 @@ async def _run_queued_apart(
         looks += 1
         await asyncio.sleep(_LOOK_SECONDS)
         result = await run(job_name=job_name, **options)
+    if job_name is not None and result is not None and (missing := _NO_OUTPUT.fullmatch(result[0] or "")) is not None:
+        return f"the job has not written {missing[1]}: {UNSEEN}", result[1]
     return result
 
 

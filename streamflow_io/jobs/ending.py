@@ -15,6 +15,7 @@ from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowEx
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
 
+from streamflow_io._streamflow import UNSEEN
 from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from streamflow_io.adapters.inputs import Producers, held
 from streamflow_io.adapters.tokens import StreamToken, parts_of, stream_tokens, with_files
@@ -280,12 +281,17 @@ def in_time(job: Job) -> Iterator[None]:
 
 
 async def exit_of(
-    job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
+    job: Job,
+    exiting: Awaitable[ExitEvent | None],
+    output: CommandOutput,
+    producers: Producers,
+    is_queued: bool = False,
 ) -> ExitEvent:
     """Return the exit event of a job whose command is said to have ended.
 
     A success that a queue manager reports is not enough: a job that was killed may have ended with 0 for it.
 
+    :param is_queued: whether a queue manager has run the job
     :raises JobFailedError: if there is no exit event
     :raises ProducerRestartError: if the command has not run, and a job that it reads from has failed
     """
@@ -300,7 +306,7 @@ async def exit_of(
     if exit_event is None:
         _check_producers(producers)  # a producer may have failed while this job was in the queue
         said = str(output.value or "").strip()
-        why = said or "its command did not start"
+        why = said or f"its command did not start{f': {UNSEEN}' if is_queued else ''}"
         raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{why}", is_from_outside=True)
     return exit_event
 

@@ -461,7 +461,9 @@ class Execution:
             with as_failure(self._job), running:
                 output = await ready.command.execute(self._job)
             with blaming(node_job):
-                exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
+                exit_event = await exit_of(
+                    self._job, runner.exit(self._state, node_job), output, producers, runtime.wrapper == "run"
+                )
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
                 streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)

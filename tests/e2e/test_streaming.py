@@ -6,6 +6,7 @@ import hashlib
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -320,6 +321,19 @@ def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None
     assert "Nothing streams on " in told
     assert f"/{address}, all is as with plain StreamFlow: " in told
     check_gone(place)
+
+
+def test_nodes_of_slurm_that_do_not_see_the_work_directory(slurm: Site) -> None:
+    """Slurm names a file that is missing, or nothing. The run says what may be wrong."""
+    workdir = str(slurm.laboratory.directory / "local" / "unseen")
+    site = replace(slurm, deployment={**slurm.deployment, "workdir": workdir})
+    prints = tool("seq 9", {}, {"out": {**found("out.txt"), "streamable": True}}, stdout="out.txt")
+    for first in (producer("seq 9 > out.txt", {"mode": "no_update"}), prints):
+        ours = site.run(chain(first, consumer("cat $file > last.txt")))
+        assert not ours.ok
+        (last,) = (line for line in ours.log.splitlines() if "FAILED Workflow execution" in line)
+        assert "perhaps its node does not see the `workdir`, which login node and compute nodes have to share" in last
+    check_gone(site)
 
 
 def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
