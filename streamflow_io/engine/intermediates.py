@@ -49,6 +49,8 @@ def plan_removal(
     held = {
         partition.step: f"{port_path(partition.step, partition.of)} is read in parts, also when the job has ended"
         for partition in partitions
+        # Jobs that select their parts read these themselves. A read session keeps its file open.
+        if partition.is_served
     }
     return Removal(found, kept, held)
 

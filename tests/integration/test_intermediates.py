@@ -70,6 +70,20 @@ def one_by_one() -> Document:
     return workflow({"numbers": "int[]"}, {"a": first, "b": second, "m": joined("m", "b/o")}, {"m": "m/o"})
 
 
+def selected() -> Document:
+    """The outputs of jobs that read a part of a file each go while a later job runs, and so does the file."""
+    rule = {"of": "of", "part": "n", "parts": 3, "records": "bytes"}
+    hints: list[Document] = [{"class": "sfio:ReadSession", "rules": [rule]}]
+    read = tool("cat $of; echo $n", {"of": "File", "n": "int"}, {"o": "stdout"}, hints, stdout="$(inputs.n).r")
+    steps = {
+        "a": make("a"),
+        "b": {"run": read, "in": {"of": "a/o", "n": "numbers"}, "scatter": "n"},
+        "m": joined("m", "b/o"),
+        "c": copy("c", "m/o", f"{GONE}gone 1.r; gone a.txt; "),
+    }
+    return workflow({"numbers": "int[]"}, steps, {"c": "c/o"})
+
+
 def crossed() -> Document:
     run = tool("cat $i $j", {"i": "File", "j": "File"}, {"o": "stdout"}, stdout="b.txt")
     first = {**numbered("a"), "in": {"n": "numbers"}, "scatter": "n"}
@@ -355,6 +369,7 @@ def prefixed(name: str, part: Document) -> Document:
 def test_what_is_left_of_several_workflows_in_one(bench: Bench) -> None:
     cases = {
         one_by_one: ["m.txt"],
+        selected: ["c.txt"],
         crossed: ["m.txt"],
         linked_late: ["e.txt"],
         secondary: ["c.txt"],
