@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,12 +39,24 @@ _FILES = re.compile(
 _CWLTOOL = re.compile(
     r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
 )
-#: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
-_SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
+#: Those of a Slurm and of SSH hosts, which take seconds of CPU time to start, and how many processes have one. A test
+#: that is not found here has a laboratory of its own.
+_LABORATORIES = {
+    "slurm": (
+        3,
+        r"tests/e2e/(test_(allocation(_features|_local|_several)?|random_runs_in_an_allocation)\.py"
+        r"|.*(slurm|login|queue|submitted|\[allocation))",
+    ),
+    "hosts": (
+        2,
+        r"tests/e2e/(test_(\w+_(on|of)_hosts|\w+_elsewhere|allocation_launchers|storage_bandwidth"
+        r"|streaming_without_hints)\.py|.*\[(hosts|apart))",
+    ),
+}
 
 
 #: The files of tests that need what takes half a minute to start: containers, a Slurm, pods.
-_LABORATORIES = ("e2e/test_containers.py", "e2e/test_node_on_slurm.py", "e2e/test_kubernetes.py")
+_SLOW = ("e2e/test_containers.py", "e2e/test_node_on_slurm.py", "e2e/test_kubernetes.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,7 +75,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One test makes each laboratory, while the others do something else: at first, six would wait for one of them."""
-    first = {name: next((item for item in items if name in item.nodeid), None) for name in _LABORATORIES}
+    first = {name: next((item for item in items if name in item.nodeid), None) for name in _SLOW}
     order = {id(item): 0 for item in first.values()}
     place = {"tests/features": 1, "tests/e2e": 2}
     items.sort(key=lambda item: order.get(id(item), place.get("/".join(item.nodeid.split("/")[:2]), 3)))
@@ -77,7 +90,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         def _split_scope(self, nodeid: str) -> str:
             if found := _FILES.match(nodeid):
                 return found[0]
-            return "slurm" if _SLURM.match(nodeid) else "cwltool" if _CWLTOOL.match(nodeid) else nodeid
+            for name, (count, pattern) in _LABORATORIES.items():
+                if re.match(pattern, nodeid):
+                    return f"{name} {zlib.crc32(nodeid.encode()) % count}"
+            return "cwltool" if _CWLTOOL.match(nodeid) else nodeid
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
