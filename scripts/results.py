@@ -37,26 +37,27 @@ def _reached(report: Report) -> str:
 
 
 def _results(reports: Iterable[Report]) -> Iterator[str]:
-    yield "Load is that before the first run. A result that misses its goal is **bold**."
+    yield "Load is that before the first run. A result that misses its goal is **bold**. Outputs are identical unless a"
+    yield "line says otherwise."
     for report in reports:
         machine = report.machine
         yield ""
         yield f"### {report.name}"
         yield ""
-        outputs = "identical" if report.identical else f"**{len(report.differing)} differ**"
-        where = f"{machine.system}, {machine.cores} cores, load {machine.load:.1f}"
-        yield f"- {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`, {where}, outputs {outputs}"
+        outputs = "" if report.identical else f", outputs of **{len(report.differing)} differ**"
+        where = f"{machine.cores} cores, load {machine.load:.1f}"
+        yield f"- {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`, {where}{outputs}"
         yield from (f"- {variant.name}: skipped, {variant.skipped}" for variant in report.variants if variant.skipped)
         yield ""
-        yield "|compared|goal|median|each repetition|"
+        yield "|compared|goal|median|range|"
         yield "|---|---|---|---|"
         goals = [result for result in report.results if result.comparison.is_goal]
         for result in goals or report.results:
             value = "not measured" if result.value is None else _number(result.value)
             shown = f"**{value}**" if result.met is False else value
             values = single_values(result.comparison, report.variants)
-            each = ", ".join(map(_number, values)) if len(values) > 1 else ""
-            yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{each}|"
+            spread = f"{_number(min(values))}-{_number(max(values))}" if len(values) > 1 else ""
+            yield f"|{result.comparison.name}|{_limit(result.comparison)}|{shown}|{spread}|"
 
 
 def _limit(comparison: Comparison) -> str:
