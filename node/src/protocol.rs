@@ -11,5 +11,6 @@ pub mod messages;
 pub mod part;
 pub mod pattern;
 pub mod registration;
+pub mod results;
 pub mod values;
 pub mod verify;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
-from lab.gates import ATTEMPT, BY_LIST, FILES, assert_early, lister, pair, producer, reader
+from lab.gates import ATTEMPT, BY_LIST, FILES, MEET, assert_early, lister, pair, producer, reader
 from lab.runs import RETRY, Bench
 
 
@@ -90,6 +90,67 @@ def test_a_consumer_starts_before_its_file_exists(bench: Bench) -> None:
     told = "/size/a/out -> /size/b/file is delivered at commit: /size/b/file is used in the expression"
     assert f"{told} 'inputs.file.size'" in ours.log
     assert_early(ours.part("size"), "read 5")
+
+
+SLOW = "meet linked; sleep 0.5; echo 1 > out.txt; sleep 0.5; echo 2 >> out.txt"
+SLOW_FILES = "mkdir out; echo 0 > out/0; meet linked; sleep 0.5; echo 1 > out/1; sleep 0.5; echo 2 > out/2"
+NAMES_INPUT = """printf '{"out": {"class": "File", "path": "%s"}}' $given > cwl.output.json"""
+PASSES_INPUT = {"type": "File", "outputBinding": {"outputEval": "${return {class: 'File', path: inputs.given.path};}"}}
+
+
+def referring(script: str, out: Document, read: str = "cat $file", kind: str = "File") -> Document:
+    """/b ends before its input is committed, and has an output that refers to the input."""
+    steps = {
+        "a": {"run": producer(SLOW if kind == "File" else SLOW_FILES, "on_termination", kind), "in": {}},
+        "b": {"run": tool(f"{script}\nnote linked", {"given": kind}, {"out": out}), "in": {"given": "a/out"}},
+        "c": {"run": tool(read, {"file": out["type"]}, {"out": "stdout"}, stdout="read.txt"), "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"out": "c/out"})
+
+
+def test_an_output_that_refers_to_what_is_not_committed(bench: Bench) -> None:
+    """The output is as complete as the input, though the job has ended before."""
+    document = side_by_side(
+        file=referring("ln -s $given link", found("link")),
+        named=referring(NAMES_INPUT, found("none*")),
+        passed=referring("true", PASSES_INPUT),
+        copied=referring("cp $given copy &", found("copy")),
+        directory=referring("ln -s $given link", found("link", "Directory"), "cat $file/*", "Directory"),
+        inside=referring("ln -s $given/2 link", found("link"), kind="Directory"),
+        below=referring("mkdir m; ln -s $given m/link", found("m", "Directory"), "cat $file/link/*", "Directory"),
+        tree=referring("cp -r $given copy &", found("copy", "Directory"), "cat $file/*", "Directory"),
+    )
+    _, ours = bench.run_both(document)
+    for name in document["steps"]:
+        assert_early(ours.part(name), "linked")
+
+
+def linking(first: Document, given: Document | str, rule: Document, file: Document | str) -> Document:
+    """/b ends before its input is committed, and /c may read the link of /b before the end of /b."""
+    link = tool("ln -s $given link; note linked", {"given": given}, {"out": found("link")}, [streaming(rule)])
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": link, "in": {"given": "a/out"}},
+        "c": {"run": tool("note read; cat $file", {"file": file}, {"out": "stdout"}, stdout="read.txt"),
+              "in": {"file": "b/out"}},
+    }  # fmt: skip
+    return workflow({}, steps, {"out": "c/out"})
+
+
+def test_a_link_to_what_is_not_committed_is_committed_with_it(bench: Bench) -> None:
+    gated = producer(SLOW, "on_termination")
+    streamed = tool(f"{MEET}: > out.txt; {SLOW}; note end", {}, {"out": found("out.txt", streamable=True)})
+    gate = {"port": "out", "committed": "on_termination", "start": "producer"}
+    stream = {"port": "out", "mode": "no_update"}
+    document = side_by_side(
+        gate_gate=linking(gated, "File", gate, "File"),
+        gate_stream=linking(gated, "File", stream, streamable()),
+        stream_gate=linking(streamed, streamable(), gate, "File"),
+        stream_stream=linking(streamed, streamable(), stream, streamable()),
+    )
+    _, ours = bench.run_both(document)
+    for name in document["steps"]:
+        assert_early(ours.part(name), "linked")
 
 
 def test_a_failed_producer_is_retried_with_its_consumer(bench: Bench) -> None:

@@ -218,6 +218,68 @@ def test_a_producer_that_ends_without_the_file(runtime_with_gate: Node, code: in
     assert not (runtime.base / "survived").exists()
 
 
+def linking(runtime: Node, entry: Event, **options: object) -> Job:
+    """A job whose output is a link to its input; its command has ended when this returns."""
+    (runtime.base / "linked").mkdir()
+    job = consume(runtime, f"ln -s {entry['target']} linked/link", entry, **options)
+    command = job.command_pid()
+    wait_for(lambda: not Path(f"/proc/{command}").exists(), "the end of the command")
+    return job
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_a_command_may_end_before_the_commit(runtime_with_gate: Node, kind: str) -> None:
+    """An output may lead to the input, and is complete when the job has ended."""
+    runtime = runtime_with_gate
+    name = "f" if kind == "file" else "d"
+    producer = Producer(runtime, globs=name, kind=kind)
+    if kind == "directory":
+        producer.tell("mkdir", "d")
+        producer.tell("write", "d/a", "1")
+    job = linking(runtime, gate(runtime, name, kind))
+    producer.tell("write", "f" if kind == "file" else "d/b", "whole")
+    assert producer.end() == 0
+    assert job.wait() == 0
+    link = runtime.base / "linked" / "link"
+    assert text(link if kind == "file" else link / "b") == "whole"
+
+
+def test_an_output_that_is_a_link_is_committed_with_the_input(runtime_with_gate: Node) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f")
+    job = linking(runtime, gate(runtime, "f"), outputs=[output(runtime.base / "linked", "link", port="link")])
+    producer.tell("write", "f", "whole")
+    assert producer.end() == 0
+    assert job.wait() == 0
+    assert [(event["path"], event["size"]) for event in job.named("committed")] == [
+        (str(runtime.base / "linked" / "link"), 5)
+    ]
+
+
+def test_a_producer_that_fails_after_the_end_of_the_command(runtime_with_gate: Node) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f")
+    job = linking(runtime, gate(runtime, "f"), outputs=[output(runtime.base / "linked", "link", port="link")])
+    assert producer.end(3) == 3
+    assert job.wait() == 75
+    assert (job.exit()["reason"], job.exit()["input"]) == ("producer", "g")
+    assert not os.path.lexists(runtime.base / "in" / "f")
+
+
+@pytest.mark.parametrize("how", ["signal", "driver"])
+def test_a_job_that_waits_after_the_end_of_its_command_can_be_cancelled(runtime_with_gate: Node, how: str) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f")
+    job = linking(runtime, gate(runtime, "f"), outputs=[output(runtime.base / "linked", "link", port="link")])
+    if how == "signal":
+        os.kill(job.process.pid, signal.SIGTERM)
+    else:
+        job.cancel()
+    job.wait()
+    assert (job.exit()["reason"], job.exit()["success"]) == ("cancelled", False)
+    assert producer.end() == 0
+
+
 def test_files_of_a_directory_by_name(runtime_with_gate: Node) -> None:
     runtime = runtime_with_gate
     producer = Producer(runtime, globs="d", kind="directory", committed="on_close")
@@ -342,7 +404,10 @@ def test_io_uring_is_refused(runtime_with_gate: Node) -> None:
         "print(errno.errorcode[ctypes.get_errno()])"
     )
     job = runtime.start("c", [sys.executable, "-ISc", script], gates=[gate(runtime, "f")], stdout=subprocess.PIPE)
-    assert job.process.communicate(timeout=TIMEOUT)[0] == b"ENOSYS\n"
+    assert job.process.stdout is not None
+    assert job.process.stdout.readline() == b"ENOSYS\n"
+    producer.commit("f", "text")
+    assert job.wait() == 0
     assert producer.end() == 0
 
 

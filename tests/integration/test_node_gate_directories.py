@@ -126,9 +126,12 @@ print(open("../sub/a").read(), open(os.path.join(sys.argv[1], "sub/a")).read())
                          stdout=subprocess.PIPE)  # fmt: skip
     producer.tell("mkdir", "d/sub")
     producer.commit("d/sub/a", "text")
-    assert job.process.communicate(timeout=TIMEOUT)[0] == b"Invalid argument\ntext\ntext text\n"
+    assert job.process.stdout is not None
+    assert [job.process.stdout.readline() for _ in range(3)] == [b"Invalid argument\n", b"text\n", b"text text\n"]
     assert producer.job.process.poll() is None
     assert producer.end() == 0
+    assert job.process.communicate(timeout=TIMEOUT)[0] == b""
+    assert job.wait() == 0
 
 
 @pytest.mark.parametrize("where", ["in/d/sub", "in/d sub"])
@@ -144,8 +147,11 @@ def test_who_goes_into_a_directory_waits_for_it(runtime_with_gate: Node, where: 
     wait_for(lambda: sleeps_in_call(job), "a look at what is not there")
     producer.tell("mkdir", "d/sub")
     producer.commit("d/sub/a", "text")
-    assert job.process.communicate(timeout=TIMEOUT)[0] == b"text\n"
+    assert job.process.stdout is not None
+    assert job.process.stdout.readline() == b"text\n"
     assert producer.end() == 0
+    assert job.process.communicate(timeout=TIMEOUT)[0] == b""
+    assert job.wait() == 0
 
 
 def test_a_directory_with_a_file_at_the_gate_is_one_state(runtime_with_gate: Node) -> None:

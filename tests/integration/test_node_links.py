@@ -91,6 +91,30 @@ def test_two_inputs_one_from_here(nodes: Pair) -> None:
     assert len(job.named("stream")) == 2
 
 
+@pytest.mark.parametrize("refers", ["ln -s {0} link", 'echo \'{{"path": "{0}"}}\' > cwl.output.json', "true"])
+@pytest.mark.parametrize("read", ["cat {0} > all", "head -c 5 {0} > some", "true"])
+def test_an_output_that_refers_to_a_stream(nodes: Pair, refers: str, read: str) -> None:
+    """The whole file comes when it is committed, and takes the place of the stream."""
+    (work := nodes.two.base / "work").mkdir()
+    place, go = nodes.two.base / "in" / "f", nodes.one.base / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.01; done"
+    producer = nodes.produce(f"seq 1000000 > {nodes.path()}; {wait}; echo end >> {nodes.path()}")
+    if "cat" in read:
+        go.touch()
+    script = f"{read.format(place)}; {refers.format(place)}"
+    job = nodes.two.shell("c", script, inputs=[nodes.link("p", place)], wrapper=["env", "-C", str(work)])
+    if "cat" not in read:
+        command = job.command_pid()
+        wait_for(lambda: not Path(f"/proc/{command}").exists(), "the end of the command")
+        go.touch()
+    assert [producer.wait(), job.wait()] == [0, 0], job.exit()
+    if refers == "true":
+        assert not os.path.lexists(place)
+    else:
+        assert not place.is_symlink()
+        assert place.read_bytes() == nodes.path().read_bytes()
+
+
 @pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
 def test_a_failed_producer_is_no_end(nodes: Pair, end: str) -> None:
     consumer = nodes.read()

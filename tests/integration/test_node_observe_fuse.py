@@ -82,7 +82,8 @@ def test_a_job_that_serves_files_to_itself_at_a_gate(runtime: Node) -> None:
     }  # fmt: skip
     words = ["unshare", "-m", sys.executable, "-ISc", SERVER, backing, place]
     job = runtime.start("j", words, gates=[gate], stdout=subprocess.PIPE)
-    assert job.process.communicate(timeout=40)[0] == b"content\n" * 4
-    assert job.wait() == 0
+    assert job.process.stdout is not None
+    assert [job.process.stdout.readline() for _ in range(4)] == [b"content\n"] * 4
     done.touch()
-    assert producer.wait() == 0
+    assert job.process.communicate(timeout=40)[0] == b""
+    assert [job.wait(), producer.wait()] == [0, 0]

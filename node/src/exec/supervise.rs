@@ -173,6 +173,7 @@ impl<'a> Supervisor<'a> {
         }
         self.slacken();
         self.leave_streams();
+        self.wait_for_files();
         self.conclude()
     }
 
@@ -572,6 +573,33 @@ impl<'a> Supervisor<'a> {
             self.take_signals();
             self.look_at_driver();
         }
+    }
+
+    /// Waits, after the end of the command, for the files of inputs that may be outputs: these are as complete as the
+    /// inputs then. Any output may lead to an input behind a gate.
+    fn wait_for_files(&mut self) {
+        if !self.state.may_succeed() {
+            return;
+        }
+        // The driver collects other outputs when all inputs are committed.
+        let early = !self.job.outputs.is_empty() || self.job.inputs.iter().any(|input| input.window);
+        let wanted = self.inputs.in_outputs(early);
+        while self.state.may_succeed() {
+            match self.bring_files(&wanted) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(fact) => self.handle(fact),
+            }
+            self.inputs.await_files(&wanted, ENDING_TICK);
+            self.take_signals();
+            self.look_for_cancel();
+            self.look_at_driver();
+        }
+    }
+
+    fn bring_files(&mut self, wanted: &[usize]) -> Result<bool, Fact> {
+        self.inputs.advance_gates(self.watcher.as_mut(), self.events)?;
+        Ok(self.inputs.bring_files(wanted)? && self.inputs.gates.are_open())
     }
 
     fn announce(&mut self) {

@@ -38,6 +38,7 @@ use crate::link::Reader;
 use crate::processes::tree::Process;
 use crate::protocol::event::{now, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
 use crate::protocol::job::{Access, Input, Job, Target};
+use crate::protocol::results;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::producer::Producer;
 use crate::streams::source::Source;
@@ -495,6 +496,22 @@ impl Feeder {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether an output refers to the stream, and needs the whole file before [`Self::clean_up`] leaves a link to it.
+    ///
+    /// # Arguments
+    /// * `early` - outputs are committed or collected before all inputs are committed
+    pub fn is_output(&self, early: bool) -> bool {
+        let needs_file = match self.input.access {
+            // A link would lead to another host.
+            Access::Link(_) => true,
+            Access::Events(_) => early && !self.ending.complete,
+            Access::Replay | Access::Part(_) => false,
+        };
+        // Of a file with a window, bytes may be gone.
+        let Some(fifo) = self.fifo.as_ref().filter(|_| needs_file && !self.input.window) else { return false };
+        !fifo.is_replaced() && self.check_unopened().is_ok() && results::refer_to(&fifo.path)
     }
 
     /// Removes the FIFO, and what has taken its place unless the job has succeeded: then a link to the file is left.

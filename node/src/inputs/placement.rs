@@ -1,6 +1,5 @@
 //! Makes the parts that a command needs as files before the command starts, in memory where there is room.
 
-use std::env;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{symlink, DirBuilderExt};
@@ -11,13 +10,13 @@ use nix::errno::Errno;
 use crate::link::Reader;
 use crate::protocol::job::{CutPart, Input, Target};
 use crate::protocol::memory_directory;
+use crate::protocol::results;
 use crate::streams::origin::{Failure, Origin};
 use crate::streams::part_reader::PartReader;
 use crate::streams::part_writer::{PartWriter, Trouble};
 use crate::sys::beside::beside;
 use crate::sys::file_id::file_id;
 use crate::sys::memory;
-use crate::sys::symbolic_links;
 
 /// A part that is there as a file.
 #[derive(Debug)]
@@ -78,13 +77,12 @@ impl Placed {
         &self.name
     }
 
-    /// The command has succeeded. If a link in its first directory leads to the file, it stays, on disk.
+    /// The command has succeeded. If an output refers to the file, it stays, on disk.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn leave_file(&mut self) -> Result<(), Failure> {
-        let Ok(directory) = env::current_dir() else { return Ok(()) };
-        if !symbolic_links::lead_to(&directory, &self.target) {
+        if !results::refer_to(&self.target) {
             return Ok(());
         }
         if let Some(memory) = self.memory.as_ref().filter(|memory| file_id(memory) == file_id(&self.target)) {

@@ -2,7 +2,6 @@
 //!
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,12 +18,12 @@ use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::frame::WHOLE;
 use super::request::{Request, Wanted};
 use crate::protocol::job::{Home, Link};
+use crate::protocol::results;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::part_writer::PartWriter;
 use crate::sys::pipe::widen;
 use crate::sys::random::random;
 use crate::sys::raw::bytes_in_pipe;
-use crate::sys::symbolic_links;
 use crate::sys::threads::spawn;
 
 /// Bytes that are moved at once.
@@ -213,8 +212,7 @@ impl Origin for Reader {
 
     /// Decides as for a part that is read here.
     fn is_to_stay(&self, place: &Path) -> bool {
-        self.wanted.number.is_none()
-            || env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
+        self.wanted.number.is_none() || results::refer_to(place)
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {

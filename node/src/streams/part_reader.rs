@@ -1,6 +1,5 @@
 //! Reads a part from its file, once, from the front.
 
-use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -11,12 +10,12 @@ use nix::errno::Errno;
 
 use crate::protocol::messages::FirstBytes;
 use crate::protocol::part::{Ahead, Cursor, Identity, Part};
+use crate::protocol::results;
 use crate::streams::announced_parts::digest_of;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::part_writer::{PartWriter, Trouble};
 use crate::sys::pipe::move_bytes;
 use crate::sys::remote_file;
-use crate::sys::symbolic_links;
 
 /// Bytes of a whole file that are made before the other streams get their turn.
 const TURN: u64 = 64 << 20;
@@ -173,9 +172,9 @@ impl Origin for PartReader {
         Ok(false)
     }
 
-    /// Whether outputs are links to the place. The file is written only for such outputs.
+    /// Whether outputs refer to the place. The file is written only for such outputs.
     fn is_to_stay(&self, place: &Path) -> bool {
-        env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
+        results::refer_to(place)
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {

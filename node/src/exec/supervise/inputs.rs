@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
 use super::state::Fact;
@@ -278,6 +280,33 @@ impl<'a> Inputs<'a> {
             placed.leave_file().map_err(|failure| failed(placed.name(), failure))?;
         }
         Ok(())
+    }
+
+    /// Returns the numbers of the streams to which outputs refer, and whose files would come too late for these.
+    ///
+    /// # Arguments
+    /// * `early` - outputs are committed or collected before all inputs are committed
+    pub fn in_outputs(&self, early: bool) -> Vec<usize> {
+        let feeders = self.feeders.iter().enumerate().filter(|(_, feeder)| feeder.is_output(early));
+        feeders.map(|(number, _)| number).collect()
+    }
+
+    /// Brings the whole files of some streams, as far as possible now. Returns true if they are there.
+    pub fn bring_files(&mut self, numbers: &[usize]) -> Result<bool, Fact> {
+        let mut there = true;
+        for &number in numbers {
+            let feeder = &mut self.feeders[number];
+            feeder.read_events(None::<&mut Watcher<Token>>, &|wait| Token::Input(number, wait));
+            there &= feeder.bring_whole().map_err(|failure| failed(&feeder.input.name, failure))?;
+        }
+        Ok(there)
+    }
+
+    /// Waits until more of these files may have come.
+    pub fn await_files(&self, numbers: &[usize], most: Duration) {
+        let arrivals = numbers.iter().flat_map(|number| self.feeders[*number].arrivals());
+        let mut arrivals: Vec<PollFd> = arrivals.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let _ = ppoll(&mut arrivals, Some(TimeSpec::from_duration(most)), None);
     }
 
     /// Reports how the streams have ended that the command has left. Returns true if this is unknown for one of them.
