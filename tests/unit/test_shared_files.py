@@ -189,6 +189,8 @@ async def test_a_file_system_that_does_not_answer_is_left_to_the_node(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop goes on, and what the file system would still do later is one command at most."""
+    # A look at a local file system takes no thread.
+    monkeypatch.setattr(shared_files, "_LOCAL", frozenset())
     files, node, answers = SharedFiles(), Node(), threading.Event()
     assert await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/known", node.ask) == ("", 0)
     text = text.format(tmp_path)
@@ -275,3 +277,25 @@ async def test_where_attributes_are_cached_the_node_reads_the_files_of_a_job(
     assert await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/{uuid.uuid4()}", node.ask) == ("", 0)
     (beside := tmp_path / "err").write_text("beside")
     assert await files.carry_out("n1", str(beside), beside.read_text) is None
+
+
+async def test_a_look_at_a_local_file_system_takes_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link may lead to another file system, which may not answer."""
+    files, node = SharedFiles(), Node()
+    assert await files.answer("n1", f"mkdir -m 777 -p {tmp_path}/a", node.ask) == ("", 0)
+    aside, run = list[str](), files._thread.run
+
+    async def run_aside(call: Callable[[], Any], seconds: float) -> Any:
+        aside.append(repr(call))
+        return await run(call, seconds)
+
+    monkeypatch.setattr(files._thread, "run", run_aside)
+    for text in (f"mkdir -m 777 -p {tmp_path}/b", f"mkdir -m 777 {tmp_path}/a/b", f"ln -snf /other {tmp_path}/a/link"):
+        assert await files.answer("n1", text, node.ask) == ("", 0)
+    assert await files.answer("n1", f"test -d {tmp_path}/a/b", node.ask) == ("", 0)
+    assert await files.sees("n1", f"{tmp_path}/a/b")
+    assert await files.carry_out("n1", f"{tmp_path}/beside", lambda: 1) == 1
+    assert aside == []
+    for path in (f"{tmp_path}/a/link", f"{tmp_path}/a/link/below"):
+        assert await files.answer("n1", f"test -e {path}", node.ask) is None
+    assert len(aside) == 2

@@ -77,9 +77,8 @@ _T = TypeVar("_T")
 
 # File systems, as `stat` of GNU calls them, on which a node sees at once what another one has written.
 # All others may cache attributes. NFS on one side is enough for this.
-_COHERENT = frozenset(
-    ("lustre", "gpfs", "ceph", "gfs/gfs2", "ocfs2", "ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs")
-)
+_LOCAL = frozenset(("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs"))
+_COHERENT = frozenset(("lustre", "gpfs", "ceph", "gfs/gfs2", "ocfs2")) | _LOCAL
 _SHOW_TYPE = ("stat", "-f", "-c", "%T", "--")
 _MOST_ENTRIES = 1000
 _MOST_BYTES = 2**16  # of a file whose checksum is computed here
@@ -98,10 +97,12 @@ class _Shared(Struct, frozen=True):
 
     :ivar identity: its device and inode, as the driver sees them
     :ivar is_coherent: whether the driver sees at once what the node has written there
+    :ivar is_local: whether it is on a file system of the driver's node, which no network keeps waiting
     """
 
     identity: tuple[int, int]
     is_coherent: bool
+    is_local: bool
 
 
 class SharedFiles:
@@ -136,7 +137,8 @@ class SharedFiles:
         try:
             if command.action == "make directory" and self._root(command.path) is None:
                 return await self._make(node, command, ask)
-            return await self._aside(partial(self._carry_out_there, node, command))
+            is_quick = all(self._is_quick(node, path) for path in command.paths)
+            return await self._aside(partial(self._carry_out_there, node, command), is_quick)
         except (OSError, _ElsewhereError):
             if command.action == "make directory" and not await self.sees(node, command.path, is_lost=True):
                 self._apart.add(node)
@@ -171,7 +173,7 @@ class SharedFiles:
             return call()
 
         try:
-            return await self._aside(checked)
+            return await self._aside(checked, self._is_quick(node, path))
         except (OSError, _ElsewhereError):
             return None
 
@@ -185,7 +187,7 @@ class SharedFiles:
         :param is_lost: whether the node has ended, and changes no file any more
         """
         try:
-            await self._aside(partial(self._check, node, path, is_lost))
+            await self._aside(partial(self._check, node, path, is_lost), self._is_quick(node, path))
         except (OSError, _ElsewhereError):
             return False
         return True
@@ -194,9 +196,10 @@ class SharedFiles:
         """Make a directory where the driver has made none above."""
         above = posixpath.dirname(command.path)
         known = self._shared.get((node, above))
-        if known is not None and not await self._aside(partial(_is, await asyncio.shield(known), above)):
+        is_quick = self._is_quick(node, command.path)
+        if known is not None and not await self._aside(partial(_is, await asyncio.shield(known), above), is_quick):
             raise _ElsewhereError
-        await self._aside(partial(_carry_out, command))
+        await self._aside(partial(_carry_out, command), is_quick)
         try:
             if known is None:
                 self._shared[node, above] = asyncio.ensure_future(self._proven(command.path, ask))
@@ -223,19 +226,39 @@ class SharedFiles:
                 path, _, there = printed.partition("\n")
                 if code != 0 or path != await self._aside(partial(os.path.realpath, token)):
                     return None
-                is_coherent = {there.strip(), (await said([*_SHOW_TYPE, above])).strip()} <= _COHERENT
-                return _Shared(await self._aside(partial(_identity, above)), is_coherent)
+                here = (await said([*_SHOW_TYPE, above])).strip()
+                identity = await self._aside(partial(_identity, above))
+                return _Shared(identity, {there.strip(), here} <= _COHERENT, here in _LOCAL)
             finally:
                 await self._aside(partial(os.rmdir, token))
         except (OSError, WorkflowExecutionException):
             return None
 
-    async def _aside(self, call: Callable[[], _T]) -> _T:
+    async def _aside(self, call: Callable[[], _T], is_quick: bool = False) -> _T:
         """Look at files while the event loop goes on.
 
+        :param is_quick: whether the call takes less time than a change of threads
         :raises TimeoutError: if a file system does not answer
         """
-        return await self._thread.run(call, _LOOK_SECONDS)
+        return call() if is_quick else await self._thread.run(call, _LOOK_SECONDS)
+
+    def _is_quick(self, node: str, path: str) -> bool:
+        """Whether a path is on a file system of the driver's node, and no link leads elsewhere."""
+        root = self._root(path)
+        above = posixpath.dirname(path if root is None else root)
+        shared = self._known(node, above)
+        if shared is None or not shared.is_local:
+            return False
+        while path != above:
+            if os.path.islink(path):
+                return False
+            path = posixpath.dirname(path)
+        return True
+
+    def _known(self, node: str, above: str) -> _Shared | None:
+        """A directory that a node shares with the driver; None: the node does not, or nothing is known yet."""
+        proving = self._shared.get((node, above))
+        return proving.result() if proving is not None and proving.done() and not proving.cancelled() else None
 
     def _carry_out_there(self, node: str, command: FileCommand) -> Said:
         for path in command.paths:
@@ -278,8 +301,7 @@ class SharedFiles:
 
         :raises _ElsewhereError: if not, or if that is not known
         """
-        proving = self._shared.get((node, above))
-        shared = proving.result() if proving is not None and proving.done() and not proving.cancelled() else None
+        shared = self._known(node, above)
         if shared is None or not _is(shared, above) or not (makes or shared.is_coherent):
             raise _ElsewhereError
 
