@@ -126,6 +126,17 @@ class RewrittenError(Exception):
         self.how = how
 
 
+class OutOfReachError(Exception):
+    """The location of the job does not see a file that was delivered early. The job has to read the complete file.
+
+    :ivar job: the job that writes the file
+    """
+
+    def __init__(self, job: str | None, why: str | None) -> None:
+        super().__init__(why)
+        self.job = job
+
+
 class OutgrownError(Exception):
     """A proof does not hold for a stream that the job has read. The job has to read the complete file.
 
@@ -326,6 +337,7 @@ async def check_exit(
     :raises GaveWayError: if the attempt was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
     :raises RewrittenError: if a file has changed after the attempt has read it as a stream
+    :raises OutOfReachError: if the location of the attempt does not see a file
     :raises OutgrownError: if the attempt asks for more of a file than it may read as a stream
     :raises ReplacedError: if the attempt has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if another attempt would fail, too
@@ -341,6 +353,8 @@ async def check_exit(
         )
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
+    if exit_event.reason == "unstreamable":
+        raise OutOfReachError(exit_event.input, exit_event.message)
     if exit_event.reason == "outgrown":
         raise OutgrownError(exit_event.input, asks=True)
     if exit_event.reason == "producer" and not is_part:

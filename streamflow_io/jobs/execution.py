@@ -49,6 +49,7 @@ from .ending import (
     JobFailedError,
     NodeLostError,
     OutgrownError,
+    OutOfReachError,
     ProducerRestartError,
     ReplacedError,
     RewrittenError,
@@ -164,6 +165,9 @@ class Execution:
                 except RewrittenError as error:
                     await self._read_again(error)
                     await self._failed()
+                except OutOfReachError as error:
+                    self._read_as_file(error)
+                    await self._failed()
                 except OutgrownError as error:
                     self._learned.outgrown(self._inputs, error)
                     await self._failed()
@@ -220,6 +224,14 @@ class Execution:
         logger.warning(coded(again, Code.REWRITTEN))
         reason = coded(f"the reader has started again: {error.how or 'the file was changed'}", Code.REWRITTEN)
         for source in (token.source for token in self._streams if token.source.job == error.job):
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+
+    def _read_as_file(self, error: OutOfReachError) -> None:
+        """Let the next attempt read the complete file. This does not count as a failed attempt."""
+        again = f"Job {self._job.name} starts again with the complete file: {error}"
+        logger.warning(coded(again, Code.OUT_OF_REACH))
+        reason = coded(f"the reader has started again: {error}", Code.OUT_OF_REACH)
+        for source in self._learned.read_as_files(self._inputs, error.job):
             self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
     def _give_up(self, inputs: Collection[str]) -> None:

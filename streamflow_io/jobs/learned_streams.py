@@ -22,7 +22,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from streamflow_io.adapters.inputs import Producers, written_to
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.adapters.tokens import StreamToken, file_tokens, parts_of, stream_tokens, streams_of
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens, parts_of, stream_tokens, streams_of
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
@@ -355,6 +355,15 @@ class LearnedReads:
                 port = port_path(self._step.name, name)
                 logger.info(f"Job {self._job.name} reads the complete file: {_why(port, self._extents[name], error)}")
         self._as_files |= self.streams - self._declared
+
+    def read_as_files(self, inputs: Mapping[str, Token], job: str | None) -> list[StreamSource]:
+        """Let the following attempts read all files of another job when they are complete.
+
+        :return: the outputs of that job
+        """
+        found = [(name, token.source) for name in inputs for token in stream_tokens(inputs[name])]
+        self._as_files |= {name for name, source in found if source.job == job}
+        return [source for _, source in found if source.job == job]
 
     def closes(self, token: StreamToken) -> int | None:
         """Return :meth:`LearnedStreams.closes` of a stream that the job is about to read."""

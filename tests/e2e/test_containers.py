@@ -193,6 +193,17 @@ def test_every_delivery_between_containers(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
+@pytest.mark.parametrize("rule", ["on_termination", "on_close"])
+@pytest.mark.parametrize("way", ["stream", "gate"])
+def test_a_link_that_leads_nowhere_in_the_container(docker: Containers, way: str, rule: str) -> None:
+    """The producer runs on the driver's node, where the directories of jobs have other paths."""
+    mode = {"mode": "no_update"} if way == "stream" else {}
+    written = producer('echo text > real.txt; ln -s real.txt near; ln -s "$PWD/near" out.txt', rule, **mode)
+    read = tool("cat $file", {"file": streamable() if mode else "File"}, {"out": "stdout"}, stdout="read.txt")
+    _, ours = docker.run_both(contained(pair(written, read), a=None))
+    assert ours.files["read.txt"] == b"text\n"
+
+
 def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: str) -> None:
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True

@@ -67,6 +67,7 @@ impl GatedInput {
                 }
             }
             Target::Link { directory, name } if complete => {
+                self.producer.check_links()?;
                 symlink(path, target).map_err(cannot_place(target))?;
                 table.open_file(*directory, name);
             }

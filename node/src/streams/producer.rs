@@ -8,7 +8,9 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::event::{Seen, ENTRY, FOREIGN};
 use crate::protocol::job::{Gate, Input, Kind, LocalProducer};
+use crate::streams::origin::Failure;
 use crate::sys::file_id::file_id;
+use crate::sys::symbolic_links;
 use crate::sys::tail::Follower;
 use crate::sys::watch::{Watch, ARRIVES};
 
@@ -123,6 +125,17 @@ impl Producer {
         let mut producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
         producer.events.locks = gate.lock;
         Self { named: gate.named().to_owned(), committed, ..producer }
+    }
+
+    /// Checks that no symbolic link on the way to the output leads elsewhere than where the producer runs.
+    ///
+    /// # Errors
+    /// The failure of a command that has to start again with the file.
+    pub fn check_links(&self) -> Result<(), Failure> {
+        symbolic_links::leads_elsewhere(&self.path, &self.named).map_or(Ok(()), |leads| {
+            let (named, leads) = (self.named.display(), leads.display());
+            Err(Failure::Unstreamable(format!("{named} is a link to {leads}, which may be another file here")))
+        })
     }
 
     /// Returns the files of a directory that were committed since the last call, relative to it.

@@ -166,6 +166,7 @@ impl Source {
         if self.producer.discarded > 0 {
             return Err(self.discarded());
         }
+        self.producer.check_links()?;
         let path = self.path.display();
         match remote_file::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file))) {
             Ok((found, file)) if found == size => Ok(Some((&self.path, file))),
@@ -434,6 +435,7 @@ impl Origin for Source {
         if self.producer.state == State::Silent {
             return Ok(false);
         }
+        self.producer.check_links()?;
         match remote_file::open(&self.path) {
             Ok(file) => {
                 self.check_discarded()?;
