@@ -202,7 +202,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         from streamflow_io.adapters.jobs import NeverStartsError
 
         if isinstance(error, NoHostsError):
-            error = NeverStartsError(coded(f"Job {job.name} cannot start: {error}", Code.NEVER_STARTS))
+            # The same holds for all jobs: the first message is enough.
+            message = self._never_starts or coded(f"Job {job.name} cannot start: {error}", Code.NEVER_STARTS)
+            error = NeverStartsError(message)
         if isinstance(error, NeverStartsError):
             self._never_starts = str(error)
         return error

@@ -95,9 +95,10 @@ def test_programs_find_one_state_of_a_directory(runtime_with_gate: Node, program
     (source / "link").symlink_to("a")
     (source / "to-directory").symlink_to("late")
     os.utime(source / "link", (1_000_000_010, 1_000_000_010), follow_symlinks=False)
-    # A new link changes the times of its file, so that this one is not looked at while it is delivered.
+    # A new link changes the times of its file, so that this one is not looked at while it is delivered. In the mode
+    # `update` a program may read `a` by now, but goes into no directory.
     if mode == "update":
-        (source / "late" / "hard").hardlink_to(source / "a")
+        (source / "late" / "hard").hardlink_to(source / "late" / "below" / "b")
     for number, path in enumerate((source / "late" / "below", source / "late", source / "empty", source)):
         os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
     assert producer.end() == 0

@@ -15,7 +15,9 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io._streamflow import NoHostsError
 from streamflow_io.adapters.jobs import NeverStartsError
+from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.job_logs import LastWords
 
@@ -70,6 +72,15 @@ def test_what_keeps_jobs_from_starting_is_told_once(failure: Failure) -> None:
     told = [record("no space", error=error) for error in (*[NeverStartsError("no space")] * 2, None)]
     assert [failure.filter(each) for each in told] == [True, False, False]
     assert told[0].exc_info is None
+
+
+def test_jobs_that_have_lost_their_last_node_at_once_say_the_same() -> None:
+    scheduler = object.__new__(IOAwareScheduler)
+    scheduler._never_starts = None
+    jobs = [SimpleNamespace(name=name) for name in ("/a/0", "/a/1")]
+    errors = [scheduler._noted(job, NoHostsError("no node is left")) for job in jobs]
+    assert all(isinstance(error, NeverStartsError) for error in errors)
+    assert {str(error).partition(" [")[0] for error in errors} == {"Job /a/0 cannot start: no node is left"}
 
 
 def test_the_end_of_a_recovery_is_not_that_of_the_run(failure: Failure) -> None:
