@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Container, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
@@ -33,7 +33,15 @@ from streamflow_io.adapters.job_spec import job_spec
 from streamflow_io.adapters.output_globs import expression_context, output_globs
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
-from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, stream_tokens, streams_of, with_own_value
+from streamflow_io.adapters.tokens import (
+    StreamSource,
+    StreamToken,
+    file_bytes,
+    parts_of,
+    stream_tokens,
+    streams_of,
+    with_own_value,
+)
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.splitting import Split
 from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
@@ -223,24 +231,25 @@ class Execution:
         again = f"Job {self._job.name} starts again when its input is final: {error}"
         logger.warning(coded(again, Code.REWRITTEN))
         reason = coded(f"the reader has started again: {error.how or 'the file was changed'}", Code.REWRITTEN)
-        for source in (token.source for token in self._streams if token.source.job == error.job):
-            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+        self._fell_back((token.source for token in self._streams if token.source.job == error.job), reason)
 
     def _read_as_file(self, error: OutOfReachError) -> None:
         """Let the next attempt read the complete file. This does not count as a failed attempt."""
         again = f"Job {self._job.name} starts again with the complete file: {error}"
         logger.warning(coded(again, Code.OUT_OF_REACH))
         reason = coded(f"the reader has started again: {error}", Code.OUT_OF_REACH)
-        for source in self._learned.read_as_files(self._inputs, error.job):
-            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+        self._fell_back(self._learned.read_as_files(self._inputs, error.job), reason)
 
     def _give_up(self, inputs: Collection[str]) -> None:
         """Record that the job gets the file of a stream with which the job has failed."""
         failed = "the reader has failed with the stream, and starts again with the file"
         reason = coded(failed, Code.NOT_AS_DECLARED)
-        for name in inputs:
-            for source in (token.source for token in stream_tokens(self._inputs[name])):
-                self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+        self._fell_back((token.source for name in inputs for token in stream_tokens(self._inputs[name])), reason)
+
+    def _fell_back(self, sources: Iterable[StreamSource], reason: str) -> None:
+        """Record that the job gets outputs of other jobs only when these are complete."""
+        for source in sources:
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
     async def _note_replacement(self, error: ReplacedError) -> None:
         """Let the next attempt read the file that has taken the place of an output."""
