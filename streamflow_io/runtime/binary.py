@@ -63,11 +63,23 @@ here() {{ place=$(pwd -P); way "$place"; test -n "$why" || test "$PWD" = "$place
 """.lstrip()
 # In the directory of the binary. No program is run with another content.
 _SAY_VERSION = """
-if test -f {binary} && test -O {binary}; then
+say_version() {{
+    test -f {binary} && test -O {binary} || return
     sum=$(sha256sum < {binary} 2>/dev/null)
-    if test "${{sum%% *}}" = {digest}; then printf 'sfio:version=%s\\n' "$(./{binary} --version 2>&1)"; fi
-fi
-""".strip()
+    test "${{sum%% *}}" = {digest} && printf 'sfio:version=%s\\n' "$(./{binary} --version 2>&1)"
+}}
+""".lstrip()
+# Several nodes, or drivers, may do this at once in one directory. The first file stays where it is a good one: on a
+# network file system, nodes that run the file lose it when another one takes its place ("Stale file handle").
+_PUT = (
+    _SAY_VERSION
+    + """
+LC_ALL=C; export LC_ALL; cd {directory} || exit
+ln {part} {binary} 2>/dev/null
+say_version || {{ mv -f {part} {binary}; say_version; }}
+rm -f {part}
+"""
+)
 # No program is run from a directory of others.
 _CHECK = (
     _WAYS
@@ -85,6 +97,7 @@ test -n "$why" || test -O . || why="$place belongs to another user"
 if test -n "$why"; then say foreign "$why"; exit; fi
 """
     + _SAY_VERSION
+    + "say_version; exit 0\n"
 )
 _NOEXEC = " (is its file system mounted noexec?)"
 _LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
@@ -203,12 +216,11 @@ async def _bring(
     """
     binary, delivered, version = await _check(access, workdir, binary, neighbours, is_own)
     if version is None:
-        # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
-        enter = f"LC_ALL=C; export LC_ALL; cd {shlex.quote(str(delivered.directory))} || exit"
-        look = _SAY_VERSION.format(binary=binary.name, digest=binary.digest)
-        said, _ = await access.run(f"{enter}\nmv -f {part.name} {binary.name}\n{look}")
+        directory = shlex.quote(str(delivered.directory))
+        words = {"directory": directory, "part": part.name, "binary": binary.name, "digest": binary.digest}
+        said, _ = await access.run(_PUT.format(**words))
         version = dict(_SAID.findall(said)).get("version")
     if version is None:
         return delivered, "the file is missing"

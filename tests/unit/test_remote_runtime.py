@@ -126,6 +126,22 @@ def give(path: Path) -> None:
         os.lchown(each, STRANGER, STRANGER)
 
 
+async def test_the_first_of_two_that_bring_the_program_at_once_stays(
+    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, found = access.write, []
+
+    async def write_after_another(path: PurePosixPath, content: bytes, *, executable: bool = False) -> None:
+        monkeypatch.setattr(access, "write", write)
+        found.append(Path((await deliver(access, str(workdir), stand_in())).binary).stat().st_ino)
+        await write(path, content, executable=executable)
+
+    monkeypatch.setattr(access, "write", write_after_another)
+    delivered = await deliver(access, str(workdir), stand_in())
+    assert [Path(delivered.binary).stat().st_ino] == found
+    assert os.listdir(delivered.directory) == [stand_in().name]
+
+
 async def test_a_program_with_another_content_is_replaced_and_not_run(
     access: Access, workdir: Path, tmp_path: Path
 ) -> None:
