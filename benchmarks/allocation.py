@@ -223,8 +223,8 @@ def _auto(chain: Path, directory: Path, skipped: str | None) -> Variant:
         way = StreamFlowRun(workflow, {**config, "rehearse": "wait"})
         _run_at(partial(_allocation_site, nodes=1), _CHAIN, way, (), directory)
 
-    # A stream without a hint has its producer on the same node, which has two cores.
-    run = partial(_run_at, _allocation_site, _CHAIN, StreamFlowRun(workflow, config), STEPS[:2])
+    # All steps run on one node of two cores, because a standard input streams there only.
+    run = partial(_run_at, _allocation_site, _CHAIN, StreamFlowRun(workflow, config), STEPS)
     return Variant(f"{_CHAIN}, {_AUTO}", run, learn, skipped)
 
 

@@ -73,7 +73,7 @@ class Run:
         services = Services.of(scheduler, plan, start_here, record)
         self.jobs, self._runtimes = services.jobs, services.runtimes
         self.streaming_jobs = StreamingJobs()
-        self.gangs = GangPlacement(allocations, used, plan.gang_cores)
+        self.gangs = GangPlacement(allocations, used, plan.gang_cores, plan.read_near)
         self.reach = Reach(self._runtimes, self.gangs.keep_together, record)
         has_queue = self._runtimes.deployments.has_queue
         self.recorder = JobRecorder(context.data_manager, config.observe, record, self._telemetry.show, has_queue)

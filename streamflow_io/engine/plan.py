@@ -21,6 +21,7 @@ from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.hints.rules import check_both_ends
+from streamflow_io.jobs.learned_streams import has_stdin
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
 from streamflow_io.storage.admission.demand import StepStorages
@@ -232,6 +233,12 @@ class Plan(Struct, frozen=True, dict=True):
     def gang_cores(self) -> dict[str, float]:
         """The cores of the whole gang, by each step of a gang; empty if nothing streams."""
         return gang_cores(self.graph.gangs, self.graph.steps) if self.service.streams else {}
+
+    @property
+    def read_near(self) -> frozenset[str]:
+        """The steps whose jobs may read streams on the host of their producer only: see `are_out_of_reach`."""
+        found = (path for path, candidate in self.proofs.candidates.items() if candidate.inputs)
+        return frozenset(path for path in found if has_stdin(self.workflow.steps.get(path)))
 
     @cached_property
     def configuration(self) -> Configuration:

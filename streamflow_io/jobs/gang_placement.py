@@ -26,6 +26,8 @@ def candidates(
     together: float,
     free_cores: Callable[[str], float],
     apart: Set[tuple[str, str]] = frozenset(),
+    *,
+    is_near: bool = False,
 ) -> list[str]:
     """Return the locations to choose from for a job of a gang. All of them are equally good for the gang.
 
@@ -41,6 +43,7 @@ def candidates(
     :param together: the cores of its whole gang, from :func:`~streamflow_io.graph.gangs.gang_cores`
     :param free_cores: returns the free cores of a location
     :param apart: pairs of locations. No job at the first can read a file while a job at the second writes the file
+    :param is_near: whether the job can read the files of its partners only where they are written
     :return: some of `fitting`, in that order; at least one, if `fitting` has any
     """
     if not partners:
@@ -52,7 +55,7 @@ def candidates(
             return [location]
     roomy = [location for location in fitting if free_cores(location) >= cores]
     written = set(partners)
-    joined = [location for location in roomy if all((location, partner) not in apart for partner in written)]
+    joined = [place for place in roomy if not is_near and all((place, partner) not in apart for partner in written)]
     return joined or near[:1] or roomy or list(fitting)
 
 
@@ -93,14 +96,20 @@ class GangPlacement(Listener):
     :param jobs: the scheduled jobs, by name
     :param used: the hardware in use, by the name of a location
     :param together: by step: the cores of the whole gang that the step belongs to
+    :param near: the steps whose jobs read from running jobs of their own location only
     """
 
     def __init__(
-        self, jobs: Mapping[str, JobAllocation], used: Mapping[str, Hardware], together: Mapping[str, float]
+        self,
+        jobs: Mapping[str, JobAllocation],
+        used: Mapping[str, Hardware],
+        together: Mapping[str, float],
+        near: Set[str] = frozenset(),
     ) -> None:
         self._jobs = jobs
         self._used = used
         self._together = together
+        self._near = near
         self._borrowed = BorrowedCores()
         self._apart: set[tuple[str, str]] = set()
 
@@ -140,7 +149,8 @@ class GangPlacement(Listener):
 
         partners = [location.name for location in self._partners(job)]
         together = self._together.get(job.step, cores)
-        chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart))
+        is_near = job.step in self._near
+        chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart, is_near=is_near))
         return {key: location for key, location in available.items() if location.name in chosen}
 
     def placed(self, job: JobState) -> None:

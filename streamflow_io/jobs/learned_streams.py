@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from streamflow.core.exception import ProcessorTypeError, UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Token
+from streamflow.core.workflow import Step, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
@@ -118,6 +118,11 @@ class LearnedStreams(Struct, frozen=True):
         elif known is None or not known.is_refused:
             logger.info(f"{name} is not streamed any more without a hint: {how}")
             await self.proofs.remember(Proof(key, step, time.time(), reason=how))
+
+
+def has_stdin(step: Step | None) -> bool:
+    """Whether a file is the standard input of the command of a step."""
+    return isinstance(step, CWLExecuteStep) and isinstance(step.command, CWLCommand) and step.command.stdin is not None
 
 
 def not_as_declared(path: str, how: str) -> str:
@@ -379,8 +384,7 @@ class LearnedReads:
 
         Such streams are read as files then: the complete file, if the command asks for that, has no place.
         """
-        command = self._step.command
-        if not isinstance(command, CWLCommand) or command.stdin is None:
+        if not has_stdin(self._step):
             return False
         nets = self.under_net(inputs)
         far = {

@@ -13,14 +13,18 @@ from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Targ
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
 from streamflow.core.workflow import Job, Status, Token, Workflow
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLExecuteStep
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
+from streamflow.workflow.port import JobPort
 from typing_extensions import Self
 
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.engine.plan import GraphPlan, Plan, Service
+from streamflow_io.engine.plan import GraphPlan, Plan, ProofsPlan, Service
 from streamflow_io.engine.scheduler import IOAwareScheduler
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Step
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -64,7 +68,10 @@ WIDE = Gang(("/a", "/b", "/c"), ("/a",), 1)
 
 
 class Cluster:
-    """A scheduler and its deployments."""
+    """A scheduler and its deployments.
+
+    :ivar stdin: a step whose standard input is a stream without a hint
+    """
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class Cluster:
         deployments: Mapping[str, Mapping[str, float]],
         gang: Gang = GANG,
         annotations: Mapping[str, StepAnnotations] | None = None,
+        stdin: str | None = None,
         **config: Any,
     ) -> None:
         load_extensions()
@@ -87,7 +95,15 @@ class Cluster:
         self.scheduler = scheduler
         workflow = Workflow(self.context, {}, "main")
         graph = GraphPlan(STEPS, gangs=(gang,))
-        scheduler.begin(Plan(workflow, annotations=annotations or {}, graph=graph, service=Service(streams=True)))
+        proofs = ProofsPlan()
+        if stdin is not None:
+            step = workflow.create_step(
+                CWLExecuteStep, stdin, job_port=workflow.create_port(JobPort), recoverable=False
+            )
+            step.command = CWLCommand(step=step, step_stdin="$(inputs.file.path)")
+            proofs = ProofsPlan({stdin: Candidate("tool", ("file",))})
+        service = Service(streams=True)
+        scheduler.begin(Plan(workflow, annotations=annotations or {}, graph=graph, service=service, proofs=proofs))
         assert scheduler.run is not None
         self.run = scheduler.run
         self.targets = []
@@ -155,6 +171,13 @@ async def test_a_neighbour_where_no_core_is_free(tmp_path: Path) -> None:
     for name in ("/a/0", "/c/0", "/c/1"):
         await cluster.end(name)
     assert [await cluster.start(name) for name in ("/a/2", "/alone/0")] == ["n1", "n1"]
+
+
+async def test_a_standard_input_without_a_hint_is_read_where_it_is_written(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO, WIDE, stdin="/c")
+    assert await cluster.start("/a/0") == "n1"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+    assert await cluster.start("/c/0", "/b/0") == "n1"
 
 
 async def test_gangs_are_not_parted_where_they_cannot_read(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ def chosen(
     together: float = 0,
     fitting: str = "",
     apart: Set[tuple[str, str]] = frozenset(),
+    is_near: bool = False,
 ) -> list[str]:
-    return candidates(fitting.split() or list(free), partners, cores, together, free.__getitem__, apart)
+    places = fitting.split() or list(free)
+    return candidates(places, partners, cores, together, free.__getitem__, apart, is_near=is_near)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,12 @@ def test_a_member_does_not_go_where_it_cannot_read() -> None:
     assert chosen(free, "n1", apart={("n2", "n1"), ("n3", "n1")}, fitting="n2 n3") == ["n2", "n3"]
     # Not from both of its producers.
     assert chosen({"n1": 0, "n2": 0, "n3": 1}, "n1", "n2", apart={("n3", "n2")}) == ["n1"]
+
+
+def test_a_member_that_reads_only_where_its_producer_writes() -> None:
+    assert chosen({"n1": 0, "n2": 4}, "n1", is_near=True) == ["n1"]
+    # There is no memory at its producer.
+    assert chosen({"n1": 0, "n2": 4}, "n1", fitting="n2", is_near=True) == ["n2"]
 
 
 def test_a_head_goes_where_its_whole_gang_has_room() -> None:
