@@ -51,12 +51,12 @@ def small_disk(directory: Path, left: list[str], size: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def real_disk(directory: Path, left: list[str]) -> Iterator[None]:
+def real_disk(directory: Path, left: list[str], size: int = _REAL_SIZE) -> Iterator[None]:
     """Do as :func:`small_disk` with a file beside the directory; such a file system can get stuck."""
     image = directory.with_name(f"{directory.name}.image")
     with image.open("wb") as file:
-        file.truncate(_REAL_SIZE)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+        file.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m0", image], check=True)
     with _mounted(directory, left, "-o", "loop", str(image)):
         (directory / "lost+found").rmdir()
         yield

@@ -158,6 +158,7 @@ class FakeRun:
         self.config = SchedulerConfig()
         self.failure = Failure(cast(Any, None), self.places)
         self.full_disks = FullDisks(lambda _: None)
+        self.scheduled_space = None
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(cast(Any, None), False, self.records.append)

@@ -38,6 +38,7 @@ from .run_parts import (
     Scheduling,
     Services,
     begin_removal,
+    make_scheduled_space,
     make_space_limits,
 )
 from .run_telemetry import RunTelemetry
@@ -61,6 +62,7 @@ class Run:
     :ivar sessions: reads ahead the parts of one file that many jobs read
     :ivar full_disks: lets jobs that have failed on a full disk start elsewhere
     :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
+    :ivar scheduled_space: gives back the space of removed files; None: the run removes no files
     :ivar failure: the messages if the run fails
     """
 
@@ -88,7 +90,9 @@ class Run:
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
         self.full_disks = FullDisks(context.deployment_manager.get_connector)
-        self._watchers = [] if self._space is None else self._space.watchers
+        self.scheduled_space = make_scheduled_space(services)
+        limits = [] if self._space is None else self._space.watchers
+        self._watchers = [*limits, *filter(None, [self.scheduled_space])]
         self._intermediates = begin_removal(services, self.proofs.rehearsals, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)

@@ -23,6 +23,8 @@ from streamflow_io.messages import Code, coded
 
 #: The seconds after which a waiting job is reported: before, other jobs that have reserved the space may end.
 PATIENCE_SECONDS = 10.0
+# The number of looks that see no job run before the run ends. Between two jobs, StreamFlow may read a file for long.
+_HOPELESS = 4
 
 
 class HostUse:
@@ -145,14 +147,21 @@ def _room(location: AvailableLocation) -> Room:
 
 
 class DiskWaits:
-    """Warns of jobs that wait for free space, once for each step.
+    """Warns of jobs that wait for free space, once for each step, and finds those that would wait for ever.
 
     :param scheduled: the names of the jobs that have been scheduled
+    :param is_idle: whether no job runs, or is about to run: none can make space
+    :param wake: lets StreamFlow look again whether jobs can start
     """
 
-    def __init__(self, scheduled: Container[str]) -> None:
+    def __init__(self, scheduled: Container[str], is_idle: Callable[[], bool], wake: Callable[[], None]) -> None:
         self._scheduled = scheduled
+        self._is_idle = is_idle
+        self._wake = wake
+        # By step: the job that is watched.
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._told: set[str] = set()
+        self._hopeless: dict[str, str] = {}
 
     def look(
         self, job_name: str, location: AvailableLocation, used: Hardware, asked: Hardware, where: Callable[[], str]
@@ -161,25 +170,42 @@ class DiskWaits:
 
         :param used: what other jobs have reserved there
         :param where: returns the location, for people
+        :raises NeverStartsError: if the job would wait for ever
         """
+        if job_name in self._hopeless:
+            from streamflow_io.adapters.jobs import NeverStartsError
+
+            raise NeverStartsError(self._hopeless[job_name])
         if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
             return
         if (why := _lack(location.hardware, used, asked)) is not None:
-            message = coded(f"Job {job_name} waits for free space on {where()}: {why}", Code.NO_SPACE)
-            loop = asyncio.get_running_loop()
-            self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, job_name, message)
+            self._watch(step, job_name, f"free space on {where()}: {why}")
 
     def close(self) -> None:
         """Warn of nothing any more."""
         for timer in self._timers.values():
             timer.cancel()
 
-    def _tell(self, job_name: str, message: str) -> None:
+    def _watch(self, step: str, job_name: str, why: str, idle: int = 0) -> None:
+        """:param idle: how many times in a row no job ran"""
+        loop = asyncio.get_running_loop()
+        self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, step, job_name, why, idle)
+
+    def _tell(self, step: str, job_name: str, why: str, idle: int) -> None:
         if job_name in self._scheduled:
             # Another job of the step may wait longer.
-            del self._timers[get_job_step_name(job_name)]
-        else:
-            logger.warning(message)
+            del self._timers[step]
+            return
+        if step not in self._told:
+            self._told.add(step)
+            logger.warning(coded(f"Job {job_name} waits for {why}", Code.NO_SPACE))
+        idle = idle + 1 if self._is_idle() else 0
+        if idle < _HOPELESS:
+            self._watch(step, job_name, why, idle)
+            return
+        message = f"Job {job_name} cannot start, and no job runs that could make space. The job lacks {why}"
+        self._hopeless[job_name] = coded(message, Code.NO_SPACE)
+        self._wake()
 
 
 def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:

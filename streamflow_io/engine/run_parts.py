@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from streamflow_io.proofs.rehearsals import Rehearsals
     from streamflow_io.storage.intermediates.disk_limit import DiskLimit
     from streamflow_io.storage.intermediates.intermediates import Intermediates
+    from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
     from streamflow_io.storage.intermediates.space_watcher import SpaceWatcher
 
     from .space_limits import SpaceLimits
@@ -261,6 +262,16 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
     scheduler = services.scheduler
     used, placed = scheduler.hardware_locations, scheduler.job_allocations
     return SpaceLimits(services.plan, services.context, services.learned, used, scheduler.wake, placed, reach.runtime)
+
+
+def make_scheduled_space(services: Services) -> ScheduledSpace | None:
+    """Make what gives back the space of removed files. None: the run removes no files."""
+    if services.plan.intermediates.removal is None:
+        return None
+    # Other runs do not need this module.
+    from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
+
+    return ScheduledSpace(services.scheduler.hardware_locations, services.scheduler.wake)
 
 
 def begin_removal(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from streamflow_io.hints.config import SchedulerConfig
     from streamflow_io.records.jobs import WaitCause
     from streamflow_io.runtime.node_runtimes import StartRuntime
+    from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
     from streamflow_io.storage.lent_cores import LentCores
     from streamflow_io.storage.storage_admission import StorageAdmission
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SCHEMA = "scheduler.schema.json"
+_BUSY = (Status.FIREABLE, Status.RUNNING, Status.ROLLBACK, Status.RECOVERY)
 # The target for which StreamFlow calls a method without naming it. Each target of a job has a task of its own.
 _target: ContextVar[Target] = ContextVar("target")
 # All targets of this job.
@@ -105,7 +108,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._refusals: dict[str, dict[str, str]] = {}
         # Why the run ends: a job can never start.
         self._never_starts: str | None = None
-        self._disk_waits = DiskWaits(self.job_allocations)
+        self._disk_waits = DiskWaits(self.job_allocations, self._is_idle, self.wake)
         self._host_use = HostUse()
 
     @cached_property
@@ -287,10 +290,16 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         async def notify() -> None:
             async with self.wait_queue:
+                if (space := self._scheduled_space) is not None:
+                    space.give_back()
                 self.wait_queue.notify_all()
 
         if not self._is_closing and (self._waking is None or self._waking.done()):
             self._waking = asyncio.create_task(notify())
+
+    def _is_idle(self) -> bool:
+        """Whether no job runs, is about to run, or waits to run again."""
+        return not any(allocation.status in _BUSY for allocation in self.job_allocations.values())
 
     def hosts_changed(self, deployment: str) -> None:
         looking = asyncio.create_task(self._look_at_hosts(deployment))
@@ -366,6 +375,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         lack = self._lack(connector, location, hardware_requirements, job_name, job)
         if job is not None and self.run is not None:
             self.run.recorder.lacks(job, lack)
+        if (space := self._scheduled_space) is not None:
+            space.waits(job_name, lack == "disk")
         if lack in ("cores", "memory", "place"):
             self._host_use.lacks(_target.get().deployment.name, job_name)
         return lack is None
@@ -564,7 +575,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         state, lent_cores = self._job(job.name), self._lent_cores
         if state is not None and lent_cores is not None:
             hardware = lent_cores.accounted(state, hardware)
-        super()._allocate_job(job, hardware, connector, selected_locations, target)
+        space = self._scheduled_space
+        names = [location.name for location in _with_inner(selected_locations)]
+        with nullcontext() if space is None else space.reserving(job.name, names):
+            super()._allocate_job(job, hardware, connector, selected_locations, target)
         # The host of a producer serves its streams also after its end.
         producers = () if state is None else state.producers
         read_from = [location for producer in producers for location in self.get_locations(producer)]
@@ -577,7 +591,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # StreamFlow looks behind the connector of a container for that of its host. The plugin's must not be in front
         # of it.
         self._host_use.freed(job_allocation.job)
-        await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
+        space = self._scheduled_space
+        async with nullcontext() if space is None else space.counting(job_allocation.job):
+            await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()
         if self.run is not None and self.run.proofs.rehearsals is not None:
@@ -587,6 +603,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _lent_cores(self) -> LentCores | None:
         """The cores that are lent; None: no cores are to be lent."""
         return None if self.run is None else self.run.lent_cores
+
+    @property
+    def _scheduled_space(self) -> ScheduledSpace | None:
+        """The account of disk space; None: no files are removed in the run."""
+        return None if self.run is None else self.run.scheduled_space
 
     def _job(self, job_name: str) -> JobState | None:
         """The state of a job; None: the run does not know the job."""
@@ -611,6 +632,14 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def get_schema(cls) -> str:
         # Generated by `python -m streamflow_io.hints.schemas`, because StreamFlow asks for it in every run.
         return files(__package__).joinpath(SCHEMA).read_text("utf-8")
+
+
+def _with_inner(locations: Iterable[AvailableLocation]) -> Iterator[AvailableLocation]:
+    """Locations, with the hosts of containers."""
+    for location in locations:
+        yield location
+        if location.stacked and location.wraps is not None:
+            yield from _with_inner([location.wraps])
 
 
 def _is_one_for_each_job(location: AvailableLocation) -> bool:

@@ -77,11 +77,16 @@ RESOURCES = {
     Code.NO_SPACE: Explanation(
         "A disk has too little free space for a job",
         "A job that waits asks for more space than there was when the run began, by default 1,024 MiB each for output "
-        "and temporary files.",
+        "and temporary files. When no job runs that could make space, the run ends.",
         (
             Case(
                 "Job J waits for free space on L: ...",
-                "Free space and start the run again, or lower `outdirMin` and `tmpdirMin` in a ResourceRequirement.",
+                "Free space, write `intermediates: remove`, or lower `outdirMin` and `tmpdirMin` in a "
+                "ResourceRequirement.",
+            ),
+            Case(
+                "Job J cannot start, and no job runs that could make space. ...",
+                "The same.",
             ),
             Case(
                 "Job J is tried again on another location. ...",

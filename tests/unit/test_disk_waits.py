@@ -8,6 +8,7 @@ import logging
 import pytest
 from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 
+from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.engine import room_check
 from streamflow_io.engine.room_check import DiskWaits
 
@@ -20,6 +21,10 @@ def hardware(*disks: tuple[str, float]) -> Hardware:
 HERE = AvailableLocation("here", "local", "host", hardware=hardware(("/", 5000), ("/data", 3000)))
 
 
+def watching(scheduled: set[str], is_idle: bool = False) -> DiskWaits:
+    return DiskWaits(scheduled, lambda: is_idle, lambda: None)
+
+
 @pytest.fixture
 def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(room_check, "PATIENCE_SECONDS", 0.02)
@@ -28,7 +33,7 @@ def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_who_waits_is_told_of_once(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
-    waits = DiskWaits(set())
+    waits = watching(set())
     for name in ("/a/0", "/a/1"):
         waits.look(name, HERE, hardware(("/data", 1500)), hardware(("/data", 1024), ("/data", 1024)), lambda: "host")
     assert caplog.messages == []
@@ -40,7 +45,7 @@ async def test_who_waits_is_told_of_once(caplog: pytest.LogCaptureFixture, messa
 
 async def test_who_does_not_wait_long(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
     scheduled: set[str] = set()
-    waits = DiskWaits(scheduled)
+    waits = watching(scheduled)
     enough, more = hardware(("/data", 3000), ("/elsewhere", 9000)), hardware(("/data", 3001))
     waits.look("/b/0", HERE, hardware(), enough, lambda: "host")
     waits.look("/a/0", HERE, hardware(), more, lambda: "host")
@@ -52,7 +57,23 @@ async def test_who_does_not_wait_long(caplog: pytest.LogCaptureFixture, messages
     waits.close()
     await asyncio.sleep(0.1)
     assert caplog.messages == []
-    waits = DiskWaits(scheduled)
+    waits = watching(scheduled)
     waits.look("/a/1", HERE, hardware(), more, lambda: "host")
     await asyncio.sleep(0.1)
     assert len(caplog.messages) == 1
+
+
+async def test_who_would_wait_for_ever_is_refused(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
+    woken = asyncio.Event()
+    idle = [True, False, True, True, True, True]
+    waits = DiskWaits(set(), lambda: idle.pop(0), woken.set)
+    more = hardware(("/data", 3001))
+    waits.look("/a/0", HERE, hardware(), more, lambda: "host")
+    await asyncio.wait_for(woken.wait(), 10)
+    # Once, a job ran meanwhile.
+    assert idle == []
+    assert len(caplog.messages) == 1
+    waits.look("/b/0", HERE, hardware(), more, lambda: "host")
+    with pytest.raises(NeverStartsError, match="no job runs that could make space"):
+        waits.look("/a/0", HERE, hardware(), more, lambda: "host")
+    waits.close()

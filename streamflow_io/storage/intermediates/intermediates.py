@@ -452,6 +452,8 @@ class Intermediates(Listener):
 
     async def _remove(self, decision: Decision) -> None:
         before = self._held_by_node()
+        paths = {name: self._ledger.path(name) for name in (*decision.whole, *decision.parts)}
+        sizes = {path: self._bytes.get(name, 0) for name, path in paths.items()}
         by_location = self._by_location([*decision.whole, *decision.parts])
         whole = {self._ledger.path(name): name for name in decision.whole}
         partly = {self._ledger.path(name): left for name, left in decision.parts.items()}
@@ -478,10 +480,14 @@ class Intermediates(Listener):
                 self._stays[path] = at[0], size
                 new.append(path)
                 stay.add(path)
-        for watcher in self._watchers:
-            watcher.removed(whole.keys() - stay)
         await self._see_stays(new)
         await self._see(decision.parts)
+        held = {path: size for path, (_, size) in self._stays.items()}
+        held |= {paths[name]: self._bytes.get(name, 0) for name in decision.parts}
+        freed = {path: max(size - held.get(path, 0), 0) for path, size in sizes.items()}
+        for watcher in self._watchers:
+            watcher.freed(freed)
+            watcher.removed(whole.keys() - stay)
         after = self._held_by_node()
         self._removed.update({node: size - after.get(node, 0) for node, size in before.items()})
         self._record_held()

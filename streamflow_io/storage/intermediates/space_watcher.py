@@ -47,6 +47,9 @@ class SpaceWatcher(Listener):
         :param written: by job that has ended: the bytes in its directories; None: some directory could not be read
         """
 
+    def freed(self, sizes: Mapping[str, int]) -> None:
+        """Note how many bytes were removed from directories of jobs, by path."""
+
     def removed(self, directories: Collection[str]) -> None:
         """Note that directories of jobs were removed, each as a whole."""
 

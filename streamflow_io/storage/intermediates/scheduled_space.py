@@ -1,0 +1,140 @@
+"""Gives StreamFlow's scheduler back the disk space of removed files.
+
+StreamFlow looks once how much is free on a disk. From then on, the files of a job count as used until the run ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
+
+from msgspec import Struct, field
+from streamflow.core.scheduling import Hardware, Storage
+
+from streamflow_io.adapters.jobs import JobState
+
+from .space_watcher import SpaceWatcher
+
+#: The name of a location, and the mount point of a disk there.
+_Disk = tuple[str, str]
+_MIB = 2**20
+
+
+class _JobSpace(Struct):
+    """The space of all attempts of a job.
+
+    :ivar reserved: in MiB, by disk; empty when the job has ended
+    :ivar counted: what its files have, as StreamFlow has measured, in MiB by disk
+    :ivar directories: the names of those that are left
+    """
+
+    reserved: dict[_Disk, float] = field(default_factory=dict)
+    counted: dict[_Disk, float] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=set)
+
+
+class ScheduledSpace(SpaceWatcher):
+    """Keeps account of the space that StreamFlow's scheduler counts as used, by job.
+
+    Never gives back more than StreamFlow has counted for a job.
+
+    :param used: the hardware in use, by the name of a location
+    :param wake: lets StreamFlow call :meth:`give_back`, and look again whether jobs can start
+    """
+
+    def __init__(self, used: MutableMapping[str, Hardware], wake: Callable[[], None]) -> None:
+        self._used = used
+        self._wake = wake
+        self._jobs: dict[str, _JobSpace] = {}
+        # The job of each directory, by name: the names are random.
+        self._owners: dict[str, str] = {}
+        # In MiB.
+        self._due: dict[_Disk, float] = {}
+        self._waiting: set[str] = set()
+
+    @property
+    def is_short(self) -> bool:
+        return bool(self._waiting)
+
+    def waits(self, job: str, is_for_space: bool) -> None:
+        """Note whether a job that cannot start now lacks disk space."""
+        if is_for_space:
+            self._waiting.add(job)
+        else:
+            self._waiting.discard(job)
+
+    @contextlib.contextmanager
+    def reserving(self, job: str, locations: Collection[str]) -> Iterator[None]:
+        """Note what the scheduler reserves meanwhile for a job, at these locations and those that they are on."""
+        self._waiting.discard(job)
+        before = self._sizes(locations)
+        yield
+        space = self._jobs.setdefault(job, _JobSpace())
+        space.reserved = {disk: size - before.get(disk, 0.0) for disk, size in self._sizes(locations).items()}
+
+    @contextlib.asynccontextmanager
+    async def counting(self, job: str) -> AsyncIterator[None]:
+        """Note the space that the scheduler counts for the files of a job that has ended."""
+        space = self._jobs.get(job, _JobSpace())
+        locations = {location for location, _ in space.reserved}
+        before = self._sizes(locations)
+        yield
+        for disk, size in self._sizes(locations).items():
+            counted = space.reserved.get(disk, 0.0) + size - before.get(disk, 0.0)
+            space.counted[disk] = space.counted.get(disk, 0.0) + max(counted, 0.0)
+        space.reserved = {}
+        self._give_back_all(job)
+
+    def ended(self, job: JobState) -> None:
+        self._waiting.discard(job.name)
+        if (space := self._jobs.get(job.name)) is None:
+            return
+        for path in filter(None, (job.job.output_directory, job.job.tmp_directory)):
+            space.directories.add(name := posixpath.basename(path))
+            self._owners[name] = job.name
+
+    def freed(self, sizes: Mapping[str, int]) -> None:
+        for path, size in sizes.items():
+            if (job := self._owners.get(posixpath.basename(path))) is not None:
+                self._take(self._jobs[job], size / _MIB)
+
+    def removed(self, directories: Collection[str]) -> None:
+        for path in directories:
+            if (job := self._owners.pop(name := posixpath.basename(path), None)) is not None:
+                self._jobs[job].directories.discard(name)
+                self._give_back_all(job)
+
+    def give_back(self) -> None:
+        """Let the scheduler count as free what was removed. No other task may change its figures meanwhile."""
+        for (location, mount), size in self._due.items():
+            used = self._used[location]
+            if (counted := self._sizes([location]).get((location, mount))) is not None:
+                given = Storage(mount, min(size, counted))
+                self._used[location] = used - Hardware(storage={mount: given})
+        self._due.clear()
+
+    def _give_back_all(self, job: str) -> None:
+        """Give back all of a job that has ended, if nothing is left of the job: files have holes, and blocks."""
+        space = self._jobs.get(job)
+        if space is not None and not space.reserved and not space.directories:
+            self._take(space, sum(space.counted.values()))
+            del self._jobs[job]
+
+    def _take(self, space: _JobSpace, size: float) -> None:
+        """Give back some MiB of a job, on each disk: a container's directory is also on a disk of its host."""
+        for disk, counted in space.counted.items():
+            if (taken := min(size, counted)) > 0:
+                space.counted[disk] -= taken
+                self._due[disk] = self._due.get(disk, 0.0) + taken
+        if self._due:
+            self._wake()
+
+    def _sizes(self, locations: Collection[str]) -> dict[_Disk, float]:
+        sizes: dict[_Disk, float] = {}
+        for location in locations:
+            if (used := self._used.get(location)) is not None:
+                for disk in used.storage.values():
+                    key = location, str(disk.mount_point)
+                    sizes[key] = sizes.get(key, 0.0) + float(disk.size)
+        return sizes

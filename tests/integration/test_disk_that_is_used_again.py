@@ -1,0 +1,42 @@
+"""A workflow whose files need three times the free space succeeds if its files are removed."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from lab.cwl import Document, tool, workflow
+from lab.disks import can_loop, real_disk
+from lab.runs import Bench
+
+MB = 1 << 20
+STEPS = 12
+
+
+def chain() -> Document:
+    """Each step asks for the space that it writes."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 20, "tmpdirMin": 1}]
+    write = tool(f"head -c {16 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    copy = tool("tr x x < $i", {"i": "File"}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    count = tool("wc -c < $i", {"i": "File"}, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    steps: dict[str, Document] = {"s0": {"run": write, "in": {}}}
+    for number in range(1, STEPS):
+        steps[f"s{number}"] = {"run": copy, "in": {"i": f"s{number - 1}/o"}}
+    steps["last"] = {"run": count, "in": {"i": f"s{STEPS - 1}/o"}}
+    return workflow({}, steps, {"count": "last/o"})
+
+
+def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:
+    path, left = bench.write(chain(), {}, io=True, config={"intermediates": "remove"}), list[str]()
+    disk = path.parent / "tmp"
+    if not can_loop(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with real_disk(disk, left, 64 * MB):
+        size = shutil.disk_usage(disk).free
+        run = bench.finish(bench.start(path), path)
+    assert size < STEPS * 16 * MB / 3
+    assert run.ok, run.errors
+    assert run.files["count.txt"].split() == [str(16 * MB).encode()]
+    assert "SFIO-B005" not in run.log
+    assert left == []

@@ -1,0 +1,143 @@
+"""The disk space of removed files is free again for StreamFlow's scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+from streamflow.core.scheduling import Hardware, Storage
+
+from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
+
+MIB = 2**20
+
+
+class Disks:
+    """The figures of a scheduler."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, Hardware] = {}
+        self.woken = 0
+        self.space = ScheduledSpace(self.used, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def size(self, location: str = "n1") -> float:
+        return float(self.used[location].storage["/"].size)
+
+    def start(self, job: str, asked: float, *locations: str) -> None:
+        places = locations or ("n1",)
+        with self.space.reserving(job, places):
+            for place in places:
+                self.used[place] = self.used.get(place, Hardware()) + disk(asked)
+
+    def end(self, job: str, asked: float, written: float, *locations: str) -> None:
+        """:param written: MiB, as StreamFlow measures it"""
+        directories = {"output_directory": f"/w/{job}-out", "tmp_directory": f"/w/{job}-tmp"}
+        self.space.ended(cast(Any, SimpleNamespace(name=job, job=SimpleNamespace(**directories))))
+
+        async def measure() -> None:
+            async with self.space.counting(job):
+                for place in locations or ("n1",):
+                    self.used[place] = self.used[place] - disk(asked) + disk(written)
+
+        asyncio.run(measure())
+
+    def remove(self, **sizes: int) -> None:
+        """Remove whole directories, by job and MiB."""
+        for job, size in sizes.items():
+            self.space.freed({f"/w/{job}-out": size * MIB})
+            self.space.removed([f"/w/{job}-out", f"/w/{job}-tmp"])
+        self.space.give_back()
+
+
+def disk(size: float) -> Hardware:
+    return Hardware(storage={"/": Storage("/", size)})
+
+
+def test_what_a_removed_job_has_written_is_free() -> None:
+    disks = Disks()
+    for job, written in (("a", 30), ("b", 50)):
+        disks.start(job, 100)
+        disks.end(job, 100, written)
+    disks.start("c", 100)
+    assert disks.size() == 180
+    disks.remove(a=20)
+    # Files have holes and blocks: no file of the job is left, so its whole space is free.
+    assert disks.size() == 150
+    assert disks.woken > 0
+    disks.end("c", 100, 7)
+    disks.remove(b=50, c=7)
+    assert disks.size() == 0
+
+
+def test_a_part_of_a_directory_that_is_removed_is_free() -> None:
+    disks = Disks()
+    disks.start("a", 100)
+    disks.end("a", 100, 40)
+    disks.space.freed({"/w/a-out": 30 * MIB, "/w/elsewhere": 5 * MIB})
+    assert disks.size() == 40
+    disks.space.give_back()
+    assert disks.size() == 10
+    disks.remove(a=10)
+    assert disks.size() == 0
+
+
+def test_files_that_are_removed_before_they_are_measured_count_for_nothing() -> None:
+    disks = Disks()
+    disks.start("a", 100)
+    job = cast(Any, SimpleNamespace(name="a", job=SimpleNamespace(output_directory="/w/a-out", tmp_directory="")))
+
+    async def measure() -> None:
+        async with disks.space.counting("a"):
+            disks.space.removed(["/w/a-out"])
+            disks.used["n1"] = disks.used["n1"] - disk(100) + disk(40)
+
+    disks.space.ended(job)
+    asyncio.run(measure())
+    disks.space.give_back()
+    assert disks.size() == 0
+
+
+def test_a_container_and_its_host_have_the_same_files() -> None:
+    disks = Disks()
+    disks.start("a", 100, "container", "host")
+    disks.end("a", 100, 40, "container", "host")
+    disks.remove(a=40)
+    assert (disks.size("container"), disks.size("host")) == (0, 0)
+
+
+def test_a_job_that_lacks_space_waits_until_it_is_placed() -> None:
+    disks = Disks()
+    disks.space.waits("a", True)
+    assert disks.space.is_short
+    disks.space.waits("a", False)
+    assert not disks.space.is_short
+    disks.space.waits("a", True)
+    disks.start("a", 1)
+    assert not disks.space.is_short
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 50), st.integers(0, 80), st.booleans()),
+        unique_by=lambda each: each[0],
+    )
+)
+def test_never_more_than_was_counted(jobs: list[tuple[str, int, int, bool]]) -> None:
+    disks = Disks()
+    left = 0
+    for job, written, freed, is_whole in jobs:
+        disks.start(job, 100)
+        disks.end(job, 100, written)
+        disks.space.freed({str(PurePath("/w", f"{job}-out")): freed * MIB})
+        if is_whole:
+            disks.remove(**{job: 0})
+        disks.space.give_back()
+        left += 0 if is_whole else max(written - freed, 0)
+        assert disks.size() == left
