@@ -179,7 +179,7 @@ class DiskWaits:
         if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
             return
         if (why := _lack(location.hardware, used, asked)) is not None:
-            self._watch(step, job_name, f"free space on {where()}: {why}")
+            self._watch(step, job_name, f"{where()}: {why}")
 
     def close(self) -> None:
         """Warn of nothing any more."""
@@ -198,12 +198,12 @@ class DiskWaits:
             return
         if step not in self._told:
             self._told.add(step)
-            logger.warning(coded(f"Job {job_name} waits for {why}", Code.NO_SPACE))
+            logger.warning(coded(f"Job {job_name} waits for free space on {why}", Code.NO_SPACE))
         idle = idle + 1 if self._is_idle() else 0
         if idle < _HOPELESS:
             self._watch(step, job_name, why, idle)
             return
-        message = f"Job {job_name} cannot start, and no job runs that could make space. The job lacks {why}"
+        message = f"Job {job_name} cannot start, and no job runs that could make space on {why}"
         self._hopeless[job_name] = coded(message, Code.NO_SPACE)
         self._wake()
 

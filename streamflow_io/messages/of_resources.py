@@ -85,7 +85,7 @@ RESOURCES = {
                 "ResourceRequirement.",
             ),
             Case(
-                "Job J cannot start, and no job runs that could make space. ...",
+                "Job J cannot start, and no job runs that could make space on L: ...",
                 "The same.",
             ),
             Case(
