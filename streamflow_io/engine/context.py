@@ -62,7 +62,7 @@ class Run:
     :ivar sessions: reads ahead the parts of one file that many jobs read
     :ivar full_disks: lets jobs that have failed on a full disk start elsewhere
     :ivar disk_limit: lets jobs wait for disk space; None: no job waits for space
-    :ivar scheduled_space: gives back the space of removed files; None: the run removes no files
+    :ivar scheduled_space: gives back the space of removed files; None: the run removes nothing
     :ivar failure: the messages if the run fails
     """
 

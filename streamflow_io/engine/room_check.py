@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
-from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Storage
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
@@ -222,6 +222,15 @@ def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
                 "that were free when the run began, and StreamFlow does not look again"
             )
     return None
+
+
+def within(has: Hardware, used: Hardware) -> Hardware:
+    """The hardware in use, without what is used of a disk beyond its size."""
+    there, taken = _by_disk(has), _by_disk(used)
+    if all(size <= there[disk] for disk, size in taken.items() if disk in there):
+        return used
+    disks = {disk: Storage(disk, min(size, there.get(disk, size))) for disk, size in taken.items()}
+    return Hardware(used.cores, used.memory, disks)
 
 
 def _by_disk(hardware: Hardware) -> defaultdict[str, float]:

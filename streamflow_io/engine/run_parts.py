@@ -265,8 +265,9 @@ def make_space_limits(services: Services, reach: Reach) -> SpaceLimits | None:
 
 
 def make_scheduled_space(services: Services) -> ScheduledSpace | None:
-    """Make what gives back the space of removed files. None: the run removes no files."""
-    if services.plan.intermediates.removal is None:
+    """Make what gives back the space of removed files. None: the run removes no files, and has no windows."""
+    planned = services.plan.intermediates
+    if planned.removal is None and all(window.why is not None for window in planned.windows):
         return None
     # Other runs do not need this module.
     from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace

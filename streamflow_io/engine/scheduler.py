@@ -19,7 +19,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType
 from streamflow.core.deployment import Connector, Target
-from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.exception import WorkflowDefinitionException, WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status
@@ -45,7 +45,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.processes import interrupt_on_sigterm, mend_interrupted_starts
 
 from .database_messages import explain_database_errors
-from .room_check import DiskWaits, HostUse, check_room
+from .room_check import DiskWaits, HostUse, check_room, within
 
 if TYPE_CHECKING:
     from streamflow_io.adapters.jobs import JobState
@@ -414,7 +414,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         if self._is_too_large_now(connector, asked, job_name):
             return "place"
-        free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        free = self._has_hardware(connector, location, hardware_requirements, job_name)
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
         if not free and location.hardware is not None:
             used = self.hardware_locations.get(location.name, Hardware())
@@ -509,7 +509,33 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if job is None or self._lent_cores is None or not self._lent_cores.can_start(job, location, cores):
             return False
         without = {key: Hardware(0.0, asked.memory, asked.storage) for key, asked in hardware_requirements.items()}
-        return bool(super()._is_valid(connector, location, without, job_name))
+        return self._has_hardware(connector, location, without, job_name)
+
+    def _has_hardware(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> bool:
+        """Whether StreamFlow finds enough of all hardware free on a location.
+
+        StreamFlow fails where jobs have more on a disk than was free when the run began, as when the user has made
+        space meanwhile. Such a disk is full.
+        """
+        try:
+            return bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        except WorkflowExecutionException:
+            counted = {}
+        for each in _with_inner([location]):
+            used = self.hardware_locations.get(each.name)
+            if each.hardware is not None and used is not None:
+                counted[each.name] = used
+                self.hardware_locations[each.name] = within(each.hardware, used)
+        try:
+            return bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        finally:
+            self.hardware_locations.update(counted)
 
     def _tell_of_memory(self, job: JobState, location: AvailableLocation, asked: float) -> None:
         """Warn, once for each step, of a job without cores that waits for the memory of a location, or of its host."""
@@ -606,7 +632,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
     @property
     def _scheduled_space(self) -> ScheduledSpace | None:
-        """The account of disk space; None: no files are removed in the run."""
+        """The account of disk space; None: the run removes nothing."""
         return None if self.run is None else self.run.scheduled_space
 
     def _job(self, job_name: str) -> JobState | None:

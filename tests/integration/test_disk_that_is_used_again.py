@@ -1,4 +1,4 @@
-"""A workflow whose files need three times the free space succeeds if its files are removed."""
+"""Workflows whose files need three times the free space, and that succeed because files or parts are removed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from lab.cwl import Document, tool, workflow
+from lab.cwl import Document, streamable, tool, workflow
 from lab.disks import can_loop, real_disk
 from lab.runs import Bench
 
@@ -25,6 +25,30 @@ def chain() -> Document:
         steps[f"s{number}"] = {"run": copy, "in": {"i": f"s{number - 1}/o"}}
     steps["last"] = {"run": count, "in": {"i": f"s{STEPS - 1}/o"}}
     return workflow({}, steps, {"count": "last/o"})
+
+
+def test_a_window_on_a_file_that_is_larger_than_the_disk(bench: Bench) -> None:
+    """Files are kept, so that only the window makes space."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 20, "tmpdirMin": 1}]
+    rules = [{"port": "o", "mode": "no_update", "window": "16MB"}]
+    write = tool(f"head -c {150 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    write["hints"] = [{"class": "sfio:Streaming", "rules": rules}]
+    count = tool("wc -c < $i", {"i": streamable("File")}, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    last = tool("cat $i", {"i": "File"}, {"o": "stdout"}, stdout="last.txt", requirements=space)
+    steps = {
+        "a": {"run": write, "in": {}},
+        "b": {"run": count, "in": {"i": "a/o"}},
+        "c": {"run": last, "in": {"i": "b/o"}},
+    }
+    path, left = bench.write(workflow({}, steps, {"count": "c/o"}), {}, io=True), list[str]()
+    disk = path.parent / "tmp"
+    if not can_loop(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with real_disk(disk, left, 64 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files["last.txt"].split() == [str(150 * MB).encode()]
+    assert left == []
 
 
 def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:

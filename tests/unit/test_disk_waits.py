@@ -10,7 +10,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 
 from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.engine import room_check
-from streamflow_io.engine.room_check import DiskWaits
+from streamflow_io.engine.room_check import DiskWaits, within
 
 
 def hardware(*disks: tuple[str, float]) -> Hardware:
@@ -77,3 +77,12 @@ async def test_who_would_wait_for_ever_is_refused(caplog: pytest.LogCaptureFixtu
     with pytest.raises(NeverStartsError, match="no job runs that could make space"):
         waits.look("/a/0", HERE, hardware(), more, lambda: "host")
     waits.close()
+
+
+def test_what_is_used_beyond_a_disk_counts_as_all_of_the_disk() -> None:
+    """StreamFlow cannot subtract more than there is."""
+    has, much = hardware(("/", 5000), ("/data", 3000)), hardware(("/", 10), ("/data", 2000), ("/data", 9000))
+    left = has - within(has, much)
+    assert {disk.mount_point: disk.size for disk in left.storage.values()} == {"/": 4990, "/data": 0}
+    fits = hardware(("/", 5000), ("/data", 3000), ("/elsewhere", 7))
+    assert within(has, fits) is fits

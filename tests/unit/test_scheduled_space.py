@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.scheduling import Hardware, Storage
 
+from streamflow_io.runtime.protocol import CommittedEvent
 from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
 
 MIB = 2**20
@@ -86,6 +87,19 @@ def test_a_part_of_a_directory_that_is_removed_is_free() -> None:
     assert disks.size() == 10
     disks.remove(a=10)
     assert disks.size() == 0
+
+
+def test_what_a_window_has_removed_is_free() -> None:
+    disks = Disks()
+    disks.start("a", 100)
+    job = cast(Any, SimpleNamespace(name="a"))
+    for attempt, discarded in enumerate((500, 180)):
+        assert disks.space.starting(job, cast(Any, attempt), cast(Any, None)) == attempt
+        disks.space.event(
+            job, CommittedEvent(job="", time=0.0, port="out", path=Path("/w/o"), size=9, discarded=discarded * MIB)
+        )
+    disks.end("a", 100, 200)
+    assert disks.size() == 20
 
 
 def test_files_that_are_removed_before_they_are_measured_count_for_nothing() -> None:

@@ -1,6 +1,7 @@
-"""Gives StreamFlow's scheduler back the disk space of removed files.
+"""Gives StreamFlow's scheduler back the disk space of removed files, and of holes that windows have made.
 
-StreamFlow looks once how much is free on a disk. From then on, the files of a job count as used until the run ends.
+StreamFlow looks once how much is free on a disk. From then on, the files of a job count as used until the run ends,
+and holes count as bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from msgspec import Struct, field
 from streamflow.core.scheduling import Hardware, Storage
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import CommittedEvent, Event, JobSpec
 
 from .space_watcher import SpaceWatcher
 
@@ -27,11 +30,13 @@ class _JobSpace(Struct):
     :ivar reserved: in MiB, by disk; empty when the job has ended
     :ivar counted: what its files have, as StreamFlow has measured, in MiB by disk
     :ivar directories: the names of those that are left
+    :ivar holes: what windows have removed from the files of the last attempt, in MiB
     """
 
     reserved: dict[_Disk, float] = field(default_factory=dict)
     counted: dict[_Disk, float] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
+    holes: float = 0.0
 
 
 class ScheduledSpace(SpaceWatcher):
@@ -84,7 +89,19 @@ class ScheduledSpace(SpaceWatcher):
             counted = space.reserved.get(disk, 0.0) + size - before.get(disk, 0.0)
             space.counted[disk] = space.counted.get(disk, 0.0) + max(counted, 0.0)
         space.reserved = {}
+        self._take(space, space.holes)
         self._give_back_all(job)
+        # The scheduler waits meanwhile, so that its figures can be changed at once.
+        self.give_back()
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        if (space := self._jobs.get(job.name)) is not None:
+            space.holes = 0.0
+        return spec
+
+    def event(self, job: JobState, event: Event) -> None:
+        if isinstance(event, CommittedEvent) and event.discarded and (space := self._jobs.get(job.name)) is not None:
+            space.holes += event.discarded / _MIB
 
     def ended(self, job: JobState) -> None:
         self._waiting.discard(job.name)
