@@ -29,9 +29,9 @@ def chain() -> Document:
 
 def test_a_window_on_a_file_that_is_larger_than_the_disk(bench: Bench) -> None:
     """Files are kept, so that only the window makes space."""
-    space = [{"class": "ResourceRequirement", "outdirMin": 20, "tmpdirMin": 1}]
+    space = [{"class": "ResourceRequirement", "outdirMin": 5, "tmpdirMin": 1}]
     rules = [{"port": "o", "mode": "no_update", "window": "16MB"}]
-    write = tool(f"head -c {150 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    write = tool(f"head -c {400 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
     write["hints"] = [{"class": "sfio:Streaming", "rules": rules}]
     count = tool("wc -c < $i", {"i": streamable("File")}, {"o": "stdout"}, stdout="count.txt", requirements=space)
     last = tool("cat $i", {"i": "File"}, {"o": "stdout"}, stdout="last.txt", requirements=space)
@@ -44,10 +44,10 @@ def test_a_window_on_a_file_that_is_larger_than_the_disk(bench: Bench) -> None:
     disk = path.parent / "tmp"
     if not can_loop(disk):
         pytest.skip("no disk of its own can be mounted")
-    with real_disk(disk, left, 64 * MB):
+    with real_disk(disk, left, 160 * MB):
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
-    assert run.files["last.txt"].split() == [str(150 * MB).encode()]
+    assert run.files["last.txt"].split() == [str(400 * MB).encode()]
     assert left == []
 
 
