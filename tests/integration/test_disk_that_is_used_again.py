@@ -11,13 +11,13 @@ from lab.disks import can_loop, real_disk
 from lab.runs import Bench
 
 MB = 1 << 20
-STEPS = 12
+STEPS = 8
 
 
 def chain() -> Document:
     """Each step asks for the space that it writes."""
-    space = [{"class": "ResourceRequirement", "outdirMin": 20, "tmpdirMin": 1}]
-    write = tool(f"head -c {16 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    space = [{"class": "ResourceRequirement", "outdirMin": 22, "tmpdirMin": 1}]
+    write = tool(f"head -c {22 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
     copy = tool("tr x x < $i", {"i": "File"}, {"o": "stdout"}, stdout="o.txt", requirements=space)
     count = tool("wc -c < $i", {"i": "File"}, {"o": "stdout"}, stdout="count.txt", requirements=space)
     steps: dict[str, Document] = {"s0": {"run": write, "in": {}}}
@@ -59,8 +59,8 @@ def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:
     with real_disk(disk, left, 64 * MB):
         size = shutil.disk_usage(disk).free
         run = bench.finish(bench.start(path), path)
-    assert size < STEPS * 16 * MB / 3
+    assert size < STEPS * 22 * MB / 3
     assert run.ok, run.errors
-    assert run.files["count.txt"].split() == [str(16 * MB).encode()]
+    assert run.files["count.txt"].split() == [str(22 * MB).encode()]
     assert "SFIO-B005" not in run.log
     assert left == []
