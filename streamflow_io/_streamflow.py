@@ -397,6 +397,20 @@ def forget_data(manager: DataManager, path: str, left: frozenset[str]) -> None:
                 location.data_type = DataType.INVALID
 
 
+def forget_path(manager: DataManager, path: str) -> None:
+    """Let a data manager forget what is at a path, but not what is below the path.
+
+    StreamFlow knows a directory that an InitialWorkDirRequirement has made, and would list that directory.
+    """
+    _, node = next(_nodes_below(manager, path), ("", None))
+    if node is not None:
+        for location in _locations_at(node):
+            if location.path == path:
+                location.data_type = DataType.INVALID
+        node.locations.clear()
+        node.valid_paths.clear()
+
+
 def copies_in(manager: DataManager, path: str) -> Iterator[tuple[str, str]]:
     """Yield what a data manager takes for copies of other files, in a directory with a random name.
 

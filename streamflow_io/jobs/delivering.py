@@ -18,6 +18,7 @@ from streamflow.cwl.utils import get_class_from_path
 from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken, ObjectToken
 
+from streamflow_io._streamflow import forget_path
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.adapters.inputs import Producers
 from streamflow_io.adapters.output_globs import (
@@ -321,7 +322,8 @@ class Deliverer:
 
     def _stream_token(self, source: DeliverySource, delivery: Delivery, value: Mapping[str, Any]) -> StreamToken:
         output = self._outputs[source.port]
-        is_directory = output.kind is OutputKind.DIRECTORY
+        if is_directory := output.kind is OutputKind.DIRECTORY:
+            forget_path(self._step.workflow.context.data_manager, value["path"])
         gate: Literal["file", "directory"] | None = None
         if delivery is Delivery.GATE:
             gate = "directory" if is_directory else "file"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shlex
+import sqlite3
 import sys
 from io import StringIO
 
@@ -59,6 +62,20 @@ def test_files_of_a_directory_are_read_by_name_as_they_are_committed(bench: Benc
     assert ours.files["listing-read.txt"] == b"file 1\nfile 2\nfile 3\n"
     assert_early(ours.part("never"))
     assert ours.part("never").time("missing") > ours.part("never").time("end")
+
+
+def test_a_directory_that_was_put_beside_its_producer_is_not_listed_before_its_commit(bench: Bench) -> None:
+    """StreamFlow knows such a directory, and fails if the job removes a file that StreamFlow has listed."""
+    put = {"class": "Directory", "basename": "out", "listing": [{"class": "File", "basename": "1", "contents": "1"}]}
+    script = "meet read; rm out/1; for i in 1 2 3; do echo file $i > out/$i; done"
+    writer = producer(script, "on_termination", "Directory")
+    writer["requirements"].append({"class": "InitialWorkDirRequirement", "listing": [put]})
+    _, ours = bench.run_both(pair(writer, lister(BY_NAME)))
+    assert_early(ours)
+    with contextlib.closing(sqlite3.connect(bench.directory / f"run{bench.count}" / "streamflow.db")) as database:
+        early = database.execute("SELECT value FROM token WHERE type LIKE '%.StreamToken'").fetchall()
+    assert early
+    assert not any("listing" in json.loads(value)["file"] for (value,) in early)
 
 
 def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:
