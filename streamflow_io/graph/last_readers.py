@@ -100,10 +100,15 @@ def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
         return RemovalOutcome(step, port, False, "a result of the workflow")
     if (why := removal.held.get(step)) is not None:
         return RemovalOutcome(step, port, True, f"at the end of the run: {why}")
-    when = [f"after its jobs of {name}" for name in once]
-    when += [f"after all jobs of {name}" for name in ended if name != RESULT]
-    why = " and ".join(when) or "when its job has ended: no step reads it"
+    jobs = {"its jobs": once, "all jobs": [name for name in ended if name != RESULT]}
+    when = [f"after {which} of {_named(names)}" for which, names in jobs.items() if names]
+    why = ", and ".join(when) or "when its job has ended: no step reads it"
     return RemovalOutcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
+
+
+def _named(steps: Sequence[str]) -> str:
+    *others, last = steps
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 #: Stands for the collection of a result of the workflow.

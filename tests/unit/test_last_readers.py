@@ -686,6 +686,9 @@ def test_outcomes_for_people() -> None:
     readers = {
         "once": LastReaders(frozenset({JobReader(schedule, "i", 0)})),
         "loop": LastReaders(steps=frozenset({schedule, "/b/loop-combinator"})),
+        "several": LastReaders(
+            frozenset(JobReader(f"/{step}/__schedule__", "i", 0) for step in "bcd"), frozenset({"/e/__schedule__"})
+        ),
         "result": LastReaders(frozenset({JobReader(result, "o", 0), JobReader(schedule, "i", 0)})),
         "last": LastReaders(steps=frozenset({schedule, result})),
         "dead": LastReaders(),
@@ -695,6 +698,7 @@ def test_outcomes_for_people() -> None:
     assert {port: (found.goes, found.why) for port in readers for found in [outcome(removal, "/a", port)]} == {
         "once": (True, "after its jobs of /b"),
         "loop": (True, "after all jobs of /b"),
+        "several": (True, "after its jobs of /b, /c and /d, and after all jobs of /e"),
         "result": (False, "a result of the workflow"),
         "last": (True, "after all jobs of /b, unless it is a result"),
         "dead": (True, "when its job has ended: no step reads it"),
