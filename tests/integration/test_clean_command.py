@@ -13,7 +13,7 @@ from typing import Any, Final
 from lab import forked
 from lab.cwl import Document, tool, workflow
 from lab.node import wait_for
-from lab.runs import Bench, kill_group
+from lab.runs import Bench, kill_group, wait_for_note
 from streamflow_io.records.runs import SILENT_SECONDS
 
 SFIO: Final = Path(sys.executable).with_name("streamflow-io")
@@ -34,8 +34,9 @@ def chain(last: str = "cat $i") -> Document:
     return workflow({}, {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"i": "a/o"}}}, {"o": "b/o"})
 
 
-def wait_for_second(bench: Bench) -> None:
-    """Wait until the records have the directories of both jobs."""
+def wait_for_second(bench: Bench, path: Path) -> None:
+    """Wait until the second job runs, so that its standard error has a file, and records have both directories."""
+    wait_for_note(path, " here")
 
     def are_recorded() -> bool:
         files = [*bench.data.glob("streamflow-io/runs/*/telemetry.jsonl")]
@@ -81,13 +82,12 @@ def test_a_run_that_goes_on_is_left_alone(bench: Bench) -> None:
         chain('note here; while test ! -e "$TRACE.go"; do sleep 0.05; done; cat $i'), {}, io=True, **OBSERVED
     )
     driver = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for_second(bench)
+    wait_for_second(bench, path)
     before = sorted(work(path))
     (part,) = clean(bench)["parts"]
     assert part["told"] == "kept: the run goes on"
     assert sorted(work(path)) == before
-    Path(f"{trace}.go").touch()
+    path.with_name("trace.go").touch()
     run = bench.finish(driver, path)
     assert run.ok, run.errors
 
@@ -96,7 +96,7 @@ def test_what_a_killed_run_has_left(bench: Bench) -> None:
     """A job may go on when its driver was killed, so its directories stay."""
     path = bench.write(chain("note here; sleep 1000; cat $i"), {}, io=True, **OBSERVED)
     driver = bench.start(path)
-    wait_for_second(bench)
+    wait_for_second(bench, path)
     kill_group(driver)
     driver.wait(30)
     parts = {part["told"]: part for part in clean(bench)["parts"]}
