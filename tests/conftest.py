@@ -33,12 +33,15 @@ settings.load_profile("any machine")
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(
     r"tests/(unit/|features/(\w+/)?(unit/|integration/test_template)"
-    r"|integration/test_template|e2e/test_security).*?(?=::)"
+    r"|integration/test_(template|faults)|e2e/test_security).*?(?=::)"
 )
-#: Those that have cwltool read its schemas.
-_CWLTOOL = re.compile(
-    r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
-)
+#: Those of several files: that have cwltool read its schemas, or that look into all modules.
+_TOGETHER = {
+    "cwltool": re.compile(
+        r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
+    ),
+    "modules": re.compile(r"tests/(unit/test_(architecture|messages)|features/unit/test_pages_with)"),
+}
 #: Those of a Slurm and of SSH hosts, which take seconds of CPU time to start, and how many processes have one. A test
 #: that is not found here has a laboratory of its own.
 _LABORATORIES = {
@@ -88,12 +91,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            for name, files in _TOGETHER.items():
+                if files.match(nodeid):
+                    return name
             if found := _FILES.match(nodeid):
                 return found[0]
             for name, (count, pattern) in _LABORATORIES.items():
                 if re.match(pattern, nodeid):
                     return f"{name} {zlib.crc32(nodeid.encode()) % count}"
-            return "cwltool" if _CWLTOOL.match(nodeid) else nodeid
+            return nodeid
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,23 +14,22 @@ from streamflow_io.commands.explain import answer, documentation_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.messages.explanations import EXPLANATIONS
 from streamflow_io.messages.page import explanation_text
+from tests.unit.test_architecture import MODULES, tree
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = "https://example.org/owner/name/blob/main/docs"
 
 
-@cache
 def trees() -> list[tuple[Path, ast.Module]]:
     """The modules, without those that quote the messages of others."""
-    files = (file for file in (REPOSITORY / "streamflow_io").rglob("*.py") if file.parent.name != "messages")
-    return [(file, ast.parse(file.read_text())) for file in files]
+    return [(file, tree(file)) for file in MODULES.values() if file.parent.name != "messages"]
 
 
 def in_python() -> Iterator[tuple[Path, str]]:
     """The names of codes that modules use."""
-    for file, tree in trees():
-        for node in ast.walk(tree):
+    for file, module in trees():
+        for node in ast.walk(module):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Code":
                 yield file, node.attr
 
