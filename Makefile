@@ -22,12 +22,12 @@ $(VENV)/.lint: $(SOURCES)
 	./scripts/setup.sh $(VENV) test,lint
 	touch $(VENV)/.installed $(VENV)/.test $@
 
-# What .ci/run calls. One core alone checks types or compiles tests, so these are done at the same time.
+# What .ci/run calls. One core alone checks types or compiles tests, so these are done at the same time. Tests begin as
+# soon as they are compiled.
 setup: $(VENV)/.lint
 
 check: $(VENV)/.lint
-	+@$(MAKE) --no-print-directory --jobs=3 lint-python lint-node $(VENV)/.bytecode
-	+@$(LINTED) $(MAKE) --no-print-directory test
+	+@$(MAKE) --no-print-directory --jobs=3 CLIPPY='$(LINTED)' lint-python lint-node pytest cargo-test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
@@ -46,8 +46,9 @@ $(VENV)/.bytecode: $(VENV)/.test
 	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
 	@touch $@
 
+# What `make lint` has compiled is used with CLIPPY only: without lint, Clippy may not be installed.
 cargo-test: $(VENV)/.test
-	cargo test --quiet --manifest-path node/Cargo.toml
+	$(CLIPPY) cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint
 	+@$(MAKE) --no-print-directory --jobs=2 lint-python lint-node
