@@ -130,6 +130,33 @@ def test_whoever_touches_it_waits(runtime_with_gate: Node, read: str) -> None:
     assert os.readlink(runtime.base / "in" / "f") == str(runtime.base / "out" / "f")
 
 
+@pytest.mark.parametrize(
+    "make",
+    ["mkdir in/f", "mkfifo in/f", "ln -s $PWD/began in/f", "ln began in/f", "cd in && mkdir f"],
+)
+def test_what_would_be_made_at_the_name_of_an_input_waits(runtime_with_gate: Node, make: str) -> None:
+    """The call fails then, because the input exists."""
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f")
+    job = consume(runtime, f"({make}) 2> /dev/null; echo $? > code; cat in/f > copy", gate(runtime, "f"))
+    wait_for(lambda: sleeps_in_call(job) or job.process.poll() is not None, "a call that waits")
+    producer.tell("write", "f", "whole")
+    assert producer.end() == 0
+    assert job.wait() == 0
+    assert (text(runtime.base / "code"), text(runtime.base / "copy")) == ("1", "whole")
+
+
+def test_a_file_may_take_the_place_of_an_input(runtime_with_gate: Node) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f")
+    job = consume(runtime, "echo other > o; mv o in/f; cat in/f > copy", gate(runtime, "f"))
+    wait_for(lambda: sleeps_in_call(job) or job.process.poll() is not None, "a call that waits")
+    producer.tell("write", "f", "whole")
+    assert producer.end() == 0
+    assert job.wait() == 0
+    assert (text(runtime.base / "copy"), text(runtime.base / "out" / "f")) == ("other", "whole")
+
+
 def test_other_files_are_read_meanwhile(runtime_with_gate: Node) -> None:
     runtime = runtime_with_gate
     producer = Producer(runtime, globs="f", committed="on_close")

@@ -8,7 +8,7 @@ use nix::libc::{self, seccomp_notif};
 use super::filter;
 use super::memory;
 use super::resolve::Base;
-use super::syscalls::{asks, name, named, Named, EMPTY_PATH};
+use super::syscalls::{asks, makes, name, named, Named, EMPTY_PATH};
 
 /// A system call, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,16 @@ impl Call {
 
     /// Returns the path argument. None if the call has none that is known.
     pub fn path(&self) -> Option<PathArgument> {
-        let (base, path, follow) = match named(self.number)? {
+        self.argument(named(self.number)?)
+    }
+
+    /// Returns the path of a name that the call makes beside its other path. None if there is no such name.
+    pub fn made(&self) -> Option<PathArgument> {
+        self.argument(makes(self.number)?)
+    }
+
+    fn argument(&self, named: Named) -> Option<PathArgument> {
+        let (base, path, follow) = match named {
             Named::Path { path, follow } => (Base::Working, path, follow),
             Named::At { directory, path, follow } => (Base::of(self.arguments[directory]), path, follow),
             Named::Listing | Named::Elsewhere => return None,

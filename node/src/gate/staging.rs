@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, FileTimes, FileType, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{symlink, DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::fcntl::AT_FDCWD;
-use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
+use nix::libc::{DT_BLK, DT_CHR, DT_DIR, DT_FIFO, DT_LNK, DT_REG, DT_SOCK, DT_UNKNOWN};
 use nix::sys::stat::{utimensat, UtimensatFlags};
 use nix::sys::time::TimeSpec;
 
@@ -140,17 +140,17 @@ impl Tree {
         File::open(&target)?.set_times(FileTimes::new().set_modified(found.modified()?))
     }
 
-    /// Puts a regular file or a link in place. Other files are left out.
+    /// Puts a file or a link in place.
     fn put(&mut self, relative: &Path, kind: FileType) -> io::Result<()> {
-        let put = if kind.is_symlink() { self.copy_link(relative)? } else { kind.is_file() && self.link(relative)? };
+        let put = if kind.is_symlink() { self.copy_link(relative)? } else { self.link(relative, kind)? };
         if put {
             self.arrivals.extend(self.arrived(relative));
         }
         Ok(())
     }
 
-    /// Returns false if the file is in place already.
-    fn link(&mut self, relative: &Path) -> io::Result<bool> {
+    /// Returns false if the file is in place already, or cannot be there.
+    fn link(&mut self, relative: &Path, kind: FileType) -> io::Result<bool> {
         if self.placed.contains(relative) {
             return Ok(false);
         }
@@ -158,6 +158,8 @@ impl Tree {
         match fs::hard_link(&source, &target) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
+            // A FIFO, a socket or a device has no copy.
+            Err(_) if !kind.is_file() => return Ok(false),
             // Too many links, or a file of another user: a copy appears instead, as a whole.
             Err(_) => copy(&source, &target)?,
             Ok(()) => {}
@@ -230,6 +232,10 @@ fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
         kind if kind.is_dir() => DT_DIR,
         kind if kind.is_symlink() => DT_LNK,
         kind if kind.is_file() => DT_REG,
+        kind if kind.is_fifo() => DT_FIFO,
+        kind if kind.is_socket() => DT_SOCK,
+        kind if kind.is_char_device() => DT_CHR,
+        kind if kind.is_block_device() => DT_BLK,
         _ => DT_UNKNOWN,
     };
     Some(Entry { name: name.to_owned(), number: found.ino(), kind })
@@ -238,6 +244,9 @@ fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::os::unix::net::UnixListener;
 
     /// Returns the names that have come since the last call.
     fn arrived(tree: &mut Tree) -> Vec<String> {
@@ -263,6 +272,8 @@ mod tests {
             fs::write(source.join(file), file).unwrap();
         }
         symlink("../a", source.join("deep/inside")).unwrap();
+        mkfifo(&source.join("fifo"), Mode::S_IRUSR).unwrap();
+        let _socket = UnixListener::bind(source.join("socket")).unwrap();
         symlink("../../elsewhere", source.join("deep/outside")).unwrap();
         let (link, day) = (source.join("deep/outside"), TimeSpec::new(86400, 0));
         utimensat(AT_FDCWD, &link, &day, &day, UtimensatFlags::NoFollowSymlink).unwrap();
@@ -283,7 +294,9 @@ mod tests {
             assert_eq!(place(&mut tree, path), Vec::from_iter(expected));
         }
         tree.complete().unwrap();
-        assert_eq!(arrived(&mut tree), ["a", "c", "empty", "inside"]);
+        assert_eq!(arrived(&mut tree), ["a", "c", "empty", "fifo", "inside", "socket"]);
+        let kind = |path: &str| entry(OsStr::new(path), &target.join(path)).unwrap().kind;
+        assert_eq!(["a", "empty", "fifo", "socket"].map(kind), [DT_REG, DT_DIR, DT_FIFO, DT_SOCK]);
         assert_eq!((mode(""), mode("deep"), mode("empty")), (0o711, 0o750, 0o500));
         assert_eq!(fs::read_to_string(target.join("deep/er/b")).unwrap(), "deep/er/b");
         assert_eq!(fs::read_to_string(target.join("deep/inside")).unwrap(), "a");

@@ -49,11 +49,13 @@ pub struct Syscall {
     pub asks: When,
     /// When the answer for a directory may change as entries come.
     pub changes: When,
+    /// The name that the call makes, beside the one that it needs.
+    pub makes: Option<Named>,
 }
 
 impl Syscall {
     const fn new(number: i64, named: Named) -> Self {
-        Self { number, named, empty: None, asks: When::Always, changes: When::Always }
+        Self { number, named, empty: None, asks: When::Always, changes: When::Always, makes: None }
     }
 
     const fn asking(self, asks: When) -> Self {
@@ -63,6 +65,11 @@ impl Syscall {
     /// Says that the answer for a directory does not depend on its entries.
     const fn constant(self) -> Self {
         Self { changes: When::Never, ..self }
+    }
+
+    /// Says which path, and which descriptor of a directory, has the name that the call makes beside the other one.
+    const fn to(self, directory: Option<usize>, path: usize) -> Self {
+        Self { makes: Some(new_name(directory, path)), ..self }
     }
 
     /// Says which argument has the flags of opening. A stream can be opened for reading only.
@@ -98,6 +105,18 @@ const fn elsewhere(number: i64) -> Syscall {
     Syscall::new(number, Named::Elsewhere)
 }
 
+const fn new_name(directory: Option<usize>, path: usize) -> Named {
+    match directory {
+        Some(directory) => Named::At { directory, path, follow: When::Never },
+        None => Named::Path { path, follow: When::Never },
+    }
+}
+
+/// A call that makes a name, or fails because the name exists. It asks nothing of a file.
+const fn making(number: i64, directory: Option<usize>, path: usize) -> Syscall {
+    Syscall::new(number, new_name(directory, path)).asking(When::Never).constant()
+}
+
 const fn unless(argument: usize, flags: u32) -> When {
     When::Lacks { argument, flags }
 }
@@ -131,15 +150,15 @@ pub const SYSCALLS: &[Syscall] = &[
     path(libc::SYS_listxattr, When::Always),
     path(libc::SYS_llistxattr, When::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_link, When::Never),
-    at(libc::SYS_linkat, When::Has { argument: 4, flags: FOLLOW }),
+    path(libc::SYS_link, When::Never).to(None, 1),
+    at(libc::SYS_linkat, When::Has { argument: 4, flags: FOLLOW }).to(Some(2), 3),
     at(libc::SYS_name_to_handle_at, When::Has { argument: 4, flags: FOLLOW }),
     Syscall::new(libc::SYS_inotify_add_watch, Named::Path { path: 1, follow: unless(2, libc::IN_DONT_FOLLOW) }),
     // A call that changes a name has to find it, too.
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_rename, When::Never),
-    at(libc::SYS_renameat, When::Never),
-    at(libc::SYS_renameat2, When::Never),
+    path(libc::SYS_rename, When::Never).to(None, 1),
+    at(libc::SYS_renameat, When::Never).to(Some(2), 3),
+    at(libc::SYS_renameat2, When::Never).to(Some(2), 3),
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_unlink, When::Never).asking(When::Never),
     at(libc::SYS_unlinkat, When::Never).asking(When::Never),
@@ -147,6 +166,18 @@ pub const SYSCALLS: &[Syscall] = &[
     path(libc::SYS_chmod, When::Always),
     at(libc::SYS_fchmodat, When::Always),
     at(libc::SYS_utimensat, unless(3, NOFOLLOW)),
+    // What a command makes at the name of an input would be in the place of the input.
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_creat, When::Always).asking(When::Never),
+    #[cfg(target_arch = "x86_64")]
+    making(libc::SYS_mkdir, None, 0),
+    making(libc::SYS_mkdirat, Some(0), 1),
+    #[cfg(target_arch = "x86_64")]
+    making(libc::SYS_mknod, None, 0),
+    making(libc::SYS_mknodat, Some(0), 1),
+    #[cfg(target_arch = "x86_64")]
+    making(libc::SYS_symlink, None, 1),
+    making(libc::SYS_symlinkat, Some(1), 2),
     elsewhere(libc::SYS_chroot),
     elsewhere(libc::SYS_pivot_root),
     elsewhere(libc::SYS_unshare),
@@ -234,6 +265,11 @@ pub fn name(number: i64) -> Option<&'static str> {
 /// Returns how the call with this number names a file.
 pub fn named(number: i64) -> Option<Named> {
     call(number).map(|call| call.named)
+}
+
+/// Returns how the call with this number names what it makes, beside the file that it needs.
+pub fn makes(number: i64) -> Option<Named> {
+    call(number).and_then(|call| call.makes)
 }
 
 /// Whether the answer of a call for a directory may change as entries come.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 
-use super::call::Call;
+use super::call::{Call, PathArgument};
 use super::demand::{of_descriptor, Demand};
 use super::listing::{encode, Entry};
 use super::memory;
@@ -293,6 +293,14 @@ impl GateTable {
                 .map_or(PASS, |directory| self.ask_of_directory(call, directory));
         }
         let Some(argument) = call.path().filter(|_| !self.is_open() || self.delivers()) else { return PASS };
+        if call.made().is_some_and(|made| self.decide_by_path(call, made).is_none()) {
+            return None;
+        }
+        self.decide_by_path(call, argument)
+    }
+
+    /// Returns None if the call has to wait for what one of its paths leads to.
+    fn decide_by_path(&self, call: &Call, argument: PathArgument) -> Option<Answer> {
         // A process whose memory cannot be read finds no file that is not committed.
         let Some(path) = memory::read_path(call.thread, argument.address) else { return PASS };
         let caller = Caller { thread: call.thread, elsewhere: self.elsewhere.load(Ordering::Relaxed) };
