@@ -82,6 +82,8 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
                 hosts = own_hosts(context.deployment_manager.get_connector(deployment))
                 kind = deployment_kind(config["deployments"][deployment]["type"])
                 found = await _try_locations(context, runtimes, locations, kind is SiteKind.HOSTS)
+                if hosts is not None and (losses := hosts.losses):
+                    found.append(LocationFinding("lost nodes", False, "; ".join(losses), "no jobs start there"))
             finally:
                 await runtimes.close()
     except NotDeployedError as error:

@@ -101,6 +101,23 @@ def test_a_location_that_cannot_be_reached(tmp_path: Path) -> None:
     assert (finding["name"], finding["works"]) == ("connection", False)
 
 
+def test_a_node_that_does_not_answer(tmp_path: Path) -> None:
+    """The others are tried all the same."""
+    (launch := tmp_path / "launch").write_text('#!/bin/sh\nshift; test "$1" != n2 && shift && exec "$@"\n')
+    launch.chmod(0o755)
+    config = {"nodes": ["n1", "n2"], "launcher": f"{launch} to {{node}}"}
+    deployments = {"hpc": {"type": "sfio.allocation", "workdir": str(tmp_path), "config": config}}
+    (tmp_path / "streamflow.yml").write_text(
+        json.dumps({"version": "v1.0", "workflows": {}, "deployments": deployments})
+    )
+    ended = forked.run("streamflow-io", "doctor", "--json", "--location", "hpc", cwd=tmp_path, seconds=120)
+    assert ended.returncode == 1, ended.stderr
+    found = {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
+    assert (found["connection"]["works"], found["gate"]["works"]) == (True, True)
+    assert found["lost nodes"]["works"] is False
+    assert "node n2 of the list of nodes does not answer" in found["lost nodes"]["detail"]
+
+
 def test_a_work_directory_that_the_user_may_not_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first user of a machine has made it for herself."""
     work = tmp_path / "streamflow"
