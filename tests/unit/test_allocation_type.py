@@ -208,6 +208,18 @@ async def test_without_the_programs_of_slurm(monkeypatch: pytest.MonkeyPatch, tm
     assert "srun and scontrol of Slurm cannot be found" in await deploy_error()
 
 
+async def test_a_queue_manager_is_named_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a name, the queue manager is Slurm."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    submit = {"nodes": 1, "time": "1", "cores": 1}
+    assert (await deploy_error(submit=submit)).endswith("cannot be found: add the directory of the programs to PATH")
+    (tmp_path / "qdel").touch(mode=0o755)
+    assert (await deploy_error(submit=submit)).endswith("to PATH, or write `manager: pbs` in `submit`")
+    assert await deploy_error(submit={**submit, "manager": "pbs"}) == (
+        "PBS gives no allocation to nodes: qsub cannot be found: add its directory to PATH"
+    )
+
+
 #: Stand-ins for the programs of Slurm: the nodes are not ready at the first look.
 SLURM = {
     "salloc": """if test -e $0.waits; then echo "salloc: Pending job allocation 7" >&2

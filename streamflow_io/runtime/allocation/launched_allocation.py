@@ -123,6 +123,9 @@ class HeldJob:
             words = holder(manager, wanted)
         except ManagerError as error:
             raise WorkflowExecutionException(f"{deployment}: {error}") from error
+        if shutil.which(program := manager.asking.ask(wanted)[0]) is None:
+            why = f"{program} cannot be found: add its directory to PATH"
+            raise WorkflowExecutionException(f"{manager.name} gives no allocation to {deployment}: {why}")
         # The words that submit may run before the program counts as started.
         starting = asyncio.create_task(begin(words, PIPE, PIPE, PIPE))
         try:

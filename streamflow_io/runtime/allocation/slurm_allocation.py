@@ -18,7 +18,7 @@ from streamflow_io.runtime.allocation import slurm
 
 from .allocation import Allocation, Loss, Node
 from .commands import begin, said, tell_guard
-from .managers import ManagerError, Wanted
+from .managers import MANAGERS, ManagerError, Wanted
 from .queue_watch import QueueWatch
 
 # How an allocation has ended is known when its processes have.
@@ -169,7 +169,7 @@ class SlurmAllocation(Allocation):
         if missing := [name for name in programs if shutil.which(name) is None]:
             raise WorkflowExecutionException(
                 f"{deployment} has the type sfio.allocation, and {' and '.join(missing)} of Slurm cannot be found: "
-                "add the directory of the programs to PATH"
+                f"add the directory of the programs to PATH{'' if wanted is None else _other_managers()}"
             )
         if wanted is None:
             assert job is not None
@@ -257,6 +257,12 @@ class SlurmAllocation(Allocation):
         if code > 128:
             return Loss(f"the program on node {node} of {self} was ended by signal {code - 128}", answers=True)
         return None
+
+
+def _other_managers() -> str:
+    """Return what to write in `submit` where the commands of other queue managers are found."""
+    found = [f"`manager: {each.name.lower()}`" for each in MANAGERS if shutil.which(each.asking.cancel[0])]
+    return f", or write {' or '.join(found)} in `submit`" if found else ""
 
 
 async def _held(job: str) -> slurm.Held:
