@@ -28,6 +28,7 @@ from .learned_entries import proven_how
 
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _INCONCLUSIVE = "it was tried, and nothing is known yet"
+_HOPELESS = "it was tried in vain in {} runs, and now only a run with `rehearse: wait` tries it again"
 _UNREADABLE = "what earlier runs have proven cannot be read"
 _NOT_WHOLE = "its job reads or writes {}, which has a window: run once with `intermediates: remove`"
 _LEFT = "its name, or whether it is there, decides something else"
@@ -130,7 +131,10 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "unknown", _NOT_WHOLE.format(window))
     tried = [each for each in plan.proofs.inconclusive if _is_about(plan, each.key, to, "reads")]
     last = max(tried, key=lambda each: each.learned, default=None)
-    return Prospect(of, to, "unknown", _UNKNOWN if last is None else f"{_INCONCLUSIVE}: {last.reason}")
+    if last is None:
+        return Prospect(of, to, "unknown", _UNKNOWN)
+    reason = f"{_HOPELESS.format(last.vain)}: {last.reason}" if last.is_hopeless else f"{_INCONCLUSIVE}: {last.reason}"
+    return Prospect(of, to, "unknown", reason)
 
 
 def _why_once(plan: Plan, step: str) -> str | None:

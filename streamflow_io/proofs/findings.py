@@ -13,13 +13,15 @@ from streamflow.log_handler import logger
 from streamflow_io.jobs.learned_streams import not_as_declared
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs, Way
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs, Shown, Way
 from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
 
 from .rehearsal import Rehearsal
 from .rehearsal_rules import Finding, unknown
+
+_RUN_ENDED = "the run ended first, which `rehearse: wait` prevents"
 
 
 class RememberedInconclusive(Remembered[InconclusiveRehearsal]):
@@ -52,12 +54,15 @@ class Findings:
         self._declarations = declarations
         self._record = record
         self._inconclusive = inconclusive
-        # By name: the last rehearsal of an input in this run. None: the rehearsal has shown something.
-        self._last: dict[str, InconclusiveRehearsal | None] = {}
+        # By name: the last rehearsal of an input in this run, and why nothing is known. None: something is known.
+        self._last: dict[str, tuple[Rehearsal, str] | None] = {}
+        self._has_found = False
         # The sizes of the largest files for which a rehearsal was begun.
         self._expected: dict[ProofKey, Extents] = {}
         # The declared inputs that are compared: of each only one job, whatever its options.
         self._compared: set[tuple[str, str]] = set()
+        # The rehearsals that have ended with the run.
+        self._ended: list[Rehearsal] = []
         # The inputs with a rehearsal that was given up, by name, and why.
         self._given_up: set[tuple[str, str]] = set()
         # By name of a declared input that is not read as declared: how it is read.
@@ -74,7 +79,7 @@ class Findings:
                 return True
         elif key in self._expected and hold_for(self._expected[key], sizes):
             return False
-        return self._proofs.is_wanted(key, sizes) or self._is_to_be_tried_together(rehearsal)
+        return self._is_wanted(rehearsal)
 
     def _is_to_be_tried_together(self, rehearsal: Rehearsal) -> bool:
         """Whether a proven input was not tried together with another one that jobs may read as a stream."""
@@ -111,7 +116,30 @@ class Findings:
         """Whether the last rehearsal of the same input has run, and has shown nothing."""
         if rehearsal.name in self._last:
             return self._last[rehearsal.name] is not None
-        return any(entry.key.about == rehearsal.key.about for entry in self._inconclusive.entries)
+        about = rehearsal.key.about
+        return any(entry.is_fruitless and entry.key.about == about for entry in self._inconclusive.entries)
+
+    def is_hopeless(self, rehearsal: Rehearsal) -> bool:
+        """Whether rehearsals with such files have shown nothing more in several runs."""
+        known = None if rehearsal.key.kind == "declared" else self._inconclusive.of(rehearsal.key)
+        return known is not None and known.is_hopeless and rehearsal.size <= known.bytes
+
+    def go_on(self, rehearsal: Rehearsal) -> None:
+        """Let a rehearsal begin with what earlier ones have not tried.
+
+        What these have shown holds under the same key for files that are no larger, as a proof does.
+        """
+        if rehearsal.key.kind != "declared" and (shown := self._shown(rehearsal)) is not None:
+            rehearsal.go_on(shown)
+
+    def _shown(self, rehearsal: Rehearsal) -> Shown | None:
+        key, sizes = rehearsal.key, tuple(rehearsal.job.sizes)
+        proof, known = self._proofs.of(key), self._inconclusive.of(key)
+        if proof is not None:
+            if proof.way is None or proof.excerpt is not None or self._proofs.is_wanted(key, sizes):
+                return None
+            return Shown(proof.way, tuple(each.read for each in proof.extents_of(len(sizes))), sizes, True)
+        return known.shown if known is not None and known.shown is not None and known.shown.holds_for(sizes) else None
 
     def expect(self, rehearsal: Rehearsal) -> None:
         """Note that a rehearsal is to prove something."""
@@ -134,6 +162,11 @@ class Findings:
         if (rehearsal.name, why) not in self._given_up:
             self._given_up.add((rehearsal.name, why))
             self.tell(rehearsal, unknown(why))
+
+    def keep(self, rehearsal: Rehearsal) -> None:
+        """Keep for later runs what a rehearsal has shown that has to end with the run."""
+        if rehearsal.spent:
+            self._ended.append(rehearsal)
 
     def proof_of(self, rehearsal: Rehearsal, finding: Finding) -> Proof | None:
         """Tell the user of a finding, record it, and return its proof; None: the finding proves nothing."""
@@ -170,7 +203,8 @@ class Findings:
             self._refuted[rehearsal.name] = finding.reason or "it is read in another way"
         logger.info(message_of(rehearsal, finding))
         if finding.is_known or rehearsal.spent:
-            self._last[rehearsal.name] = None if finding.is_known else _inconclusive(rehearsal, finding)
+            self._last[rehearsal.name] = None if finding.is_known else (rehearsal, finding.reason or "")
+        self._has_found |= finding.is_known
         original = rehearsal.original
         self._record(
             RehearsedRecord(
@@ -191,11 +225,42 @@ class Findings:
         """Warn of declared inputs that are not read as declared, and keep for later runs what is still unknown."""
         for name, how in self._refuted.items():
             logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
-        last = [entry for entry in self._last.values() if entry is not None]
+        ended = ((each, _RUN_ENDED, False) for each in self._ended if self._is_wanted(each))
+        last = [*ended, *((*each, True) for each in self._last.values() if each is not None)]
+        entries = self._unknown(last)
         known = self._inconclusive.entries
         await self._inconclusive.forget([entry for entry in known if self._proofs.of(entry.key) is not None])
-        if last:
-            await self._inconclusive.remember(*last)
+        if entries:
+            await self._inconclusive.remember(*entries)
+
+    def _is_wanted(self, rehearsal: Rehearsal) -> bool:
+        is_wanted = self._proofs.is_wanted(rehearsal.key, rehearsal.job.sizes)
+        return is_wanted or self._is_to_be_tried_together(rehearsal)
+
+    def _unknown(self, last: Sequence[tuple[Rehearsal, str, bool]]) -> Sequence[InconclusiveRehearsal]:
+        """The entries for later runs about rehearsals that have not come to their end.
+
+        A run in which anything was shown was not in vain: the others have more time in the next one.
+
+        :param last: each with the reason, and whether no run is to wait for the next one
+        """
+        known = [self._inconclusive.of(rehearsal.key) for rehearsal, *_ in last]
+        before = [None if entry is None else entry.shown for entry in known]
+        shown = [rehearsal.shown or earlier for (rehearsal, *_), earlier in zip(last, before, strict=True)]
+        more = 0 if self._has_found or shown != before else 1
+        return [
+            InconclusiveRehearsal(
+                rehearsal.key,
+                rehearsal.original.step.name,
+                time.time(),
+                why,
+                rehearsal.size,
+                now,
+                0 if now != earlier else more + (0 if entry is None else entry.vain),
+                is_fruitless and now == earlier,
+            )
+            for (rehearsal, why, is_fruitless), entry, earlier, now in zip(last, known, before, shown, strict=True)
+        ]
 
     def _with_bound(self, rehearsal: Rehearsal, finding: Finding) -> Finding:
         """The finding. If it refutes what was proven with another file, its reason says so."""
@@ -205,11 +270,6 @@ class Findings:
         tried, bound = size_text(rehearsal.size), bound_of(known.extents)
         before = "before" if bound is None else f"up to {size_text(bound)}"
         return dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
-
-
-def _inconclusive(rehearsal: Rehearsal, finding: Finding) -> InconclusiveRehearsal:
-    reason = finding.reason or ""
-    return InconclusiveRehearsal(rehearsal.key, rehearsal.original.step.name, time.time(), reason, rehearsal.size)
 
 
 def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) -> Proof:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from streamflow_io.adapters.paths import NoChecksumsError
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.records.learned import extents
-from streamflow_io.records.learned.proofs import ProofKey, Way
+from streamflow_io.records.learned.proofs import ProofKey, Shown, Way
 from streamflow_io.runtime.locations import innermost
 
 from .original_job import OriginalJob
@@ -119,6 +119,9 @@ class Rehearsal(Struct, eq=False, dict=True):
     _has_tried_excerpts: bool = False
     # A finding that is still to be tried with short files, and together with other inputs.
     _proven: Finding | None = None
+    _is_short_tried: bool = False
+    # The knowledge of an earlier rehearsal with which this one has begun. None: everything is tried.
+    _earlier: Shown | None = None
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -162,13 +165,42 @@ class Rehearsal(Struct, eq=False, dict=True):
         return None if self._proven is None else self._proven.way
 
     @property
+    def shown(self) -> Shown | None:
+        """The knowledge of the input alone, while not everything is tried. None: nothing is known.
+
+        The first bytes of a file are tried again: what they have made is compared with what the job has made.
+        """
+        found = self._proven
+        if found is None or found.way is None or found.excerpt is not None or not self.original.has_ended:
+            return None
+        sizes = tuple(self.job.sizes) if self._earlier is None else self._earlier.sizes
+        return Shown(found.way, found.read, sizes, self._is_short_tried)
+
+    def go_on(self, earlier: Shown) -> None:
+        """Begin with what an earlier rehearsal has not tried, which had the same key."""
+        self._proven, self._is_short_tried = Finding(earlier.way, read=earlier.read), earlier.is_short_tried
+        self._earlier = earlier
+
+    def _begin_anew(self) -> None:
+        self._proven, self._is_short_tried, self._earlier = None, False, None
+
+    @property
     def share(self) -> float:
-        """The part of its files that the next run reads."""
+        """The part of the files of the job that the next run reads."""
+        return (self._next + self._others) / (self.size + self._others)
+
+    @property
+    def _next(self) -> int:
+        """The bytes of its files that the next run reads."""
         if self._proven is not None:
-            return sum(self._short or ()) / self.size
-        if self._most is None or self._has_tried_excerpts:
-            return 1.0
-        return sum(self._most) / self.size
+            return self.size if self._short is None or self._is_short_tried else sum(self._short)
+        return self.size if self._most is None or self._has_tried_excerpts else sum(self._most)
+
+    @cached_property
+    def _others(self) -> int:
+        """The bytes of the other inputs of the job that can be rehearsed."""
+        files = (file for port in self.keys if port != self.port for file in self.original.files(port))
+        return sum(int(file.value.get("size") or 0) for file in files)
 
     @property
     def seconds(self) -> float:
@@ -192,9 +224,12 @@ class Rehearsal(Struct, eq=False, dict=True):
             if finding is None or finding.way is None:
                 return finding
             self._proven = finding
-            refuted = None if self._short is None else await self._refuted_by(self._short, finding.way)
+            refuted = None
+            if self._short is not None and not self._is_short_tried:
+                refuted = await self._refuted_by(self._short, finding.way)
+                self._is_short_tried = refuted is None
             if (refuted := refuted or await self._refuted_together(finding.way)) is not None:
-                self._proven = None
+                self._begin_anew()
             return refuted or finding
         except NotApartError:
             raise
@@ -228,7 +263,7 @@ class Rehearsal(Struct, eq=False, dict=True):
             is_like = False
         if is_like:
             return finding
-        self._proven = None
+        self._begin_anew()
         return None
 
     async def _run_until_known(self) -> Finding:

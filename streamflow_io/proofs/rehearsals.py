@@ -129,7 +129,7 @@ class Rehearsals(Listener, RepeatedJobs):
             elif is_well and self._rehearsable.is_auto:
                 await self._finish_what_is_nearly_done()
         finally:
-            await self._end()
+            await self._end(is_well)
             await self._findings.close()
 
     def held(self) -> frozenset[str]:
@@ -193,14 +193,15 @@ class Rehearsals(Listener, RepeatedJobs):
             else:
                 await asyncio.sleep(_SETTLING)
 
-    async def _end(self) -> None:
+    async def _end(self, is_well: bool) -> None:
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
+        running = list(self._running.values())
+        unfinished = [*self._waiting, *(each.rehearsal for each in running)]
         self._waiting.clear()
         for adding in self._adding:
             adding.cancel()
-        running = list(self._running.values())
         for each in running:
             each.end()
         tasks = (each.task for each in running if each.task is not None)
@@ -209,6 +210,8 @@ class Rehearsals(Listener, RepeatedJobs):
         for confirming in self._confirming:
             confirming.cancel()
         await asyncio.gather(*self._confirming, return_exceptions=True)
+        for rehearsal in unfinished if is_well else ():
+            self._findings.keep(rehearsal)
         logger.removeFilter(self._is_silent)
 
     def placed(self, job: JobState) -> None:
@@ -278,10 +281,15 @@ class Rehearsals(Listener, RepeatedJobs):
             self._add(rehearsals)
 
     def _add(self, rehearsals: Sequence[Rehearsal]) -> None:
-        new = [rehearsal for rehearsal in rehearsals if self._findings.is_new(rehearsal)]
+        new = [each for each in rehearsals if self._findings.is_new(each) and self._may_succeed(each)]
         for rehearsal in self._waiting.add(new):
             self._findings.expect(rehearsal)
+            self._findings.go_on(rehearsal)
         self.look()
+
+    def _may_succeed(self, rehearsal: Rehearsal) -> bool:
+        """Whether a rehearsal is worth its time: the same files were not tried in vain in each of the last runs."""
+        return self._waits or not self._findings.is_hopeless(rehearsal)
 
     def look(self) -> None:
         """Look at StreamFlow's accounts, which have changed: rehearsals without a core end, others may begin soon."""

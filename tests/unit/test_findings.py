@@ -15,7 +15,7 @@ from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.database import known_entries
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, ProofKey, RememberedProofs, Way
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, ProofKey, RememberedProofs, Shown, Way
 from streamflow_io.records.records import Record
 
 NET = Finding("net", read=(7,))
@@ -32,6 +32,7 @@ def rehearsal(size: int = 7, kind: Literal["reads", "declared"] = "reads", optio
         "port": "text",
         "keys": {},
         "beside": {},
+        "shown": None,
     }
     return cast(Rehearsal, SimpleNamespace(original=original, job=SimpleNamespace(sizes=[size]), **facts))
 
@@ -161,3 +162,96 @@ async def test_later_runs_know_what_has_shown_nothing_until_it_is_proven(kept: K
     await later.findings.close()
     await later.proofs.close()
     assert known_entries(kept.store, InconclusiveRehearsal) == ()
+
+
+ALONE = Shown("net", (7,), (7,))
+SHORT = Shown("net", (7,), (7,), is_short_tried=True)
+
+
+async def runs(directory: Path, *ended: Rehearsal, found: Rehearsal | None = None) -> Kept:
+    """A run in which rehearsals have had to end, and one has found something; and what the next run knows."""
+    kept = Kept(directory)
+    for each in ended:
+        kept.findings.keep(each)
+    if found is not None:
+        await kept.found(found, NET)
+    await kept.findings.close()
+    await kept.proofs.close()
+    return Kept(directory)
+
+
+def unfinished(shown: Shown | None = None, size: int = 7, **fields: Any) -> Rehearsal:
+    ended = rehearsal(size, **fields)
+    vars(ended).update(shown=shown)
+    return ended
+
+
+def goes_on(kept: Kept, size: int = 7, **fields: Any) -> Shown | None:
+    """The knowledge with which a new rehearsal begins."""
+    new, earlier = rehearsal(size, **fields), list[Shown]()
+    vars(new).update(go_on=earlier.append)
+    kept.findings.go_on(new)
+    return earlier[0] if earlier else None
+
+
+async def test_a_later_run_goes_on_where_a_rehearsal_had_to_end(tmp_path: Path) -> None:
+    next_run = await runs(tmp_path, unfinished(ALONE))
+    assert [goes_on(next_run, size) for size in (7, 5, 8)] == [ALONE, ALONE, None]
+    assert goes_on(next_run, options="other") is goes_on(next_run, kind="declared") is None
+    assert not next_run.findings.is_fruitless(rehearsal())
+    next_run = await runs(tmp_path, unfinished(SHORT))
+    assert goes_on(next_run) == SHORT
+    assert goes_on(await runs(tmp_path, unfinished())) == SHORT, "a run that ends earlier takes nothing away"
+
+
+async def test_nothing_is_left_of_it_when_the_input_is_refused(tmp_path: Path) -> None:
+    next_run = await runs(tmp_path, unfinished(ALONE))
+    await next_run.found(rehearsal(), Finding(None, "exit code 1", has_failed=True))
+    assert next_run.findings.is_new(rehearsal()), "it may have been an accident"
+    assert goes_on(next_run) is None
+    await next_run.findings.close()
+    assert known_entries(next_run.store, InconclusiveRehearsal) == ()
+    await next_run.proofs.close()
+
+
+async def test_what_was_tried_for_a_proof_is_not_tried_again_for_another_input(kept: Kept) -> None:
+    await kept.found(of_two("text"), NET)
+    await kept.found(of_two("more"), NET)
+    for size, expected in ((7, SHORT), (8, None)):
+        new, earlier = of_two("text", more="net"), list[Shown]()
+        vars(new).update(go_on=earlier.append, job=SimpleNamespace(sizes=[size]))
+        kept.findings.go_on(new)
+        assert earlier == ([] if expected is None else [expected])
+    kept.proofs.outgrown(of_two("text").key)
+    assert not goes_on_of_two(kept), "more bytes are to be read"
+
+
+def goes_on_of_two(kept: Kept) -> list[Shown]:
+    new, earlier = of_two("text", more="net"), list[Shown]()
+    vars(new).update(go_on=earlier.append)
+    kept.findings.go_on(new)
+    return earlier
+
+
+async def test_runs_in_which_nothing_more_is_shown_are_counted(tmp_path: Path) -> None:
+    def other() -> Rehearsal:
+        one = rehearsal(options="other")
+        vars(one).update(name="/b/text")
+        return one
+
+    hopeless = []
+    for shown, found in ((None, None), (None, other()), (None, None), (ALONE, None), (None, None), (None, None)):
+        next_run = await runs(tmp_path, unfinished(shown), found=found)
+        hopeless.append(next_run.findings.is_hopeless(rehearsal()))
+    assert not any(hopeless), "in some of these runs something was shown"
+    next_run = await runs(tmp_path, unfinished())
+    assert [next_run.findings.is_hopeless(rehearsal(size)) for size in (7, 8)] == [True, False]
+    assert not next_run.findings.is_hopeless(rehearsal(kind="declared"))
+    assert goes_on(next_run) == ALONE
+
+
+async def test_a_rehearsal_that_has_not_begun_was_not_in_vain(tmp_path: Path) -> None:
+    not_begun = unfinished()
+    not_begun.spent = 0.0
+    await runs(tmp_path, not_begun)
+    assert known_entries(tmp_path / "learned", InconclusiveRehearsal) == ()

@@ -29,7 +29,7 @@ from streamflow_io.proofs.rehearsals import Rehearsals
 from streamflow_io.proofs.repeated_job import NotApartError
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent
-from streamflow_io.records.learned.proofs import Proof, RememberedProofs, Way
+from streamflow_io.records.learned.proofs import Proof, RememberedProofs, Shown, Way
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.protocol import ExitEvent
 
@@ -577,6 +577,70 @@ async def test_runs_wait_in_vain_at_their_end_only_once(stage: Stage, monkeypatc
     await stage.runs("a", seconds=0.01)
     await asyncio.wait_for(stage.rehearsals.close(), 30)
     assert (len(stage.told), stage.ended) == (1, ["/a/text"] * 2)
+
+
+async def test_the_next_run_goes_on_where_a_rehearsal_had_to_end(stage: Stage) -> None:
+    await stage.runs("a")
+    running = stage.rehearsals._running["host"].rehearsal
+    running._proven = NET
+    await stage.rehearsals.close()
+    assert (stage.told, stage.ended) == ([], ["/a/text"])
+    stage.rehearsals = stage.next_run()
+    await stage.runs("a")
+    assert stage.rehearsals._running["host"].rehearsal.shown == running.shown == Shown("net", (1,), (9,))
+    await stage.finds("/a/text", NET)
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+    assert not stage.inconclusive.entries
+
+
+async def test_nothing_is_kept_of_a_run_that_fails(stage: Stage) -> None:
+    await stage.runs("a")
+    stage.rehearsals._running["host"].rehearsal._proven = NET
+    await stage.rehearsals.close(is_well=False)
+    assert not stage.inconclusive.entries
+
+
+async def test_after_three_runs_in_vain_only_runs_that_wait_try_again(stage: Stage) -> None:
+    for _ in range(3):
+        await stage.runs("a")
+        await stage.rehearsals.close()
+        stage.rehearsals = stage.next_run()
+    assert stage.begun == stage.ended == ["/a/text"] * 3
+    await stage.runs("a")
+    assert len(stage.begun) == 3
+    await stage.runs("a", size=10)
+    assert len(stage.begun) == 4, "a larger file was not tried"
+    await stage.rehearsals.close()
+    stage.rehearsals = stage.next_run()
+    stage.rehearsals._waits = True
+    await stage.runs("a")
+    assert len(stage.begun) == 5
+    await stage.finds("/a/text", NET)
+    await stage.rehearsals.close()
+
+
+@pytest.mark.parametrize(("is_short_tried", "expected"), [(False, ["short", "together"]), (True, ["together"])])
+async def test_what_is_known_of_an_input_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, is_short_tried: bool, expected: list[str]
+) -> None:
+    tried: list[str] = []
+
+    def trying(name: str) -> Callable[..., Any]:
+        async def run(*_: object) -> None:
+            tried.append(name)
+
+        return run
+
+    for name, method in (("room", "_lack_of_room"), ("alone", "_tried"), ("short", "_refuted_by")):
+        monkeypatch.setattr(Rehearsal, method, trying(name))
+    monkeypatch.setattr(Rehearsal, "_refuted_together", trying("together"))
+    monkeypatch.setattr(Rehearsal, "_short", (4096,))
+    rehearsal = Rehearsal(cast(Any, SimpleNamespace(has_ended=True)), "text", cast(Any, None))
+    rehearsal.go_on(Shown("net", (9,), (9,), is_short_tried))
+    assert await rehearsal.run() == Finding("net", read=(9,))
+    assert tried == ["room", *expected]
+    assert rehearsal.shown == Shown("net", (9,), (9,), is_short_tried=True)
 
 
 async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from operator import le
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .database import LearnedEntry, LearnedKey, known_entries
@@ -26,6 +28,8 @@ Way = Literal["net", "pipe"]
 _MOST_OTHERS = 8
 # After this many failures an input stays refused: fewer may be accidents.
 _MOST_FAILURES = 3
+# After this many runs that have shown nothing more, an input is rehearsed only in runs that wait for that.
+_MOST_IN_VAIN = 3
 
 
 class ProofKey(LearnedKey, frozen=True):
@@ -128,17 +132,47 @@ class Proof(LearnedEntry, frozen=True):
         return 2 if self.closes is None else 1
 
 
+class Shown(Struct, frozen=True):
+    """The knowledge of an input alone, before everything was tried that a proof needs.
+
+    :ivar way: how the tool reads the input as a stream with the same outcome
+    :ivar read: bytes that were read of each file as a stream
+    :ivar sizes: bytes of each of these files
+    :ivar is_short_tried: whether short files gave the same outcome, too
+    """
+
+    way: Way
+    read: tuple[int, ...]
+    sizes: tuple[int, ...]
+    is_short_tried: bool = False
+
+    def holds_for(self, sizes: Sequence[int]) -> bool:
+        """Whether files of these sizes need not be tried again."""
+        return len(sizes) == len(self.sizes) and all(map(le, sizes, self.sizes))
+
+
 class InconclusiveRehearsal(LearnedEntry, frozen=True):
     """A rehearsal that ran, and after which it is still unknown whether the input streams.
 
     :ivar reason: why nothing is known, in words
     :ivar bytes: size of the file with which the stream was tried
+    :ivar shown: what is known nevertheless. None: nothing
+    :ivar vain: how many runs in succession have shown nothing more
+    :ivar is_fruitless: whether no run waits at its end for a rehearsal of the input
     """
 
     kind: ClassVar[str] = "inconclusive rehearsal"
     key: ProofKey
     reason: str
     bytes: int = 0
+    shown: Shown | None = None
+    vain: int = 1
+    is_fruitless: bool = True
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether only a run that waits for its rehearsals is to try the input again."""
+        return self.vain >= _MOST_IN_VAIN
 
 
 def with_known(found: Proof, known: Proof | None) -> Proof:
