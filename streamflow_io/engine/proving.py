@@ -15,7 +15,7 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ScatterStep
 
-from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs
+from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs, writers_of
 from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
 from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
@@ -101,10 +101,12 @@ def find_candidates(graph: IOGraph, tools: KnownTools) -> dict[str, Candidate]:
 
     :param graph: with all obstacles
     """
-    return {
+    found = {
         step: tools.candidate(step, names, _NETWORK if step in tools.networked else None)
         for step, names in candidate_inputs(graph, tools.kept_out).items()
     }
+    writers = writers_of(graph)
+    return {step: replace(candidate, writers=writers[step]) for step, candidate in found.items()}
 
 
 def refuted_inputs(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from streamflow_io.grouping import grouped
@@ -41,6 +41,7 @@ class Candidate(Struct, frozen=True):
     :ivar directory: an input that is always a Directory; a proof holds for what it has. None: no such input
     :ivar programs: of the tool
     :ivar once: why its jobs do not run a second time for a proof; None: no obstacle
+    :ivar writers: the paths of the steps that write the files of an input, by input, as far as known
     """
 
     tool: str
@@ -49,6 +50,7 @@ class Candidate(Struct, frozen=True):
     once: str | None = None
     declared: tuple[str, ...] = ()
     directory: str | None = None
+    writers: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
@@ -72,6 +74,15 @@ def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str
             if edge.delivery is Delivery.STREAM and _hands_on(edge.route):
                 found[reader.step][reader.port] = None
     return {step: tuple(ports) for step, ports in found.items()}
+
+
+def writers_of(graph: IOGraph) -> dict[str, dict[str, set[str]]]:
+    """The steps that write the files of inputs, by the step that reads the files, and the input."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for route in graph.routes:
+        if route.consumer is not None:
+            found[route.consumer.step][route.consumer.port].add(route.output.step)
+    return found
 
 
 def with_refuted(graph: IOGraph, refuted: Mapping[tuple[str, str], str]) -> IOGraph:

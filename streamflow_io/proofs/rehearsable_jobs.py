@@ -156,7 +156,7 @@ class RehearsableJobs:
         return [
             Comparison(original, port, key, keys=declared)
             if port in declared
-            else Rehearsal(original, port, key, keys=known)
+            else Rehearsal(original, port, key, keys=known, writers=job.candidate.writers)
             for port, key in known.items()
             if port in job.ports
         ]

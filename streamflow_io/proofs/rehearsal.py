@@ -7,7 +7,7 @@ take less time. A proven input is tried with a short file, and in the end togeth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
@@ -105,6 +105,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     :ivar spent: seconds of all runs so far
     :ivar waits_for_its_job: the rehearsal does not run beside its job
     :ivar keys: the keys of all inputs of the job that can be rehearsed, by port
+    :ivar writers: the steps that have written the files of the inputs of the job, by port, as far as known
     :ivar beside: the other inputs of the job that are known to be read as streams, with their ways
     """
 
@@ -115,6 +116,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     spent: float = 0.0
     waits_for_its_job: bool = False
     keys: Mapping[str, ProofKey] = field(default_factory=dict)
+    writers: Mapping[str, Collection[str]] = field(default_factory=dict)
     beside: Mapping[str, Way] = field(default_factory=dict)
     _has_tried_excerpts: bool = False
     # A finding that is still to be tried with short files, and together with other inputs.
@@ -188,6 +190,15 @@ class Rehearsal(Struct, eq=False, dict=True):
     def share(self) -> float:
         """The part of the files of the job that the next run reads."""
         return (self._next + self._others) / (self.size + self._others)
+
+    @property
+    def runs(self) -> float:
+        """The runs of the job that are needed to prove the input alone, each counted by the part of the files it reads.
+
+        With short files there are two runs. A job reads all of its other files then.
+        """
+        short = 0 if self._short is None else sum(self._short) + self._others
+        return 1 + 2 * short / (self.size + self._others)
 
     @property
     def _next(self) -> int:

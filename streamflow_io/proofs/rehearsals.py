@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from streamflow_io.runtime.wire import cpu_of
 from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs
 from streamflow_io.wording import counted
 
+from .clocks import Span
 from .findings import Findings
 from .original_job import JobResult, span_of
 from .rehearsable_jobs import RehearsableJob, RehearsableJobs
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 _SETTLING = 0.2
 # How long the end of a run may wait for rehearsals that are nearly done: seconds, and a part of the time of the run.
 _AT_END_SECONDS, _AT_END_PART = 1.0, 0.01
+# A file that was written in a smaller part of the time of its rehearsal saves little as a stream.
+_LEAST_GAIN = 0.25
 # The most tries of a rehearsal that has to end each time before it has shown anything.
 _MOST_TRIES = 3
 
@@ -56,6 +60,7 @@ class _RunningRehearsal(Struct):
     :ivar is_last: the run ends with this rehearsal
     :ivar is_void: its job has failed
     :ivar wanted: what a job needs that it has; empty: nothing
+    :ivar yields: the rehearsal ends because another one gains more
     """
 
     rehearsal: Rehearsal
@@ -67,6 +72,7 @@ class _RunningRehearsal(Struct):
     is_ending: bool = False
     is_void: bool = False
     wanted: str = ""
+    yields: bool = False
 
     def end(self, wanted: str = "core") -> None:
         """End the rehearsal, but only once: its clean-up must not be cancelled.
@@ -108,6 +114,8 @@ class Rehearsals(Listener, RepeatedJobs):
         # By host: what runs, and what is about to begin.
         self._running: dict[str, _RunningRehearsal] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # By step: the start of its first job, and the end of its last one, by the clocks of their hosts.
+        self._spans: dict[str, Span] = {}
         # Tasks with a finding, which counts when its job has succeeded.
         self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
         # The runtimes under which nothing can run beside its job.
@@ -243,8 +251,10 @@ class Rehearsals(Listener, RepeatedJobs):
 
         :param outputs: as StreamFlow has made them
         """
+        span = span_of(exit_event)
+        first, last = self._spans.get(job.step, span)
+        self._spans[job.step] = min(first, span[0]), max(last, span[1])
         if (found := job.drop(RehearsableJob)) is not None:
-            span = span_of(exit_event)
             found.original.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if found.has_streams:
                 self._start_adding(found)
@@ -300,7 +310,11 @@ class Rehearsals(Listener, RepeatedJobs):
         if self._is_closed:
             return
         for host in self._waiting.hosts():
-            is_idle = host not in self._running and host not in self._timers
+            now = self._running.get(host)
+            if now is not None and self._is_better(host, now, can_start):
+                now.yields = True
+                now.end()
+            is_idle = now is None and host not in self._timers
             if is_idle and any(map(can_start, self._waiting.at(host))):
                 self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
 
@@ -319,9 +333,35 @@ class Rehearsals(Listener, RepeatedJobs):
 
         return can_start
 
+    def _is_better(self, host: str, running: _RunningRehearsal, can_start: Callable[[Rehearsal], bool]) -> bool:
+        """Whether a rehearsal waits that gains more than the one that runs, which is not nearly done."""
+        if not self._gains_little(running.rehearsal) or self._is_nearly_done(
+            running, time.monotonic() + _AT_END_SECONDS
+        ):
+            return False
+        return any(can_start(each) and not self._gains_little(each) for each in self._waiting.at(host))
+
+    def _gains_little(self, rehearsal: Rehearsal) -> bool:
+        """Whether the files of an input were written in little of the time that their rehearsal needs.
+
+        A stream saves no more than the time in which its file is written. While the time of the job is not known, the
+        input counts whose files took longest.
+        """
+        written = {port: self._written(rehearsal.writers.get(port, ())) for port in (*rehearsal.keys, rehearsal.port)}
+        takes = rehearsal.original.seconds if rehearsal.original.has_ended else max(written.values())
+        return takes < math.inf and written[rehearsal.port] < _LEAST_GAIN * takes * rehearsal.runs
+
+    def _written(self, writers: Collection[str]) -> float:
+        """The seconds in which steps have written files; infinite, if that is not known of each of them."""
+        if not writers or not all(step in self._spans for step in writers):
+            return math.inf
+        spans = [self._spans[step] for step in writers]
+        return max(last for _, last in spans) - min(first for first, _ in spans)
+
     def _begin(self, host: str) -> None:
         del self._timers[host]
-        if self._is_closed or (rehearsal := self._waiting.take(host, self._can_start())) is None:
+        following = None if self._is_closed else self._waiting.take(host, self._can_start(), self._gains_little)
+        if (rehearsal := following) is None:
             return
         # The task does not run before it is entered here.
         running = _RunningRehearsal(rehearsal, time.monotonic(), not rehearsal.original.has_ended)
@@ -346,7 +386,9 @@ class Rehearsals(Listener, RepeatedJobs):
             self._put_back(running)
         except asyncio.CancelledError:
             # Beside its job, a rehearsal may be ended as often as needed.
-            rehearsal.killed += not running.is_beside
+            rehearsal.killed += not (running.is_beside or running.yields)
+            if running.is_beside or running.yields:
+                self._waiting.lost(rehearsal)
             if running.is_last:
                 self._findings.give_up(rehearsal, "the run ended first, which `rehearse: wait` prevents")
             elif rehearsal.killed == _MOST_TRIES:
@@ -445,7 +487,7 @@ class WaitingRehearsals:
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Rehearsal]] = {}
-        # How many rehearsals were begun, by input.
+        # How many rehearsals were begun, by input, without those that have lost their turn.
         self._begun: Counter[str] = Counter()
         # The names of the jobs whose files are kept for a rehearsal.
         self._kept: frozenset[str] = frozenset()
@@ -490,21 +532,32 @@ class WaitingRehearsals:
         """Let a rehearsal wait again, which :meth:`take` has returned."""
         self._waiting.setdefault(rehearsal.host, []).append(rehearsal)
 
-    def take(self, host: str, may_start: Callable[[Rehearsal], bool]) -> Rehearsal | None:
+    def take(
+        self,
+        host: str,
+        may_start: Callable[[Rehearsal], bool],
+        gains_little: Callable[[Rehearsal], bool] = lambda _: False,
+    ) -> Rehearsal | None:
         """Remove the rehearsal that begins next at a host, and return it; None: no rehearsal may start.
 
-        The input with the fewest rehearsals comes first, then the shortest rehearsal. A core may be idle for a short
-        time only, and a rehearsal that has to end too early is lost. Among equals the largest file comes first, because
-        it gains most.
+        An input that gains little comes last. The input with the fewest rehearsals comes first, or one that is proven
+        alone: little is left to be tried. Then the shortest rehearsal comes first. A core may be idle for a short time
+        only, and a rehearsal that has to end too early is lost. Among equals the largest file comes first, because it
+        gains most.
         """
 
-        def rank(rehearsal: Rehearsal) -> tuple[int, float, float, int]:
-            return self._begun[rehearsal.name], rehearsal.seconds, rehearsal.share, -rehearsal.size
+        def rank(rehearsal: Rehearsal) -> tuple[bool, int, float, float, int]:
+            begun = 0 if rehearsal.way is not None else self._begun[rehearsal.name]
+            return gains_little(rehearsal), begun, rehearsal.seconds, rehearsal.share, -rehearsal.size
 
         if (following := min(filter(may_start, self.at(host)), key=rank, default=None)) is not None:
             self._waiting[host].remove(following)
             self._begun[following.name] += 1
         return following
+
+    def lost(self, rehearsal: Rehearsal) -> None:
+        """Note that a rehearsal, which :meth:`take` has returned, had to end, and has lost its turn by no fault."""
+        self._begun[rehearsal.name] -= 1
 
     def remove(self, is_void: Callable[[Rehearsal], bool]) -> list[Rehearsal]:
         """Remove the rehearsals for which `is_void` holds, and return them."""

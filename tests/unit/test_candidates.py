@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 from msgspec.structs import replace
 
-from streamflow_io.graph.candidates import Candidate, candidate_inputs, with_proofs
+from streamflow_io.graph.candidates import Candidate, candidate_inputs, with_proofs, writers_of
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
 from streamflow_io.graph.later import Reader, hoped_readers, wire_for_later
@@ -29,6 +29,12 @@ def hop(kind: HopKind, **fields: bool) -> Hop:
 
 def test_an_input_that_no_hint_names() -> None:
     assert candidate_inputs(graph(Route(OUT, (), FILE), RESULT)) == {"/b": ("file",)}
+
+
+def test_the_steps_that_write_what_an_input_reads() -> None:
+    other = replace(OUT, step="/d")
+    found = writers_of(graph(Route(OUT, (), FILE), Route(other, (), FILE), Route(OUT, (), OTHER), RESULT))
+    assert found == {"/b": {"file": {"/a", "/d"}}, "/c": {"file": {"/a"}}}
 
 
 @pytest.mark.parametrize(

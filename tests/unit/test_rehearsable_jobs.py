@@ -21,6 +21,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.proofs.rehearsable_jobs import Comparison, RehearsableJob, RehearsableJobs
+from streamflow_io.records.learned.proofs import Shown
 
 HOST = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
 STREAM = StreamToken(file_value("/in/text"), StreamSource("/w/0", "out", "text"))
@@ -93,6 +94,20 @@ async def test_each_input_that_is_a_file_is_rehearsed() -> None:
     assert found is not None
     assert found.needs_nothing
     assert [each.name for each in of({}).rehearsals_with(found)] == ["/a/text", "/a/more"]
+
+
+async def test_the_other_files_of_a_job_are_read_again_beside_a_short_one() -> None:
+    """A short file of one input may take as long as the whole one, where another input has more."""
+    found = find({"text": file(2**20), "more": file(3 * 2**20), "option": Token(5)}, READS)
+    assert found is not None
+    text, more = of({}).rehearsals_with(found)
+    assert [each.share for each in (text, more)] == [1, 1]
+    assert [each.runs for each in (text, more)] == [2.5 + 2**-9, 1.5 + 2**-9]
+    for each in (text, more):
+        each.go_on(Shown("net", (5,), (5,)))
+    assert [each.share for each in (text, more)] == [0.75 + 2**-10, 0.25 + 2**-10]
+    text.go_on(Shown("net", (5,), (5,), is_short_tried=True))
+    assert text.share == 1, "all inputs are tried together"
 
 
 @pytest.mark.parametrize(

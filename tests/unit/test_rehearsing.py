@@ -89,7 +89,10 @@ class Stage:
         for remembered in self.proofs, self.inconclusive:
             monkeypatch.setattr(remembered, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
-        self._candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
+        writers = {"text": {"/make"}, "more": {"/write", "/rewrite"}}
+        self._candidates = {
+            f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs, writers=writers) for name in "abc"
+        }
         self.context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
@@ -134,6 +137,11 @@ class Stage:
         """A job of a step succeeds; on the driver's node if no other one is given. This many cores are taken then."""
         job = self.begins(step, size, option, runtime, **fields)
         await self.succeeds(job, seconds, taken)
+
+    async def writes(self, step: str, seconds: float) -> None:
+        """A job succeeds that writes files for others, and reads none."""
+        exit_event = ExitEvent(job="0", time=0, success=True, reason="exited", started=50, ended=50 + seconds)
+        self.rehearsals.succeeded(JobState(Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")), {}, exit_event)
 
     def begins(
         self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
@@ -472,6 +480,64 @@ async def test_an_input_is_tried_together_with_those_that_are_proven(stage: Stag
     await stage.finds("/a/text", Finding(None, "it is another one"))
     await stage.runs("a", size=10, more=10)
     assert stage.beside["/a/more"] == {}, "no job reads `text` as a stream"
+    await stage.rehearsals.close()
+
+
+@pytest.mark.parametrize(
+    ("has_ended", "seconds", "first"),
+    [
+        (True, {"make": 14.0, "write": 15.0}, "more"),  # It is not known of each that writes `more`.
+        (True, {"make": 14.0, "write": 1.0, "rewrite": 15.0}, "more"),
+        (True, {"make": 15.0, "write": 1.0, "rewrite": 14.0}, "text"),
+        (True, {"make": 1.0, "write": 1.0, "rewrite": 1.0}, "more"),  # Both gain little.
+        (True, {}, "more"),
+        (False, {"make": 15.0, "write": 1.0, "rewrite": 3.0}, "text"),
+        (False, {"make": 15.0, "write": 1.0, "rewrite": 4.0}, "more"),
+        (False, {"make": 15.0}, "more"),
+    ],
+)
+async def test_an_input_whose_file_was_written_in_no_time_comes_last(
+    stage: Stage, has_ended: bool, seconds: dict[str, float], first: str
+) -> None:
+    """The larger file, `more`, comes first otherwise. The job takes 60 s, which are not known before its end."""
+    for step, each in seconds.items():
+        await stage.writes(step, each)
+    stage.used["host"] = Hardware(2, 0)
+    job = stage.begins("a", more=10)
+    if has_ended:
+        await stage.succeeds(job, seconds=60)
+    else:
+        await stage.account(1)
+    assert stage.begun == [f"/a/{first}"]
+    await stage.rehearsals.close()
+
+
+async def test_one_that_gains_little_makes_room_for_another_as_often_as_needed(stage: Stage) -> None:
+    for step, seconds in {"make": 60.0, "write": 1.0, "rewrite": 1.0}.items():
+        await stage.writes(step, seconds)
+    await stage.runs("a", more=10)
+    await stage.finds("/a/text", NET)
+    for number in range(5):
+        await stage.runs("b", option=number)
+        assert stage.begun[-2:] == ["/a/more", "/b/text"]
+        await stage.runs("c", option=number)
+        assert stage.begun[-1] == "/b/text", "both gain the same"
+        await stage.finds("/b/text", Finding(None, "it is another one"))
+        assert stage.begun[-1] == "/c/text"
+        await stage.finds("/c/text", Finding(None, "it is another one"))
+    assert stage.ended == ["/a/more"] * 5
+    await stage.finds("/a/more", NET)
+    assert ("/a/more", "net", None) in stage.told
+    await stage.rehearsals.close()
+
+
+async def test_one_that_had_to_end_beside_its_job_keeps_its_turn(stage: Stage) -> None:
+    job = stage.begins("a")
+    await stage.account(1)
+    await stage.succeeds(job, seconds=1.0, taken=2)
+    await stage.runs("b", taken=2)
+    await stage.account(1)
+    assert (stage.begun, stage.ended) == (["/a/text"] * 2, ["/a/text"])
     await stage.rehearsals.close()
 
 

@@ -14,7 +14,7 @@ from streamflow_io.proofs.rehearsals import WaitingRehearsals
 
 def rehearsal(name: str, host: str = "h", **fields: Any) -> Rehearsal:
     original = SimpleNamespace(job=SimpleNamespace(name=fields.pop("job", "")))
-    facts = {"original": original, "key": name, "spent": 0.0, "seconds": 1.0, "share": 1.0, "size": 9}
+    facts = {"original": original, "key": name, "spent": 0.0, "seconds": 1.0, "share": 1.0, "size": 9, "way": None}
     return cast(Rehearsal, SimpleNamespace(name=name, host=host, **(facts | fields)))
 
 
@@ -33,6 +33,32 @@ def test_an_input_that_was_rehearsed_waits_for_those_that_were_not() -> None:
     waiting = WaitingRehearsals()
     waiting.add([rehearsal("a", key="a1"), rehearsal("a", key="a2"), rehearsal("b", seconds=5.0)])
     assert begun(waiting) == ["a", "b", "a"]
+
+
+def test_one_that_is_proven_alone_waits_for_none() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a", key="a1"), rehearsal("a", key="a2", way="net", seconds=0.1), rehearsal("b")])
+    assert begun(waiting) == ["a", "b", "a"]
+    waiting.add([rehearsal("a", key="a3", way="net"), rehearsal("c", seconds=5.0)])
+    assert begun(waiting) == ["a", "c"]
+
+
+def test_one_that_has_lost_its_turn_gets_another() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a")])
+    first = waiting.take("h", lambda _: True)
+    assert first is not None
+    waiting.lost(first)
+    waiting.put_back(first)
+    waiting.add([rehearsal("b", seconds=5.0)])
+    assert begun(waiting) == ["a", "b"]
+
+
+def test_an_input_that_gains_little_comes_last() -> None:
+    waiting = WaitingRehearsals()
+    waiting.add([rehearsal("a", way="net"), rehearsal("b", seconds=5.0)])
+    following = iter(lambda: waiting.take("h", lambda _: True, lambda each: each.name == "a"), None)
+    assert [each.name for each in following] == ["b", "a"]
 
 
 def test_a_host_has_its_own_rehearsals() -> None:
