@@ -26,8 +26,8 @@ from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.learned.database import default_path
-from streamflow_io.records.learned.proofs import Proof, known_proofs
+from streamflow_io.records.learned.database import default_path, known_entries
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, known_proofs
 
 #: More than a pipe holds at first.
 LINES = 30_000
@@ -316,6 +316,36 @@ def test_a_run_that_has_ended_waits_for_a_rehearsal_only_for_a_moment(bench: Ben
     assert bench.leftovers() == []
     assert not any(each.exists() for each in directories)
     assert rehearsed(bench) == {"slow": (None, "the run ended first, which `rehearse: wait` prevents")}
+
+
+def test_the_next_run_goes_on_where_a_rehearsal_had_to_end(bench: Bench) -> None:
+    """The second run tries short files only: with a stream of the whole file the tool would fail there."""
+    tools = {
+        "slow": python(
+            'import os, stat, sys; f = open(sys.argv[1], "rb"); n = len(f.read()); print(n, flush=True)\n'
+            'is_second = os.path.exists(os.environ["TRACE"] + ".second")\n'
+            "is_stream = stat.S_ISFIFO(os.fstat(f.fileno()).st_mode)\n"
+            "if n > 9999: sys.exit(7 * (is_second and is_stream))\n"
+            f'if not is_second: os.execlp("sleep", "sleep", "{_SLOW}")'
+        )
+    }
+    until = f'until {GOES_ON} || [ -e "$TRACE.second" ]; do sleep 0.1; done; touch late'
+    waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
+    document = consumers(bench, tools, count=0, late=waiting)
+    process, path = start(bench, document, rehearse="idle")
+    first = bench.finish(process, path)
+    assert first.ok, first.errors
+    assert rehearsed(bench) == {"slow": (None, "the run ended first, which `rehearse: wait` prevents")}
+    [unfinished] = known_entries(default_path(), InconclusiveRehearsal)
+    assert unfinished.shown is not None
+    assert (unfinished.shown.way, unfinished.shown.is_short_tried) == ("net", False)
+    path.write_text(path.read_text().replace('"idle"', '"wait"'))
+    path.with_name("trace.second").touch()
+    second = bench.finish(bench.start(path), path)
+    assert second.ok, second.errors
+    assert rehearsed(bench) == {"slow": ("net", None)}
+    assert known_entries(default_path(), InconclusiveRehearsal) == ()
+    assert bench.leftovers() == []
 
 
 def test_a_job_that_wants_the_core_gets_it(bench: Bench) -> None:
