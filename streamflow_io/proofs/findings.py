@@ -240,14 +240,15 @@ class Findings:
     def _unknown(self, last: Sequence[tuple[Rehearsal, str, bool]]) -> Sequence[InconclusiveRehearsal]:
         """The entries for later runs about rehearsals that have not come to their end.
 
-        A run in which anything was shown was not in vain: the others have more time in the next one.
+        A run in which anything was shown was not in vain: the others have more time in the next one. Neither was a run
+        that had the time for a rehearsal, if only the core had been idle.
 
         :param last: each with the reason, and whether no run is to wait for the next one
         """
         known = [self._inconclusive.of(rehearsal.key) for rehearsal, *_ in last]
         before = [None if entry is None else entry.shown for entry in known]
         shown = [rehearsal.shown or earlier for (rehearsal, *_), earlier in zip(last, before, strict=True)]
-        more = 0 if self._has_found or shown != before else 1
+        is_vain = not (self._has_found or shown != before)
         return [
             InconclusiveRehearsal(
                 rehearsal.key,
@@ -256,7 +257,9 @@ class Findings:
                 why,
                 rehearsal.size,
                 now,
-                0 if now != earlier else more + (0 if entry is None else entry.vain),
+                0
+                if now != earlier
+                else (0 if entry is None else entry.vain) + (is_vain and not rehearsal.had_its_time),
                 is_fruitless and now == earlier,
             )
             for (rehearsal, why, is_fruitless), entry, earlier, now in zip(last, known, before, shown, strict=True)

@@ -201,6 +201,11 @@ class Rehearsal(Struct, eq=False, dict=True):
         return 1 + 2 * short / (self.size + self._others)
 
     @property
+    def had_its_time(self) -> bool:
+        """Whether the rehearsal has taken the time that it needs on an idle core: other programs have used the core."""
+        return self.spent > self.original.seconds * self.runs
+
+    @property
     def _next(self) -> int:
         """The bytes of its files that the next run reads."""
         if self._proven is not None:

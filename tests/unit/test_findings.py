@@ -33,6 +33,7 @@ def rehearsal(size: int = 7, kind: Literal["reads", "declared"] = "reads", optio
         "keys": {},
         "beside": {},
         "shown": None,
+        "had_its_time": False,
     }
     return cast(Rehearsal, SimpleNamespace(original=original, job=SimpleNamespace(sizes=[size]), **facts))
 
@@ -248,6 +249,14 @@ async def test_runs_in_which_nothing_more_is_shown_are_counted(tmp_path: Path) -
     assert [next_run.findings.is_hopeless(rehearsal(size)) for size in (7, 8)] == [True, False]
     assert not next_run.findings.is_hopeless(rehearsal(kind="declared"))
     assert goes_on(next_run) == ALONE
+
+
+async def test_a_rehearsal_on_a_core_that_others_used_was_not_in_vain(tmp_path: Path) -> None:
+    slow = unfinished()
+    vars(slow).update(had_its_time=True)
+    for _ in range(4):
+        next_run = await runs(tmp_path, slow)
+    assert not next_run.findings.is_hopeless(rehearsal())
 
 
 async def test_a_rehearsal_that_has_not_begun_was_not_in_vain(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.jobs.programs import Programs
+from streamflow_io.proofs.original_job import JobResult
 from streamflow_io.proofs.rehearsable_jobs import Comparison, RehearsableJob, RehearsableJobs
 from streamflow_io.records.learned.proofs import Shown
 
@@ -108,6 +109,10 @@ async def test_the_other_files_of_a_job_are_read_again_beside_a_short_one() -> N
     assert [each.share for each in (text, more)] == [0.75 + 2**-10, 0.25 + 2**-10]
     text.go_on(Shown("net", (5,), (5,), is_short_tried=True))
     assert text.share == 1, "all inputs are tried together"
+    found.original.result.set_result(JobResult({}, 2.0, 1.0))
+    assert [each.seconds for each in (text, more)] == [2, 0.5 + 2**-9]
+    text.spent = more.spent = 4.0
+    assert [each.had_its_time for each in (text, more)] == [False, True]
 
 
 @pytest.mark.parametrize(
