@@ -169,7 +169,7 @@ def test_a_directory_in_the_place_of_the_shared_one_is_not_believed(tmp_path: Pa
     assert not (work / "b").exists()
 
 
-def test_where_attributes_are_cached_the_driver_makes_new_names_only(
+def test_where_attributes_are_cached_the_driver_looks_at_new_names_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node may remember that a file with another name is missing."""
@@ -177,6 +177,11 @@ def test_where_attributes_are_cached_the_driver_makes_new_names_only(
     files, node = SharedFiles(), Node()
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a") == ("", 0)
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/{uuid.uuid4()}") == ("", 0)
+    directory = tmp_path / str(uuid.uuid4())
+    assert ended_answer(files, node, f"test -e {directory} && readlink -f {directory}") is None
+    assert ended_answer(files, node, f"mkdir -m 777 -p {directory}") == ("", 0)
+    assert ended_answer(files, node, f"test -e {directory} && readlink -f {directory}") == (str(directory), 0)
+    assert ended_answer(files, node, f"test -e {tmp_path}/a && readlink -f {tmp_path}/a") is None
     assert ended_answer(files, node, f"mkdir -m 777 -p {tmp_path}/a/b") is None
     assert ended_answer(files, node, f"ln -snf {tmp_path}/x {tmp_path}/a/y") is None
     assert ended_answer(files, node, f"test -d {tmp_path}/a") is None

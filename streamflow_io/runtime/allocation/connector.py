@@ -28,12 +28,16 @@ from streamflow_io._streamflow import HostJobs, NoHostsError, OwnHosts, quoted
 from streamflow_io.processes import end_process, kill_process
 
 from .allocation import Allocation, Node, is_address
+from .batches import Batches
+from .prefetched_answers import PrefetchedAnswers, script_of
 from .seen_files import DRIVER, SeenFiles
-from .shared_files import SharedFiles
+from .shared_files import Said, SharedFiles, file_command
 
 logger = logging.getLogger("streamflow")
 
 _T = TypeVar("_T")
+# The words of the shells of a node.
+_SHELL, _LONG_SHELL = ["sh"], ["sh", "-s"]
 _RELEASE_SECONDS = 10.0
 # The programs of a thousand nodes that start at once take long.
 _ANSWER_SECONDS = 120.0
@@ -82,6 +86,8 @@ class AllocationConnector(OwnHosts):
         self._answering: set[str] = set()
         self._processes: dict[str, set[Process]] = {}
         self._files = SharedFiles()
+        self._prefetched = PrefetchedAnswers()
+        self._batches = Batches(self._in_shell)
         self._seen = SeenFiles(self._ran)
         self._closing = False
         self._told_of_copies = self._told_of_interface = False
@@ -229,11 +235,11 @@ class AllocationConnector(OwnHosts):
                 return answer if capture_output else None
         if is_file and location.name not in self._lost:
             if environment is None and workdir is None:
-                answer = await self._files.answer(location.name, " ".join(command), partial(self._said, location))
+                answer = await self._answer_of_files(location, " ".join(command), timeout)
                 if answer is not None:
                     return answer if capture_output else None
             with contextlib.suppress(WorkflowExecutionException):
-                shell = await self.get_shell(["sh"], location)
+                shell = await self.get_shell(_LONG_SHELL if _takes_long(" ".join(command)) else _SHELL, location)
                 said: tuple[str, int] | None = await run_in_shell(
                     shell, location, command, environment, workdir, capture_output, timeout
                 )
@@ -248,6 +254,40 @@ class AllocationConnector(OwnHosts):
         if process.returncode != 0:  # Otherwise srun may say what does not matter.
             printed += errors
         return (printed.decode(errors="replace").strip(), process.returncode) if capture_output else None
+
+    async def _answer_of_files(self, location: ExecutionLocation, text: str, timeout: int | None) -> Said | None:
+        """Return the answer to a command about files, with as few commands on the node as possible.
+
+        None: another command, or one that takes long, or the shell has ended.
+        """
+        node, command = location.name, file_command(text)
+        answer = await self._files.answer(node, text, partial(self._said, location))
+        if command is None or command.action in ("make directory", "make link"):
+            self._prefetched.forget(node, text)
+        if command is None:
+            return answer
+        if answer is not None:
+            if command.action == "make directory":
+                self._prefetched.made(node, command.path)
+            return answer
+        if (answer := self._prefetched.take(node, command)) is not None:
+            return answer
+        if timeout is not None or _takes_long(text):
+            return None
+        with contextlib.suppress(WorkflowExecutionException):
+            return self._prefetched.note(node, command, await self._batches.run(node, script_of(command, text)))
+        return None
+
+    async def _in_shell(self, node: str, script: str) -> Said:
+        """Run a script in the shell of a node.
+
+        :raises WorkflowExecutionException: if the shell ends
+        """
+        location = ExecutionLocation(node, self.deployment_name)
+        shell = await self.get_shell(_SHELL, location)
+        said: Said | None = await run_in_shell(shell, location, [script], None, None, True, None)
+        assert said is not None
+        return said
 
     async def start(
         self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
@@ -562,6 +602,12 @@ class AllocationConnector(OwnHosts):
         if self._allocation is None:
             raise WorkflowExecutionException(f"{self.deployment_name} is not deployed")
         return self._allocation
+
+
+def _takes_long(text: str) -> bool:
+    """Whether a command reads whole files. Other commands do not wait for the end of such a one."""
+    command = file_command(text)
+    return text.startswith("cp ") if command is None else command.action in ("size", "checksum")
 
 
 def _storages(printed: str) -> dict[str, Storage]:

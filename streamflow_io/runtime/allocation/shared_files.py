@@ -112,8 +112,9 @@ class SharedFiles:
     After this, the driver makes all directories there. It looks at files only below directories that it has made.
     So no mount of the node can be in between. Whatever fails here is left to the node.
 
-    On a file system that may cache attributes, the driver only makes directories with random names. A node may
-    remember that a file with any other name is missing, for as long as a minute. All else is left to the node.
+    On a file system that may cache attributes, the driver only makes directories with random names, and tells their
+    real paths. A node may remember that a file with any other name is missing, for as long as a minute. All else is
+    left to the node.
     """
 
     def __init__(self) -> None:
@@ -262,7 +263,9 @@ class SharedFiles:
 
     def _carry_out_there(self, node: str, command: FileCommand) -> Said:
         for path in command.paths:
-            self._check(node, path, command.action == "make directory" and _is_random(path))
+            # A node sees a name at once that is new to it.
+            is_new = command.action == "make directory" or (command.action == "resolve" and path in self._made)
+            self._check(node, path, is_new and has_random_name(path))
         return _carry_out(command)
 
     def _root(self, path: str) -> str | None:
@@ -310,7 +313,8 @@ def _is(shared: _Shared | None, directory: str) -> bool:
     return shared is not None and shared.identity == _identity(directory)
 
 
-def _is_random(path: str) -> bool:
+def has_random_name(path: str) -> bool:
+    """Whether the last name of a path is one of those that StreamFlow draws at random."""
     try:
         uuid.UUID(posixpath.basename(path))
     except ValueError:
