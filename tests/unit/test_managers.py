@@ -172,17 +172,25 @@ def launch(path: Path, script: str) -> str:
 
 
 async def test_a_node_that_does_not_answer_takes_no_other_with_it(tmp_path: Path) -> None:
-    """The others look their addresses up on a node that answers."""
-    (tmp_path / "getent").write_text("#!/bin/sh\ntest $2 = n3 && echo no such name && exit 2\necho 10.0.0.${2#n} x\n")
-    (tmp_path / "getent").chmod(0o755)
-    script = f'test $1 = n1 && exit 255; shift; export PATH={tmp_path}:$PATH; exec "$@"'
-    connector = AllocationConnector("nodes", "/", None, launch(tmp_path / "launch", script), ["n1", "n2", "n3", "n4"])
+    """The others look their addresses up on a node that answers. A node whose name is not known tells its own."""
+    (tmp_path / "getent").write_text(
+        "#!/bin/sh\ncase $2 in n3) exit 2 ;; n5) echo 127.0.1.1 x ;; *) echo 10.0.0.${2#n} x ;; esac\n"
+    )
+    (tmp_path / "ip").write_text("#!/bin/sh\ntest $NODE = n3 && echo '4: eth0    inet 10.1.0.3/16 scope global eth0'\n")
+    for name in ("getent", "ip"):
+        (tmp_path / name).chmod(0o755)
+    script = f'test $1 = n1 && exit 255; export NODE=$1; shift; export PATH={tmp_path}:$PATH; exec "$@"'
+    connector = AllocationConnector(
+        "nodes", "/", None, launch(tmp_path / "launch", script), ["n1", "n2", "n3", "n4", "n5"]
+    )
     await connector.deploy(False)
     try:
         found = await asyncio.wait_for(connector.get_available_locations(), 60)
     finally:
         await connector.undeploy(False)
-    assert {name: each.hostname for name, each in found.items()} == {"n2": "10.0.0.2", "n3": "n3", "n4": "10.0.0.4"}
+    assert {name: each.hostname for name, each in found.items()} == {
+        "n2": "10.0.0.2", "n3": "10.1.0.3", "n4": "10.0.0.4", "n5": "n5"
+    }  # fmt: skip
 
 
 async def test_a_launcher_names_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import posixpath
@@ -558,7 +559,8 @@ class AllocationConnector(OwnHosts):
     async def _address(self, node: Node) -> str:
         """The address of a node for other nodes; a name is looked up on another node that answers.
 
-        The own name of a machine often means 127.0.1.1 there.
+        The own name of a machine often means 127.0.1.1 there. Nodes need not know a name at all, as one that only the
+        configuration of SSH has. Such a node tells an address of its own.
         """
         if self._interface is not None and (found := await self._address_at(node.name, self._interface)) is not None:
             return found
@@ -569,19 +571,25 @@ class AllocationConnector(OwnHosts):
                 printed, code = await self._answer(asked, f"getent ahosts {shlex.quote(node.address)} || true")
                 if code == 0:
                     found = next(iter(printed.split()), "")
-                    return found if is_address(found) else node.address
-        return node.address
+                    if is_address(found) and not ipaddress.ip_address(found).is_loopback:
+                        return found
+                    break
+        return await self._address_at(node.name, None) or node.address
 
-    async def _address_at(self, name: str, interface: str) -> str | None:
-        """The address of a node at an interface; None: another address is taken, and one warning says so."""
+    async def _address_at(self, name: str, interface: str | None) -> str | None:
+        """The address of a node at an interface; None: another address is taken, and one warning says so.
+
+        :param interface: None: any that other nodes may reach
+        """
+        where = "up" if interface is None else f"dev {shlex.quote(interface)}"
         try:
-            printed, _ = await self._answer(name, f"ip -o addr show dev {shlex.quote(interface)} scope global 2>&1")
+            printed, _ = await self._answer(name, f"ip -o addr show {where} scope global 2>&1")
         except WorkflowExecutionException:
             return None  # the node is lost
         # An address of version 4 comes first.
         if (found := re.search(r"\sinet6? ([0-9a-f.:]+)[/ ]", printed)) is not None:
             return found[1]
-        if not self._told_of_interface:
+        if interface is not None and not self._told_of_interface:
             self._told_of_interface = True
             logger.warning(
                 f"Nodes of {self.deployment_name} reach each other without the interface {interface}: {name} has no "
