@@ -155,6 +155,13 @@ async def test_words_reach_a_program_as_they_are(launcher: str) -> None:
         assert (loss.answers, why in loss.reason) == (True, True)
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(None, ""), (3600.4, "; 60 minutes are left"), (9.6, "; 9 s are left")])
+def test_an_allocation_is_described(monkeypatch: pytest.MonkeyPatch, seconds: float | None, left: str) -> None:
+    monkeypatch.setattr(LaunchedAllocation, "seconds_left", seconds)
+    found = FoundAllocation((FoundNode("n1", 0, 1), FoundNode("n2", 1, 2)))
+    assert LaunchedAllocation("it", found, "true").description == f"it: n1 (1 core), n2 (2 cores){left}"
+
+
 async def test_nodes_that_do_not_answer(tmp_path: Path) -> None:
     (path := tmp_path / "launch").write_text('#!/bin/sh\necho "no route to $1" >&2\nexit 255\n')
     path.chmod(0o755)

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 # The most nodes that have their names in a text, and the most different sizes.
 _SHOWN, _SIZES = 8, 3
+# A shorter time is shown in seconds.
+_SHORT_SECONDS = 120
 
 
 class Node(Struct, frozen=True):
@@ -29,10 +31,15 @@ class Node(Struct, frozen=True):
     memory: int | None
 
     def __str__(self) -> str:
-        cores = "" if self.cores is None else f"{self.cores} cores"
+        cores = "" if self.cores is None else f"{self.cores} core{'' if self.cores == 1 else 's'}"
         memory = "" if self.memory is None else f"{self.memory:,} MiB"
         size = ", ".join(filter(None, (cores, memory)))
         return f"{self.name} ({size})" if size else self.name
+
+
+def shown_time(seconds: float) -> str:
+    """The time until an end, for people."""
+    return f"{seconds / 60:,.0f} minutes" if seconds >= _SHORT_SECONDS else f"{max(int(seconds), 0)} s"
 
 
 def is_address(text: str) -> bool:
@@ -71,7 +78,7 @@ class Allocation(ABC):
     def description(self) -> str:
         """The allocation, its nodes, and the time that is left, for people."""
         left = self.seconds_left
-        end = "" if left is None else f"; {left / 60:,.0f} minutes are left"
+        end = "" if left is None else f"; {shown_time(left)} are left"
         return f"{self}: {self.size}{end}"
 
     @property
