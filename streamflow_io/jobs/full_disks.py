@@ -18,9 +18,9 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.file_thread import FileThread
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import node_name
+from streamflow_io.tasks import FileThread
 from streamflow_io.wording import size_text
 
 #: Bytes. With less free space, a tool may have failed because of that.

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2] / "streamflow_io"
 GROUND = {
     "errors": "what others' exceptions say",
     "files": "files, written whole and not believed where others may write",
-    "file_thread": "looks at files in a thread",
     "capacity": "how much a job asks for and a location has",
     "grouping": "things by what they have in common",
     "series": "numbers over time",
@@ -30,7 +29,7 @@ GROUND = {
     "messages": "the codes of messages, and what they mean",
     "installed_features": "what the core asks of features",
     "loop_connection": "an SQLite file, in the thread of the event loop",
-    "tasks": "tasks of asyncio that are cancelled",
+    "tasks": "tasks of asyncio that are cancelled, and looks at files in a thread",
     "processes": "processes of this machine, whose pipes others may hold",
     "_streamflow": "what StreamFlow does not promise to keep",
 }
@@ -106,12 +105,10 @@ PURE = (
     "records.jobs",
     "records.records",
     "report.chart",
-    "report.figures",
     "report.graph_drawing",
     "report.live_view",
-    "report.spans",
     "report.timeline_drawing",
-    "report.trace_events",
+    "report.formats",
 )
 NOT_PURE = {
     "bandwidth.learned_windows": "reads what was learned",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.file_thread import FileThread
+from streamflow_io.tasks import FileThread
 
 from .commands import said
 

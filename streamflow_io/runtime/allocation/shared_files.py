@@ -19,7 +19,7 @@ from typing import TypeVar
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
 
-from streamflow_io.file_thread import FileThread
+from streamflow_io.tasks import FileThread
 
 from .commands import said
 
