@@ -18,10 +18,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.watch import FollowedRun
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
 from streamflow_io.records.reader import read_records
 from streamflow_io.report.analysis.live import LiveRun
-from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
 
 from .pages import blocks

@@ -13,28 +13,34 @@ from rich.console import Console
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
-from streamflow_io.report.analysis.comparison import COMPARED_HEADER, compared, compared_rows
 from streamflow_io.report.analysis.edges import EdgeResult
 from streamflow_io.report.analysis.model import Advice
-from streamflow_io.report.analysis.results import RunResult, StepResult, run_results
+from streamflow_io.report.analysis.results import (
+    COMPARED_HEADER,
+    RunResult,
+    StepResult,
+    compared,
+    compared_rows,
+    run_results,
+)
 from streamflow_io.report.analysis.session_results import SessionResult
 from streamflow_io.report.analysis.verdict import path_text
-from streamflow_io.report.figures import draw
-from streamflow_io.report.multiqc import as_multiqc
+from streamflow_io.report.chart import draw
+from streamflow_io.report.formats import as_multiqc, as_spans, as_trace
 from streamflow_io.report.page import (
-    LOCATION_HEADER,
-    edge_row,
-    location_rows,
+    EDGES,
+    LOCATIONS,
+    SESSIONS,
+    STEPS,
+    most_used,
     notes,
     number,
     remarks,
     render,
-    session_row,
+    row,
     waits,
 )
-from streamflow_io.report.spans import as_spans
 from streamflow_io.report.suggestions.advice import advice
-from streamflow_io.report.trace_events import as_trace
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -49,7 +55,8 @@ FORMATS = {
 }
 # The most rows of the table of locations.
 _LOCATIONS = 8
-_NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
+# The columns of the table of steps.
+_STEPS = ("storageBW", "jobs", "failed", "mean time (s)", "mean wait (s)")
 
 
 class Report(Struct, frozen=True):
@@ -108,8 +115,8 @@ class Report(Struct, frozen=True):
             for session in run.sessions:
                 say(console, _session_text(session))
         if len(run.locations) > 1:
-            rows = location_rows(run.locations, _LOCATIONS)
-            _show_table(console, LOCATION_HEADER, rows, LOCATION_HEADER[1:])
+            rows = [row(LOCATIONS, one) for one in most_used(run.locations, _LOCATIONS)]
+            _show_table(console, [*LOCATIONS], rows, [*LOCATIONS][1:])
         for remark in remarks(run):
             say(console, remark)
         for note in notes(run):
@@ -118,17 +125,11 @@ class Report(Struct, frozen=True):
 
 def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
     rows = [
-        (
-            f"{step.step} (I/O)" if step.io_task else step.step,
-            step.storage_bw or "",
-            f"{step.jobs:,}",
-            f"{step.failed:,}" if step.failed else "",
-            number(step.mean_seconds),
-            number(step.mean_wait),
-        )
+        (f"{step.step} (I/O)" if step.io_task else step.step, *(STEPS[title](step) for title in _STEPS))
         for step in steps
     ]
-    _show_table(console, ("step", "storageBW", *_NUMBERS), rows, _NUMBERS)
+    header = [title.replace("mean ", "mean\n") for title in _STEPS]
+    _show_table(console, ("step", *header), rows, header[1:])
 
 
 def _show_table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
@@ -142,7 +143,7 @@ def _show_table(console: Console, header: Sequence[str], rows: Sequence[Sequence
 
 def _edge_text(edge: EdgeResult) -> str:
     """Return the facts of an edge in a line: a terminal has no room for their table."""
-    way, delivered, streams, _, before_end, waited, _ = edge_row(edge)
+    way, delivered, streams, _, before_end, waited, _ = row(EDGES, edge)
     told = [delivered]
     if streams:
         told.append(counted(edge.streamed, "byte stream") + (f" of {size_text(edge.bytes)}" if edge.bytes else ""))
@@ -157,7 +158,7 @@ def _edge_text(edge: EdgeResult) -> str:
 
 
 def _session_text(session: SessionResult) -> str:
-    step, file, form, end, *_ = session_row(session)
+    step, file, form, end, *_ = row(SESSIONS, session)
     told = [form, end, f"{number(session.storage_bytes / 1e6)} MB from storage"]
     if session.cached_bytes:
         told.append(f"{number(session.cached_bytes / 1e6)} MB cached")

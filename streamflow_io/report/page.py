@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -14,12 +15,10 @@ from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
 from streamflow_io.wording import displayed
 
-from .analysis.comparison import COMPARED_HEADER, compared, compared_rows
 from .analysis.edges import EdgeResult
-from .analysis.lease_results import LeaseResult
 from .analysis.locations import LocationResult, rest_of
 from .analysis.model import MB, Advice
-from .analysis.results import RunResult, StepLearning, StepResult
+from .analysis.results import COMPARED_HEADER, LeaseResult, RunResult, StepLearning, StepResult, compared, compared_rows
 from .analysis.session_results import SessionResult
 from .analysis.verdict import path_text
 from .chart import Figure, draw_figure
@@ -31,38 +30,7 @@ _TO_SPEAK_OF = 0.1
 _NUMBER = re.compile(r"[-+0-9.,%e]*")
 # The most rows of a table of locations.
 _LOCATIONS = 20
-_RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
-STEP_HEADER = (
-    "step",
-    "kind",
-    "storageBW",
-    "jobs",
-    "failed",
-    "mean time (s)",
-    "mean wait (s)",
-    "of it for (s)",
-    "read (MB)",
-    "written (MB)",
-    "MB/s of a job",
-    "pauses of a job",
-    "paused (s)",
-)
-SESSION_HEADER = (
-    "step",
-    "file",
-    "form",
-    "end",
-    "size (MB)",
-    "readers",
-    "from storage (MB)",
-    "cached (MB)",
-    "reading (s)",
-    "overlap",
-)
-LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most")
 LEARNING_HEADER = ("step", "storage", "epoch", "storageBW (MB/s)", "jobs at once", "jobs", "mean time (s)", "counts")
-LOCATION_HEADER = ("location", "jobs", "failed", "cores", "cores held", "received (MB)", "sent (MB)")
-EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
 _DELIVERY = {
     Delivery.STREAM: "as a byte stream",
     Delivery.GATE: "at the gate",
@@ -85,6 +53,76 @@ _REASONS: dict[SessionReason | None, str] = {
 }
 
 
+_R = TypeVar("_R")
+#: The columns of a table by their titles: each returns its text for a result.
+Columns = Mapping[str, Callable[[_R], str]]
+
+_RUNS: Columns[RunResult] = {
+    "run": lambda run: run.run,
+    "workflow": lambda run: run.workflow,
+    "total time (s)": lambda run: number(run.seconds),
+    "jobs": lambda run: f"{run.jobs:,}",
+    "mean I/O throughput (MB/s)": lambda run: "" if run.throughput is None else number(run.throughput.mean),
+    "bytes of I/O tasks (MB)": lambda run: "" if run.throughput is None else megabytes(run.throughput.bytes),
+}
+STEPS: Columns[StepResult] = {
+    "step": lambda step: step.step,
+    "kind": lambda step: "I/O task" if step.io_task else "compute",
+    "storageBW": lambda step: step.storage_bw or "",
+    "jobs": lambda step: f"{step.jobs:,}",
+    "failed": lambda step: f"{step.failed:,}" if step.failed else "",
+    "mean time (s)": lambda step: number(step.mean_seconds),
+    "mean wait (s)": lambda step: number(step.mean_wait),
+    "of it for (s)": lambda step: waits(step),
+    "read (MB)": lambda step: megabytes(step.bytes_read),
+    "written (MB)": lambda step: megabytes(step.bytes_written),
+    "MB/s of a job": lambda step: number(step.throughput),
+    "pauses of a job": lambda step: number(step.pauses),
+    "paused (s)": lambda step: number(step.paused_seconds),
+}
+EDGES: Columns[EdgeResult] = {
+    "edge": lambda edge: f"{edge.output} -> {edge.input or 'workflow output'}",
+    "delivered": lambda edge: _DELIVERY[edge.delivery],
+    "byte streams": lambda edge: f"{edge.streamed:,}" if edge.streamed else "",
+    "MB": lambda edge: megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
+    "before end (s)": lambda edge: number(edge.before_end),
+    "waited (s)": lambda edge: number(edge.waited),
+    "why not as asked": lambda edge: "; ".join(edge.remarks),
+}
+LOCATIONS: Columns[LocationResult] = {
+    "location": lambda one: one.location,
+    "jobs": lambda one: f"{one.jobs:,}",
+    "failed": lambda one: f"{one.failed:,}" if one.failed else "",
+    "cores": lambda one: number(one.cores),
+    "cores held": lambda one: number(one.held),
+    "received (MB)": lambda one: megabytes(one.received),
+    "sent (MB)": lambda one: megabytes(one.sent),
+}
+LEASES: Columns[LeaseResult] = {
+    "storage": lambda lease: lease.storage,
+    "direction": lambda lease: lease.direction,
+    "waited for other runs (s)": lambda lease: number(lease.waited),
+    "slowed down, at most": lambda lease: f"{lease.slowdown:.2f} times",
+}
+SESSIONS: Columns[SessionResult] = {
+    "step": lambda session: session.step,
+    "file": lambda session: PurePath(session.file).name,
+    "form": lambda session: _FORMS[session.form],
+    "end": lambda session: _REASONS[session.reason],
+    "size (MB)": lambda session: megabytes(session.size),
+    "readers": lambda session: f"{session.most_readers} of {session.readers}",
+    "from storage (MB)": lambda session: number(session.storage_bytes / MB),
+    "cached (MB)": lambda session: number(session.cached_bytes / MB),
+    "reading (s)": lambda session: number(session.read_seconds),
+    "overlap": lambda session: "" if session.overlap is None else f"{session.overlap:.0%}",
+}
+
+
+def row(columns: Columns[_R], result: _R) -> tuple[str, ...]:
+    """Return a row of a table."""
+    return tuple(text(result) for text in columns.values())
+
+
 def render(
     runs: Sequence[RunResult],
     figures: Sequence[Figure],
@@ -96,13 +134,9 @@ def render(
     """
     templates = environment(__package__)
     templates.filters |= {
-        "run_row": _run_row,
-        "step_row": step_row,
-        "session_row": session_row,
-        "edge_row": edge_row,
-        "lease_row": lease_row,
         "learning_rows": learning_rows,
-        "location_rows": location_rows,
+        "most_used": most_used,
+        "rows": lambda results, columns: [row(columns, result) for result in results],
         "path_text": path_text,
         "notes": notes,
         "columns": shown_columns,
@@ -120,13 +154,15 @@ def render(
         compared=[compared(runs[0], other) for other in runs[1:]],
         compared_rows=list(compared_rows(runs)),
         compared_header=COMPARED_HEADER,
-        run_header=_RUN_HEADER,
-        step_header=STEP_HEADER,
-        session_header=SESSION_HEADER,
-        edge_header=EDGE_HEADER,
-        lease_header=LEASE_HEADER,
         learning_header=LEARNING_HEADER,
-        location_header=LOCATION_HEADER,
+        tables={
+            "runs": _RUNS,
+            "steps": STEPS,
+            "edges": EDGES,
+            "locations": LOCATIONS,
+            "leases": LEASES,
+            "sessions": SESSIONS,
+        },
     )
     return displayed(page)
 
@@ -152,13 +188,6 @@ def environment(package: str) -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def _run_row(run: RunResult) -> tuple[str, ...]:
-    """Return a row of the table of runs."""
-    throughput = run.throughput
-    moved = ("", "") if throughput is None else (number(throughput.mean), megabytes(throughput.bytes))
-    return (run.run, run.workflow, number(run.seconds), f"{run.jobs:,}", *moved)
-
-
 def notes(run: RunResult) -> list[str]:
     """Return remarks about results that are missing in the report, and why."""
     result = []
@@ -178,46 +207,9 @@ def remarks(run: RunResult) -> list[str]:
     ]
 
 
-def step_row(step: StepResult) -> tuple[str, ...]:
-    """Return a row of the table of steps."""
-    return (
-        step.step,
-        "I/O task" if step.io_task else "compute",
-        step.storage_bw or "",
-        f"{step.jobs:,}",
-        f"{step.failed:,}" if step.failed else "",
-        number(step.mean_seconds),
-        number(step.mean_wait),
-        waits(step),
-        megabytes(step.bytes_read),
-        megabytes(step.bytes_written),
-        number(step.throughput),
-        number(step.pauses),
-        number(step.paused_seconds),
-    )
-
-
 def waits(step: StepResult) -> str:
     """Return the mean seconds of a step's jobs by cause, where they are long enough to matter."""
     return ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items() if seconds >= _TO_SPEAK_OF)
-
-
-def edge_row(edge: EdgeResult) -> tuple[str, ...]:
-    """Return a row of the table of stream edges."""
-    return (
-        f"{edge.output} -> {edge.input or 'workflow output'}",
-        _DELIVERY[edge.delivery],
-        f"{edge.streamed:,}" if edge.streamed else "",
-        megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
-        number(edge.before_end),
-        number(edge.waited),
-        "; ".join(edge.remarks),
-    )
-
-
-def lease_row(lease: LeaseResult) -> tuple[str, ...]:
-    """Return a row of the table of shared storages."""
-    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times"
 
 
 def learning_rows(learning: StepLearning) -> list[tuple[str, ...]]:
@@ -238,45 +230,17 @@ def learning_rows(learning: StepLearning) -> list[tuple[str, ...]]:
     return rows if learning.chosen is None else [*rows, (*of, "chosen", number(learning.chosen), "", "", "", "")]
 
 
-def location_rows(locations: Sequence[LocationResult], most: int = _LOCATIONS) -> list[tuple[str, ...]]:
-    """Return the rows of the table of locations.
+def most_used(locations: Sequence[LocationResult], most: int = _LOCATIONS) -> list[LocationResult]:
+    """Return the locations with a row in their table.
 
     :param most: the number of rows. Of more locations, those with the most jobs and bytes have a row each, and the last
         row has the others
     """
-    shown = list(locations)
-    if len(shown) > most:
-        busiest = sorted(shown, key=lambda one: (-one.jobs, -one.received - one.sent))
-        first = busiest[: most - 1]
-        shown = [*(one for one in shown if one in first), rest_of(busiest[most - 1 :])]
-    return [
-        (
-            one.location,
-            f"{one.jobs:,}",
-            f"{one.failed:,}" if one.failed else "",
-            number(one.cores),
-            number(one.held),
-            megabytes(one.received),
-            megabytes(one.sent),
-        )
-        for one in shown
-    ]
-
-
-def session_row(session: SessionResult) -> tuple[str, ...]:
-    """Return a row of the table of read sessions."""
-    return (
-        session.step,
-        PurePath(session.file).name,
-        _FORMS[session.form],
-        _REASONS[session.reason],
-        megabytes(session.size),
-        f"{session.most_readers} of {session.readers}",
-        number(session.storage_bytes / MB),
-        number(session.cached_bytes / MB),
-        number(session.read_seconds),
-        "" if session.overlap is None else f"{session.overlap:.0%}",
-    )
+    if len(locations) <= most:
+        return list(locations)
+    busiest = sorted(locations, key=lambda one: (-one.jobs, -one.received - one.sent))
+    first = busiest[: most - 1]
+    return [*(one for one in locations if one in first), rest_of(busiest[most - 1 :])]
 
 
 def number(value: float | None) -> str:

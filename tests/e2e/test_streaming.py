@@ -18,8 +18,8 @@ from lab.node import wait_for as wait_until
 from lab.runs import Run, wait_for_note
 from lab.sites import Site, apart
 from lab.templates import Template
+from streamflow_io.commands.watch import FollowedRun
 from streamflow_io.report.analysis.live import LiveRun
-from streamflow_io.report.following import FollowedRun
 from tests.e2e.test_laboratory import login
 
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]

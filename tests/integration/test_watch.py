@@ -16,10 +16,10 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import Bench, kill_group
 from streamflow_io.commands import watch as watch_command
+from streamflow_io.commands.watch import FollowedRun
 from streamflow_io.records.records import VERSION
 from streamflow_io.records.runs import PROGRESS_FILE, create_run_directory
 from streamflow_io.report.analysis.live import LiveRun, RunView
-from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import waits_text
 
 STALLED = "head -c 100000 /dev/zero; while [ ! -e $go ]; do sleep 0.1; done; head -c 100000 /dev/zero"

@@ -16,7 +16,7 @@ from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.results import RunResult, run_results
-from streamflow_io.report.page import edge_row, render
+from streamflow_io.report.page import EDGES, render, row
 
 
 def edge(target: str | None = "/b/in", delivery: Delivery = Delivery.STREAM, **fields: Any) -> EdgeRecord:
@@ -37,7 +37,7 @@ def result(*records: Record) -> RunResult:
 
 
 def rows(*records: Record) -> list[tuple[str, ...]]:
-    return [edge_row(found) for found in result(*records).edges]
+    return [row(EDGES, found) for found in result(*records).edges]
 
 
 def test_what_has_streamed() -> None:

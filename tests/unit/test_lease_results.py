@@ -5,8 +5,8 @@ from __future__ import annotations
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, LeaseRecord, Record, RunRecord, RunStorage
-from streamflow_io.report.analysis.lease_results import lease_results
-from streamflow_io.report.page import lease_row
+from streamflow_io.report.analysis.results import lease_results
+from streamflow_io.report.page import LEASES, row
 
 BEGIN = 1_700_000_000.0
 STORAGE = RunStorage(name="disk", path="/scratch", scope="shared", write=100.0)
@@ -40,7 +40,7 @@ def test_who_waits_while_others_hold_something_waits_for_them() -> None:
     # From 1 s to 5 s.
     assert result.waited == 4.0
     assert result.slowdown == 10 / 6
-    assert lease_row(result) == ("disk", "write", "4", "1.67 times")
+    assert row(LEASES, result) == ("disk", "write", "4", "1.67 times")
 
 
 def test_a_run_that_is_killed_while_it_waits() -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from lab import wording as terminal
 from lab.telemetry import BEGIN, STORAGE, learning_run
+from streamflow_io.commands.watch import FollowedRun
 from streamflow_io.records.files import FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.reader import read_latest
@@ -31,7 +32,6 @@ from streamflow_io.records.records import (
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
-from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, rate_text, screen
 
 STEPS: dict[str, tuple[str, ...]] = {"/measure": (), "/square": ("/measure",), "/save": ("/square",)}

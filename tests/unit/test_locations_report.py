@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from lab.telemetry import BEGIN, job
@@ -12,9 +14,10 @@ from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import StartedRecord
 from streamflow_io.records.records import EndRecord, LocationRecord, Record, RunRecord
 from streamflow_io.report.analysis.live import LiveRun, RunView
+from streamflow_io.report.analysis.locations import LocationResult
 from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.live_view import plain_line, screen
-from streamflow_io.report.page import location_rows, render
+from streamflow_io.report.page import LOCATIONS, most_used, render, row
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps={"/a": (), "/b": ("/a",)})
 
@@ -45,6 +48,10 @@ def live(*records: Record) -> RunView:
     return run.view(BEGIN + 10)
 
 
+def rows(locations: Sequence[LocationResult]) -> list[tuple[str, ...]]:
+    return [row(LOCATIONS, one) for one in most_used(locations)]
+
+
 def test_streams_count_between_locations_only() -> None:
     """A job that is repeated elsewhere has its streams where it runs then."""
     found = result(
@@ -56,7 +63,7 @@ def test_streams_count_between_locations_only() -> None:
         streamed("/a/0", "/b/0", 3_000_000, 4.5),
         streamed("/a/0", "/b/1", 9_000_000, 4.5),
     )
-    assert location_rows(found.locations) == [
+    assert rows(found.locations) == [
         ("n1", "3", "1", "4", "1.7", "", "3"),
         ("n2", "1", "", "4", "0.2", "3", ""),
     ]
@@ -73,7 +80,7 @@ def offered(*names: str) -> list[Record]:
 
 def test_locations_without_jobs_are_shown() -> None:
     records = [*offered("n1", "n2"), *at("n1", "/a/0", 0, 10)]
-    assert location_rows(result(*records).locations) == [
+    assert rows(result(*records).locations) == [
         ("n1", "1", "", "4", "1", "", ""),
         ("n2", "0", "", "4", "0", "", ""),
     ]
@@ -85,9 +92,9 @@ def test_locations_without_jobs_are_shown() -> None:
 
 def test_of_many_locations_those_without_jobs_are_counted() -> None:
     records = [*offered(*(f"n{node:03}" for node in range(200))), *at("n150", "/a/0", 0, 10)]
-    rows = location_rows(result(*records).locations)
-    assert len(rows) == 20
-    assert ("n150", "1", "", "4", "1", "", "") in rows
+    shown_rows = rows(result(*records).locations)
+    assert len(shown_rows) == 20
+    assert ("n150", "1", "", "4", "1", "", "") in shown_rows
     assert "of them idle" in shown(screen(live(*records[:-1]), 24))
 
 

@@ -16,12 +16,9 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.analysis.comparison import compared, compared_rows
-from streamflow_io.report.analysis.results import RunResult, run_results
-from streamflow_io.report.multiqc import as_multiqc
+from streamflow_io.report.analysis.results import RunResult, compared, compared_rows, run_results
+from streamflow_io.report.formats import as_multiqc, as_spans, as_trace
 from streamflow_io.report.page import render
-from streamflow_io.report.spans import as_spans
-from streamflow_io.report.trace_events import as_trace
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",)}
 

@@ -14,8 +14,8 @@ from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, RateRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.requirements import requirements
 from streamflow_io.report.analysis.results import run_results
-from streamflow_io.report.figures import draw
-from streamflow_io.report.page import step_row
+from streamflow_io.report.chart import draw
+from streamflow_io.report.page import STEPS, row
 from streamflow_io.report.timeline_drawing import draw_timeline
 
 
@@ -84,9 +84,9 @@ def test_limits_in_the_report() -> None:
     assert "Limit: " in figure.caption
     [save] = [step for step in run.steps if step.step == "/save"]
     assert (save.pauses, save.paused_seconds) == (30, 1.5)
-    assert step_row(save)[-2:] == ("30", "1.5")
+    assert row(STEPS, save)[-2:] == ("30", "1.5")
     [compute] = [step for step in run.steps if step.step == "/compute"]
-    assert step_row(compute)[-2:] == ("", "")
+    assert row(STEPS, compute)[-2:] == ("", "")
     assert draw_timeline(run, run.seconds).count("paused 30 times, 1.50 s") == 6
 
 

@@ -15,8 +15,8 @@ from streamflow_io.records.files import (
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import RunResult, run_results
-from streamflow_io.report.figures import draw
-from streamflow_io.report.page import SESSION_HEADER, render, session_row
+from streamflow_io.report.chart import draw
+from streamflow_io.report.page import SESSIONS, render, row
 
 MB = 1_000_000
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -75,7 +75,7 @@ def test_a_row_of_a_session() -> None:
     # A job computes from 2 to 4; that of the split, from 1 to 5, only says parts; an I/O task computes nothing.
     jobs = [*job("/split/0", 0, 1, 5), *job("/align/0", 0, 2, 4), *job("/io/0", 0, 1, 5)]
     (session,) = result(StepRecord(time=BEGIN, step="/io", io_task=True), *jobs, *whole()).sessions
-    assert dict(zip(SESSION_HEADER, session_row(session), strict=True)) == {
+    assert {title: text(session) for title, text in SESSIONS.items()} == {
         "step": "/split",
         "file": "all <1>.fq",
         "form": "parts of a virtual split",
@@ -101,7 +101,7 @@ def test_a_session_of_a_killed_run() -> None:
     (session,) = result(began(), chunk(2.0), chunk(2.5, held=10 * MB, cached=4 * MB), arrived(2.5, 0)).sessions
     assert session.reason is None
     assert (session.storage_bytes, session.cached_bytes) == (16 * MB, 4 * MB)
-    assert "not recorded" in session_row(session)
+    assert "not recorded" in row(SESSIONS, session)
 
 
 def test_the_page_has_the_table_and_a_figure_for_each_session_that_read() -> None:

@@ -16,13 +16,12 @@ from rich.console import Console
 
 from lab.telemetry import BEGIN, job, record_of, saving_run, usage, write
 from streamflow_io import cli
-from streamflow_io.commands.suggest import answer
+from streamflow_io.commands.suggest import answer, suggestions_text
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import StartedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
-from streamflow_io.report.suggestions.annotations import suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from statistics import fmean
 
@@ -15,18 +15,61 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.records.history import History, Interval, JobAttempt
 from streamflow_io.records.jobs import DelayCause
-from streamflow_io.records.records import EpochRecord, RunStatus
+from streamflow_io.records.records import EpochRecord, LeaseRecord, RunStatus
 from streamflow_io.series import covered, levels, rates
 
 from .critical_path import PathSpan, critical_path
 from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
-from .lease_results import LeaseResult, lease_results
 from .locations import LocationResult, location_results
 from .model import MB, POINTS, AnalysisModel
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
 from .timeline import TimelineJob, timeline
 from .verdict import fallback_line, is_off, verdict
+
+
+class LeaseResult(AnalysisModel):
+    """A storage that is shared, in one direction.
+
+    :ivar waited: the seconds in which a job waited while other runs held something, also for its turn in a schedule
+    :ivar slowdown: how many times as long the run took as without these waits, at most: other jobs may have run
+        meanwhile
+    """
+
+    storage: str
+    direction: Way
+    waited: float
+    slowdown: float
+
+
+def lease_results(history: History) -> list[LeaseResult]:
+    """Return the leases of each shared storage, in the directions in which it was used."""
+    by_account = grouped(history.leases, lambda lease: (lease.storage, lease.direction))
+    results = []
+    for (name, direction), leases in by_account.items():
+        if not any(lease.used or lease.wanted for lease in leases):
+            continue
+        waited = covered(_waits(history, leases))
+        results.append(
+            LeaseResult(
+                storage=name,
+                direction=direction,
+                waited=waited,
+                slowdown=history.seconds / max(history.seconds - waited, 1e-3) if history.seconds else 1.0,
+            )
+        )
+    return results
+
+
+def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[Interval]:
+    """Return the times in which more was wanted than was held, while others held some."""
+    waits: list[Interval] = []
+    for number, one in enumerate(leases):
+        if one.others > 0 and one.wanted > one.held - one.used:
+            until = history.since_start(leases[number + 1].time) if number + 1 < len(leases) else history.seconds
+            waits.append((history.since_start(one.time), until))
+    return waits
+
 
 BINS = 200
 
@@ -339,3 +382,45 @@ def _admitted(history: History) -> list[AdmittedBandwidth]:
         )
         for (name, location, direction), sums in changes.items()
     ]
+
+
+# A smaller difference, in seconds and as a share of the longer run, does not count: no two runs take the same time.
+_LEAST, _LEAST_SHARE = 0.1, 0.03
+
+COMPARED_HEADER = ("step", "run", "began (s)", "jobs", "failed", "mean time (s)", "mean wait (s)")
+
+
+def compared(base: RunResult, other: RunResult) -> str:
+    """Return the difference of the times of two runs."""
+    changed = other.seconds - base.seconds
+    took = f"{other.run} took {other.seconds:,.1f} s, {base.run} {base.seconds:,.1f} s"
+    for run in (base, other):
+        if run.status in ("failed", "cancelled") or not run.ended:
+            return f"{took}; {run.run} has not succeeded, so that their times say little."
+    if abs(changed) < max(_LEAST, _LEAST_SHARE * max(base.seconds, other.seconds)):
+        return f"{took}: as good as the same."
+    share = f" ({abs(changed) / base.seconds:.0%})" if base.seconds > 0 else ""
+    return f"{took}: {abs(changed):,.1f} s{share} {'less' if changed < 0 else 'more'}."
+
+
+def compared_rows(runs: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of steps: for each step, a row for each run with jobs of it."""
+    begins = [_begins(run) for run in runs]
+    for name in dict.fromkeys(step.step for run in runs for step in run.steps):
+        shown = name
+        for run, began in zip(runs, begins, strict=True):
+            for step in run.steps:
+                if step.step == name:
+                    times = (began.get(name), step.mean_seconds, step.mean_wait)
+                    first, mean, wait = ("" if time is None else f"{time:,.1f}" for time in times)
+                    yield shown, run.run, first, f"{step.jobs:,}", f"{step.failed:,}" if step.failed else "", mean, wait
+                    shown = ""
+
+
+def _begins(run: RunResult) -> dict[str, float]:
+    """Return when the first job of each step ran."""
+    began: dict[str, float] = {}
+    for job in run.timeline:
+        if job.running is not None:
+            began[job.step] = min(began.get(job.step, job.running[0]), job.running[0])
+    return began

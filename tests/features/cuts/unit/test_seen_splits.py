@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from lab.telemetry import BEGIN, job, record_of, usage
+from streamflow_io.commands.suggest import suggestions_text
 from streamflow_io.features.cuts.planning import DeclaredCuts
 from streamflow_io.features.cuts.seen_splits import PartNames, PossibleSplit, names_of_parts, possible_splits
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
@@ -19,7 +20,6 @@ from streamflow_io.records.files import RouteRecord, SplitRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.suggestions.annotations import suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 from streamflow_io.runtime.protocol import (
     Event,
