@@ -2,8 +2,8 @@
 
 `python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
 the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the literals of
-several words in the program: messages, their explanations in `messages/of_*.py`, and descriptions of options. Of a
-page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
+several words in the program: messages, their explanations in `messages/explanations.yml`, and descriptions of options.
+Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ruamel.yaml import YAML
 
 #: Words of one sentence, at most.
 LONGEST = 25
@@ -71,6 +73,8 @@ PAGES = (
     "workflows/water-bodies/README.md",
 )
 
+#: The explanations of the codes of messages.
+EXPLANATIONS = "streamflow_io/messages/explanations.yml"
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")
 _FIRST = re.compile(
     r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
@@ -193,14 +197,8 @@ def user_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the texts for users in a Python file of the program."""
     if "streamflow_io" not in path.parts:
         return
-    tree = ast.parse(source)
-    explains = path.match("messages/of_*.py")
-    calls = [node for node in ast.walk(tree) if explains and isinstance(node, ast.Call)]
-    quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
-    for node, text in _literals(tree):
-        if explains:
-            yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
-        elif len(text.split()) >= _FEWEST and "\n" not in text:
+    for node, text in _literals(ast.parse(source)):
+        if len(text.split()) >= _FEWEST and "\n" not in text:
             yield Text(path, node.lineno, "message", text)
 
 
@@ -216,6 +214,16 @@ def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     else:
         for child in ast.iter_child_nodes(node):
             yield from _literals(child)
+
+
+def explanation_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the texts of the explanations of codes."""
+    for explanation in YAML().load(source).values():
+        for part in (explanation, *explanation["cases"]):
+            for key in ("title", "why", "message", "to_do"):
+                if key in part:
+                    line = part.lc.key(key)[0] + 1
+                    yield Text(path, line, "quote" if key == "message" else "explanation", str(part[key]))
 
 
 def rust_texts(path: Path, source: str) -> Iterator[Text]:
@@ -261,7 +269,12 @@ def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterato
         yield Text(path, start, kind, "\n".join(texts))
 
 
-_TEXTS = {".py": (python_texts, user_texts), ".rs": (rust_texts,), ".md": (markdown_texts,)}
+_TEXTS = {
+    ".py": (python_texts, user_texts),
+    ".rs": (rust_texts,),
+    ".md": (markdown_texts,),
+    ".yml": (explanation_texts,),
+}
 
 
 def check(paths: list[Path]) -> list[Finding]:
@@ -282,7 +295,7 @@ def check(paths: list[Path]) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    broken = check([Path(argument) for argument in sys.argv[1:] or (*_ROOTS, *PAGES)])
+    broken = check([Path(argument) for argument in sys.argv[1:] or (*_ROOTS, *PAGES, EXPLANATIONS)])
     for finding in broken:
         print(finding)
     raise SystemExit(1 if broken else 0)

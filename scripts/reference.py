@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from scripts import records, results, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.messages.page import reference_page
+from streamflow_io.messages.explanations import reference_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 

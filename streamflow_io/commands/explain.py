@@ -11,8 +11,7 @@ from rich.console import RenderableType
 from rich.markdown import Markdown
 
 from streamflow_io.messages import Code
-from streamflow_io.messages.explanations import EXPLANATIONS
-from streamflow_io.messages.page import explanation_text
+from streamflow_io.messages.explanations import EXPLANATIONS, explanation_text
 
 from .console import PlainResult, table
 

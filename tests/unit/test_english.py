@@ -8,6 +8,7 @@ import pytest
 
 from scripts.english import (
     Text,
+    explanation_texts,
     findings,
 )
 
@@ -59,3 +60,16 @@ def test_broken(kind: str, text: str) -> None:
 def test_plain(kind: str, text: str) -> None:
     """A plain text breaks no rule."""
     assert list(findings(Text(_PATH, 1, kind, text))) == []
+
+
+def test_texts_of_explanations() -> None:
+    text = (
+        "SFIO-S001:\n  title: One\n  why: Two\n  cases:\n    - message: m\n      to_do: >-\n        Three\n        four"
+    )
+    found = [(each.line, each.kind, each.text) for each in explanation_texts(Path("explanations.yml"), text)]
+    assert found == [
+        (2, "explanation", "One"),
+        (3, "explanation", "Two"),
+        (5, "quote", "m"),
+        (6, "explanation", "Three four"),
+    ]

@@ -12,8 +12,7 @@ import pytest
 from scripts import pages
 from streamflow_io.commands.explain import answer, documentation_of
 from streamflow_io.messages import Code, coded
-from streamflow_io.messages.explanations import EXPLANATIONS
-from streamflow_io.messages.page import explanation_text
+from streamflow_io.messages.explanations import EXPLANATIONS, explanation_text
 from tests.unit.test_architecture import MODULES, tree
 
 REPOSITORY = Path(__file__).parents[2]
