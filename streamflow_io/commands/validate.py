@@ -101,7 +101,8 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     document = None
     try:
         document = load(workflow)
-        steps = resolve(document, annotations)
+        walk = read_steps(document)
+        steps = resolve(walk, annotations)
     except (TooMuchError, UnreadableError) as error:
         # Other programs would try to read the document, and not end.
         return Validation(workflow, False, (str(error),))
@@ -119,17 +120,17 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
             raise
         return Validation(workflow, False, messages if messages and not valid else (f"{workflow}: {said(error)}",))
     cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion)
-    edges = list(_edges(document, steps)) if cwl_valid else []
+    edges = list(_edges(walk.workflows, steps)) if cwl_valid else []
     warnings = [*check_streamable(steps, edges), *check_both_ends(steps, edges), *missing_engine(document)]
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
 
 
-def _edges(document: CWLObject, steps: Mapping[str, StepAnnotations]) -> Iterator[ToolEdge]:
+def _edges(workflows: Mapping[str, CWLObject], steps: Mapping[str, StepAnnotations]) -> Iterator[ToolEdge]:
     """Yield the inputs of tools that get the outputs of tools, also from and to within subworkflows."""
     if not any(step.streaming or step.streamable_inputs or step.streamable_outputs for step in steps.values()):
         return
     next_ports: dict[Port, list[Port]] = {}
-    for workflow_path, workflow in read_steps(document).workflows.items():
+    for workflow_path, workflow in workflows.items():
         _connect(workflow, workflow_path, next_ports)
     for path, kind, output in [port for port in next_ports if port[0] in steps]:
         seen: set[Port] = set()

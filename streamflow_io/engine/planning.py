@@ -30,7 +30,7 @@ from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.cwl import Walk, read_steps
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
+from streamflow_io.hints.resolution import resolve, tool_digests
 from streamflow_io.hints.rules import above_storage, check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
 from streamflow_io.installed_features import runtimes, subclass_of
@@ -285,7 +285,7 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple
             check_annotations_file(path, streamflow_file)
         with of_several_workflows(config, workflows):
             walk = read_steps(document)
-            annotations = resolve_steps_of(walk, path)
+            annotations = resolve(walk, path)
         if errors := check_storages(annotations, config.storages):
             raise HintErrors(errors)
     except HintErrors as error:

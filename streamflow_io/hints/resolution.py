@@ -1,6 +1,6 @@
 """The hints that hold for the steps of a CWL document and of the files that it names.
 
-    resolved = resolve(cwl_utils.parser.load_document_by_uri("workflow.cwl"), "annotations.yml")
+    resolved = resolve(read_steps(cwl_utils.parser.load_document_by_uri("workflow.cwl")), "annotations.yml")
     resolved["/align"].streaming["alignments"][0].value.mode
 
 A module of its own: it needs cwl_utils, which takes long to import, and most commands do not.
@@ -10,33 +10,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Any
 
-from .cwl import Walk, read_steps, tool_digest
+from .cwl import Walk, tool_digest
 from .errors import HintError, HintErrors
 from .inheritance import Annotations, StepAnnotations
 from .rules import resolve_steps
 from .yaml_files import read_annotations
 
 
-def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
+def resolve(found: Walk, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
     """Return the hints that hold for each step of a CWL document, after inheritance.
 
-    :param document: a process as loaded by `cwl_utils.parser`, v1.0 to v1.2; it is not changed. The files that `run`
-        names are read
+    :param found: the steps of the document, and of the files that `run` names
     :param annotations: the path of the annotations file
     :return: the annotations of all tools by StreamFlow step path, `/` if the document is a single tool; those of a step
         without hints are false
-    :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
-    :raises schema_salad.exceptions.ValidationException: if a file that `run` names is no valid CWL
-    :raises OSError: if a file that `run` names cannot be read
-    """
-    return resolve_steps_of(read_steps(document), annotations)
-
-
-def resolve_steps_of(found: Walk, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
-    """Return the same as :func:`resolve`, from a document whose steps were read.
-
     :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
     """
     errors: list[HintError] = []

@@ -28,6 +28,7 @@ from lab.runs import Bench
 from streamflow_io.commands.cwltool_validation import run_cwltool
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
+from streamflow_io.hints.cwl import read_steps
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.resolution import resolve
 
@@ -164,7 +165,7 @@ async def test_step_paths_are_those_of_streamflow(tmp_path: Path, prepare: Calla
     file = prepare(tmp_path)
     Path(file).write_text(Path(file).read_text().replace("$schemas: [http://edamontology.org/EDAM_1.18.owl]\n", ""))
     document = cwl_utils.parser.load_document_by_uri(file)
-    paths = sorted(resolve(document))
+    paths = sorted(resolve(read_steps(document)))
     database = {"type": "default", "config": {"connection": ":memory:"}}
     context = build_context({"database": database, "path": file})
     try:

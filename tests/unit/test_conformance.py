@@ -43,7 +43,7 @@ def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
     document = load(written(tmp_path, WORKFLOW))
     file = tmp_path / "annotations.json"
     file.write_text(json.dumps(annotations_file(read_steps(document).steps, kind)))
-    steps = resolve(document, str(file))
+    steps = resolve(read_steps(document), str(file))
     assert steps.keys() == {"/a", "/inner/b"}
     for step in steps.values():
         assert (step.io_task is not None) is (kind in ("io-task", "required"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import cwl_utils.parser
 import pytest
 
+from streamflow_io.hints.cwl import read_steps
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.yaml_files import (
@@ -100,7 +101,7 @@ def _errors(directory: Path, workflow: str | None, tool: str, annotations: str |
         (directory / "annotations.yml").write_text(annotations)
     document = cwl_utils.parser.load_document_by_uri(str(directory / main))
     with pytest.raises(HintErrors) as mistakes:
-        resolve(document, None if annotations is None else directory / "annotations.yml")
+        resolve(read_steps(document), None if annotations is None else directory / "annotations.yml")
     for error in mistakes.value.errors:
         assert str(error) in str(mistakes.value)
     return mistakes.value.errors
@@ -415,7 +416,7 @@ def test_mistakes_in_a_tool(tmp_path: Path, hints: str, field: str, message: str
 def test_rules_without_mistakes(tmp_path: Path, rules: str) -> None:
     (tmp_path / "workflow.cwl").write_text(WORKFLOW)
     (tmp_path / "tool.cwl").write_text(_put(TOOL, f"- class: sfio:Streaming\n  rules:\n  {rules}"))
-    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl")))
+    steps = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl"))))
     assert steps["/align"].streaming
 
 
@@ -446,7 +447,7 @@ def test_mistakes_at_other_levels(
 def test_a_rule_of_a_workflow_holds_where_it_can(tmp_path: Path, port: str) -> None:
     (tmp_path / "workflow.cwl").write_text(_put(WORKFLOW, RULE.format(f"{{port: {port}}}")))
     (tmp_path / "tool.cwl").write_text(TOOL)
-    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl")))
+    steps = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl"))))
     assert [path for path, step in steps.items() if step.streaming] == ["/align" if port == "bam" else "/sort"]
 
 
@@ -460,7 +461,7 @@ def test_the_file_of_a_mistake_has_its_name(tmp_path: Path, name: str, monkeypat
     (directory / "tool.cwl").write_text(_put(TOOL, "- class: sfio:IOTusk"))
     (directory / "workflow.cwl").write_text(WORKFLOW)
     with pytest.raises(HintErrors) as mistakes:
-        resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "link" / "workflow.cwl")))
+        resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "link" / "workflow.cwl"))))
     (error,) = mistakes.value.errors
     assert error.file == str(directory / "tool.cwl")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import cwl_utils.parser
 import pytest
 
+from streamflow_io.hints.cwl import read_steps
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve
@@ -94,7 +95,7 @@ steps:
 def _load(directory: Path, version: str = "v1.2") -> dict[str, StepAnnotations]:
     (directory / "tool.cwl").write_text(TOOL.format(version=version))
     (directory / "workflow.cwl").write_text(WORKFLOW.format(version=version))
-    return resolve(cwl_utils.parser.load_document_by_uri(str(directory / "workflow.cwl")))
+    return resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(directory / "workflow.cwl"))))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,7 @@ def test_places(directory: Path, steps: dict[str, StepAnnotations]) -> None:
 
 def test_a_single_tool_is_step_slash(tmp_path: Path) -> None:
     (tmp_path / "tool.cwl").write_text(TOOL.format(version="v1.2"))
-    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl")))
+    steps = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl"))))
     assert list(steps) == ["/"]
     assert list(steps["/"].streaming) == ["out"]
 
@@ -195,7 +196,7 @@ $graph:
 def test_documents_with_a_graph(tmp_path: Path, namespaces: str, prefix: str) -> None:
     file = tmp_path / "graph.cwl"
     file.write_text(GRAPH.format(namespaces=namespaces, prefix=prefix))
-    steps = resolve(cwl_utils.parser.load_document_by_uri(str(file)))
+    steps = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(file))))
     assert list(steps) == ["/only"]
     assert steps["/only"].io_task is not None
     assert steps["/only"].io_task.line == 7
@@ -210,7 +211,7 @@ def test_processes_of_a_graph_may_have_namespaces_of_their_own(tmp_path: Path, v
     text = text.replace("v1.2", version).replace("    class: CommandLineTool\n", f"    class: CommandLineTool\n{own}")
     file = tmp_path / "graph.cwl"
     file.write_text(text)
-    (step,) = resolve(cwl_utils.parser.load_document_by_uri(str(file))).values()
+    (step,) = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(file)))).values()
     assert step.io_task is not None
     assert step.io_task.line == 9
     assert step.streamable_inputs["source"].line == 11
@@ -225,7 +226,7 @@ def test_what_a_linked_file_runs_is_beside_the_file_itself(tmp_path: Path) -> No
         "cwlVersion: v1.2\nclass: Workflow\nrequirements: {SubworkflowFeatureRequirement: {}}\n"
         f"inputs: {{source: File}}\noutputs: {{}}\nsteps: {{outer: {outer}}}\n"
     )
-    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "main.cwl")))
+    steps = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "main.cwl"))))
     assert list(steps) == ["/outer/first", "/outer/second", "/outer/inner/third", "/outer/inner/fourth"]
     assert steps["/outer/first"].streamable_inputs["source"].file == str(elsewhere / "tool.cwl")
 
@@ -234,7 +235,7 @@ def test_an_imported_hint_has_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "hint.yml").write_text("# a hint\nclass: sfio:IOTask\n")
     text = TOOL.format(version="v1.2").replace("hints:\n", "hints:\n  - $import: hint.yml\n")
     (tmp_path / "tool.cwl").write_text(text)
-    (step,) = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl"))).values()
+    (step,) = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl")))).values()
     assert step.io_task is not None
     assert (step.io_task.file, step.io_task.line) == (str(tmp_path / "hint.yml"), 2)
 
@@ -244,7 +245,7 @@ def test_other_hints_are_none_of_ours(tmp_path: Path) -> None:
         "hints:\n", "hints:\n  - {class: vendor:Thing, port: 3}\n  - {class: ToolTimeLimit, timelimit: 3}\n"
     )
     (tmp_path / "tool.cwl").write_text(text.replace("sfio:", "vendor:").replace("streamflow-io", "vendor"))
-    (step,) = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl"))).values()
+    (step,) = resolve(read_steps(cwl_utils.parser.load_document_by_uri(str(tmp_path / "tool.cwl")))).values()
     assert not step.streaming
     assert step.storage_bandwidth is None
 
@@ -270,7 +271,7 @@ def test_annotations_win_over_the_cwl_and_the_longest_path_over_others(tmp_path:
     _load(tmp_path)
     (tmp_path / "annotations.yml").write_text(ANNOTATIONS)
     document = cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl"))
-    steps = resolve(document, tmp_path / "annotations.yml")
+    steps = resolve(read_steps(document), tmp_path / "annotations.yml")
     bandwidths = {path: str(s.storage_bandwidth.value.storage_bw) for path, s in steps.items() if s.storage_bandwidth}
     assert bandwidths == {"/first": "1", "/second": "1", "/inner/third": "3", "/inner/fourth": "2"}
     third = steps["/inner/third"].streaming
@@ -305,9 +306,9 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     (tmp_path / "workflow.cwl").write_text(workflow)
     (tmp_path / "annotations.yml").write_text(annotations)
     document = cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl"))
-    steps = resolve(document)
+    steps = resolve(read_steps(document))
     assert [path for path, step in steps.items() if step] == ["/align", "/call", "/save"]
     assert steps["/call"].streaming["calls"][0].value.files == ("*.vcf",)
-    annotated = resolve(document, tmp_path / "annotations.yml")
+    annotated = resolve(read_steps(document), tmp_path / "annotations.yml")
     assert str(annotated["/align"].streaming["alignments"][0].value.committed) == "on_close"
     assert list(annotated["/align"].streamable_outputs) == ["alignments"]
