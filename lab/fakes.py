@@ -19,6 +19,7 @@ from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.tokens import PartToken, StreamSource, StreamToken, file_value
+from streamflow_io.engine.context import JobWarnings
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -28,7 +29,6 @@ from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure
 from streamflow_io.jobs.full_disks import FullDisks
 from streamflow_io.jobs.job_runner import JobRunner
-from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.learned_streams import LearnedStreams
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.reach import Reach

@@ -11,10 +11,9 @@ from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.engine.plan import Plan
-from streamflow_io.graph.capio_cl.dot import write_dot
-from streamflow_io.graph.capio_cl.language import Version, resolved, write_capio_cl
+from streamflow_io.graph.capio_cl.language import Version, resolved, write_capio_cl, write_dot
 
-from .output import write_output
+from .console import write_output
 from .plan import plan_workflow
 
 _CAPIO_CL = "capio-cl-"

@@ -20,8 +20,8 @@ from streamflow.deployment.utils import get_wraps_config
 from streamflow_io._streamflow import own_hosts, running_containers
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.engine.scheduler import IOAwareScheduler
-from streamflow_io.graph.pods import container_names
 from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.volumes import container_names
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.conversing import ConversingRuntime
 from streamflow_io.runtime.deployments import Deployments, manifests

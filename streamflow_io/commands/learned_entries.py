@@ -10,12 +10,11 @@ from typing import Any, Generic
 from msgspec import Struct
 from rich.table import Table
 
-from streamflow_io.bandwidth.learned_windows import LearnedWindow
+from streamflow_io.bandwidth.rates import LearnedWindow
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.records.learned.database import E, date_of
+from streamflow_io.records.learned.database import E, SizeKey, date_of, size_range
 from streamflow_io.records.learned.extents import bound_of
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof
-from streamflow_io.records.learned.sizes import SizeKey, size_range
 from streamflow_io.storage.intermediates.learned_sizes import LearnedSize
 from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text

@@ -21,8 +21,7 @@ from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.wording import counted
 
-from .console import SafeConsole, say
-from .output import add_output_arguments, output_of, write_output
+from .console import SafeConsole, add_output_arguments, output_of, say, write_output
 from .plan import plan_workflow
 
 

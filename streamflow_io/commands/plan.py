@@ -33,13 +33,12 @@ from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.installed_features import runtimes
 from streamflow_io.storage.sharing.identity import shared_directories
-from streamflow_io.storage.sharing.status import SharedStatus, status_of
+from streamflow_io.storage.sharing.status import SharedStatus, sharers, status_of, status_to_json
 
 from .console import say
 from .javascript import missing_engine
-from .known_locations import KnownLocations, known_locations
 from .plan_view import plan_to_json, show_plan
-from .sharers import sharers, status_to_json
+from .sites import KnownLocations, known_locations
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 

@@ -16,10 +16,10 @@ from rich.text import Text
 from streamflow_io.engine.intermediates import outcomes
 from streamflow_io.engine.plan import Plan, Service
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
-from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.stream_windows import MemoryPlan
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.demand import StepStorage
@@ -28,9 +28,8 @@ from streamflow_io.storage.intermediates.memory import memory_here
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
-from .known_locations import KnownLocations, meeting_text, meets
 from .plan_proofs import declared, prospects, prospects_table
-from .sites import site_to_json, sites_table
+from .sites import KnownLocations, meeting_text, meets, site_to_json, sites_table
 
 
 def plan_to_json(plan: Plan, locations: Mapping[str, KnownLocations]) -> dict[str, Any]:

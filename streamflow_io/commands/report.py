@@ -43,8 +43,7 @@ from streamflow_io.report.page import (
 from streamflow_io.report.suggestions.advice import advice
 from streamflow_io.wording import counted, size_text
 
-from .console import say, table
-from .output import write_output
+from .console import say, table, write_output
 
 #: The formats of a report, with the default file of each.
 FORMATS = {

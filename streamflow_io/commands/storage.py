@@ -18,7 +18,7 @@ from rich.text import Text
 
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.size import ALLOWED_LIMIT, parse_limit
+from streamflow_io.hints.fields import ALLOWED_LIMIT, parse_limit
 from streamflow_io.storage.probe.evaluation import (
     Measurement,
     ProbeTransfer,

@@ -17,10 +17,10 @@ from streamflow_io.storage.admission.demand import bytes_per_second
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile
 from streamflow_io.storage.sharing.other_entries import SharingError
+from streamflow_io.storage.sharing.status import megabytes, printable
 from streamflow_io.wording import counted
 
 from .console import PlainResult
-from .sharers import megabytes, printable
 
 _SHARE = "make a directory for runs of several users that share a storage"
 

@@ -29,8 +29,7 @@ from streamflow_io.report.suggestions.proposal import (
 )
 from streamflow_io.report.suggestions.proposals import Suggestions, by_step, suggest
 
-from .console import PlainResult, table
-from .output import output_of, write_output
+from .console import PlainResult, output_of, table, write_output
 
 
 def suggestions_text(run: str, suggestions: Suggestions) -> str:

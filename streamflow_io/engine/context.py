@@ -1,4 +1,4 @@
-"""All that lives as long as one run of a workflow."""
+"""All that lives as long as one run of a workflow, and the warnings of node runtimes in its log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import cast
 
 from streamflow.core.deployment import Connector
+from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
@@ -17,6 +18,7 @@ from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.job_spec import time_limit
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure, SafeLog
 from streamflow_io.jobs.full_disks import FullDisks
@@ -24,11 +26,13 @@ from streamflow_io.jobs.gang_placement import GangDeployment, GangPlacement
 from streamflow_io.jobs.job_directories import JobDirectories
 from streamflow_io.jobs.job_logs import JobLogs, LastWords
 from streamflow_io.jobs.job_runner import JobRunner
-from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
 from streamflow_io.runtime.node_runtimes import StartRuntime
+from streamflow_io.runtime.protocol import Event, WarningEvent
+from streamflow_io.runtime.wire import is_without_gate
 from streamflow_io.storage.lent_cores import LentCores
+from streamflow_io.wording import counted
 
 from .plan import Plan
 from .run_parts import (
@@ -42,6 +46,36 @@ from .run_parts import (
     make_space_limits,
 )
 from .run_telemetry import RunTelemetry
+
+
+class JobWarnings(Listener):
+    """Logs the first of equal warnings of a step's jobs at once, and the number of the others at the end."""
+
+    def __init__(self) -> None:
+        # By step, and by input or message: the message, and the names of the jobs.
+        self._told: dict[tuple[str, str], tuple[str, set[str]]] = {}
+
+    def event(self, job: JobState, event: Event) -> None:
+        """Log a warning if it is new. Warnings about one input are equal, whatever paths they name."""
+        if not isinstance(event, WarningEvent):
+            return
+        # The event names an input by the job and the port that write it.
+        about = said = event.message
+        if event.input is not None:
+            about = port_path(get_job_step_name(event.input), event.port or "")
+            said = f"{about}: {event.message.removeprefix(f'input {event.input}: ')}"
+        # Where one job has no gate, other jobs have none: such a warning is for the run.
+        step = "" if is_without_gate(event) else job.step
+        message, jobs = self._told.setdefault((step, about), (said, set()))
+        if not jobs:
+            logger.warning(f"Job {job.name}: {message}")
+        jobs.add(job.name)
+
+    async def run_closed(self) -> None:
+        for (step, _), (message, jobs) in self._told.items():
+            if (more := len(jobs) - 1) and step:
+                logger.warning(f"{counted(more, 'more job')} of {step}, with the same warning: {message}")
+        self._told.clear()
 
 
 class Run:

@@ -6,7 +6,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 from streamflow.core.config import BindingConfig
@@ -65,7 +65,29 @@ from .obstacles import (
     without_fields,
     words_of,
 )
-from .ports import Readers, readers_of
+
+# By the name of a port: the steps that read it, each with the name of its input port. A missing port has no readers.
+Readers = dict[str, list[tuple[Step, str]]]
+S = TypeVar("S", bound=Step)
+
+
+def readers_of(workflow: Workflow) -> Readers:
+    """The readers of all ports, in the order of the steps."""
+    readers: Readers = defaultdict(list)
+    for step in workflow.steps.values():
+        for name, port in step.input_ports.items():
+            readers[port].append((step, name))
+    return readers
+
+
+def replace_step(readers: Readers, old: S, new: S) -> None:
+    """Put a step in the place of another, with the name and the ports of that one."""
+    new.input_ports = dict(old.input_ports)
+    new.output_ports = dict(old.output_ports)
+    new.workflow.steps[old.name] = new
+    for port in new.input_ports.values():
+        readers[port] = [(new if s is old else s, name) for s, name in readers[port]]
+
 
 COLLECTOR = "-collector-transformer"
 TOKEN_TRANSFORMER = "-token-transformer"

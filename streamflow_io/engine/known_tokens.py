@@ -40,7 +40,7 @@ from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.adapters.output_globs import file_processor, output_processor, relative_glob
 from streamflow_io.files import file_of
-from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs
+from streamflow_io.graph.capio_cl.configuration import MOST_INSTANCES, KnownJobs
 from streamflow_io.graph.io_graph import Output
 
 _ROOT = "0"

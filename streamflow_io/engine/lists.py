@@ -24,7 +24,7 @@ from streamflow_io.graph.edges import scatter_of
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, OutputKind, StreamEdge
 from streamflow_io.tasks import end, to_the_end
 
-from .ports import Readers, replace_step
+from .inspect import Readers, replace_step
 
 
 class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.graph.capio_cl.applications import KnownJobs
-from streamflow_io.graph.capio_cl.configuration import Configuration
+from streamflow_io.graph.capio_cl.configuration import Configuration, KnownJobs
 from streamflow_io.graph.capio_cl.from_graph import configure
 from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
@@ -31,8 +30,7 @@ from .cuts import PlannedCuts
 if TYPE_CHECKING:
     # Most runs remove nothing.
     from streamflow_io.graph.last_readers import Removal
-    from streamflow_io.graph.memory_steps import MemoryPlan
-    from streamflow_io.graph.stream_windows import StreamWindow
+    from streamflow_io.graph.stream_windows import MemoryPlan, StreamWindow
 
 
 class GraphPlan(Struct, frozen=True):

@@ -28,10 +28,9 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.jobs.transfer import StreamingTransferStep
 
-from .inspect import COLLECTOR, TOKEN_TRANSFORMER, UNBOUND
+from .inspect import COLLECTOR, TOKEN_TRANSFORMER, UNBOUND, Readers, readers_of, replace_step
 from .lists import DefaultByTagTransformer, ElementWiring, FieldTransformer, RecordTransformer, leaves_by_element
 from .plan import Plan
-from .ports import Readers, readers_of, replace_step
 
 EMPTY_SCATTER = "-empty-scatter-condition"
 

@@ -17,8 +17,7 @@ from streamflow.workflow.token import TerminationToken
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import Jobs, Listener
-from streamflow_io.bandwidth.learned_windows import RememberedWindows
-from streamflow_io.bandwidth.rates import Limits, Rates, storages_of_steps
+from streamflow_io.bandwidth.rates import Limits, Rates, RememberedWindows, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.graph.sites import SiteKind

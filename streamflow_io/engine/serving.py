@@ -14,8 +14,8 @@ from streamflow_io.adapters.early_inputs import EarlyInputInjectorStep
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 
+from .inspect import readers_of, replace_step
 from .plan import Plan
-from .ports import readers_of, replace_step
 from .rewire import observe_jobs, replace_transfer, rewire
 from .runtimes import RuntimeChoice, runtime_module
 from .scheduler import IOAwareScheduler

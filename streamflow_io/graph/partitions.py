@@ -1,8 +1,16 @@
-"""Decides which splits are virtual: their files are not written, but are parts of the file that is split."""
+"""Decides which splits are virtual: their files are not written, but are parts of the file that is split.
+
+Also decides whether jobs of one site can read parts of a file of another site. Some inputs of a workflow go to its jobs
+before StreamFlow has read them: this module says which.
+
+StreamFlow decides where the file is when the split runs. The split may see the file by a symbolic link, or as a copy.
+So what is possible here is tried at run time, unless it is certain.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,8 +21,85 @@ from streamflow_io.hints.sessions import Form, SessionRule
 from streamflow_io.messages import Code, coded
 
 from .edges import looked_at
-from .io_graph import Delivery, HopKind, IOGraph, Output, OutputKind, Route
-from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
+from .io_graph import Delivery, HopKind, InputRoute, IOGraph, Output, OutputKind, Route
+from .sites import ALLOCATION, LOCAL, Deployment, Site, SiteKind
+from .volumes import seen_from
+
+#: A step and its site.
+At = tuple[str, Site]
+
+
+def parts_obstacle(split: At, reader: At, shared: Collection[str | None] = ()) -> str | None:
+    """Why no job of a reader can read a file that a job of a split sees; None: no obstacle. One sentence for the user.
+
+    :param shared: the deployments with a storage that other deployments see, too, as the user says; None: all have one
+    """
+    for step, site in (split, reader):
+        if site.unwatched is not None:
+            return f"{step} {site.unwatched}"
+        if any(deployment.kind is SiteKind.PODS for deployment in site.deployments):
+            return f"{step} runs {site.where}: parts are not read in pods"
+    (writer, source), (step, target) = split, reader
+    for there, here in product(source.deployments, target.deployments):
+        if (why := _apart(there, here, shared)) is not None:
+            return f"{writer} runs {source.where}, {step} {target.where}: {why}"
+    return None
+
+
+def parts_condition(source: Site, target: Site) -> str | None:
+    """The condition that is tried before a split reports parts, and must hold; None: no condition."""
+    uncertain = [pair for pair in product(source.deployments, target.deployments) if not _is_certain(*pair)]
+    if not uncertain:
+        return None
+    linked = all(_may_have_link(*pair) for pair in uncertain)
+    return "its readers see it by the same path" + (", or reach where it is split" if linked else "")
+
+
+def _apart(there: Deployment, here: Deployment, shared: Collection[str | None]) -> str | None:
+    if here.kind is SiteKind.QUEUE and there.name != here.name and not {None, here.name} & {*shared}:
+        # The nodes of a queue manager are not known before a job runs, so what they see cannot be tried.
+        return f"name the storage that {here.name} shares, with `scope: shared`, among the `storages`"
+    if _have_nothing_in_common(there, here) and not _may_have_link(there, here):
+        return "they see no directory by the same path; give both a volume at one path"
+    return None
+
+
+def _have_nothing_in_common(there: Deployment, here: Deployment) -> bool:
+    """Whether containers certainly see no file by the same path as others of their host."""
+    if there.name == here.name or not (there.is_contained or here.is_contained):
+        return False
+    if there.node is None or there.node != here.node or there.seen is None or here.seen is None:
+        return False
+    paths = [bind.inside for bind in (*there.seen, *here.seen)]
+    return not any(seen_from(there.seen, path, here.seen) == path for path in paths)
+
+
+def _may_have_link(there: Deployment, here: Deployment) -> bool:
+    """Whether a job here may get parts by the network."""
+    return there.kind is here.kind is SiteKind.HOSTS or (there.name != here.name and there.has_link_to(here))
+
+
+def _is_certain(there: Deployment, here: Deployment) -> bool:
+    """Whether both are one machine, or nodes for which StreamFlow gives the same path to the same input."""
+    if there.kind is not here.kind:
+        return False
+    return there.kind is SiteKind.LOCAL or (there.kind is SiteKind.QUEUE and there.name == here.name)
+
+
+def are_here(site: Site) -> bool:
+    """Whether all jobs of a site are processes of the driver's node, outside of containers."""
+    return all(deployment.kind is SiteKind.LOCAL for deployment in site.deployments)
+
+
+def is_of_hosts(site: Site) -> bool:
+    """Whether all jobs of a site run on hosts of one deployment, which may be one host."""
+    return len(site.deployments) == 1 and site.kind is SiteKind.HOSTS
+
+
+def share_cache(site: Site) -> bool:
+    """Whether all jobs of a site read what the driver's node has in its page cache."""
+    return all(deployment.node == LOCAL for deployment in site.deployments)
+
 
 _ONE_HOST = "its deployment is one host, which has the file"
 _WHERE_WRITTEN = "its job runs on the host where the file is written"
@@ -219,3 +304,67 @@ def _without_parts_of_parts(
         return any((route.consumer.step, route.consumer.port) == read for route in of_port if route.consumer)
 
     return map(settled, partitions)
+
+
+# The hops that hand a file on unchanged.
+_HANDS_ON = frozenset(
+    {
+        HopKind.SUBWORKFLOW,
+        HopKind.FORWARD,
+        HopKind.COMBINATOR,
+        HopKind.SCATTER,
+        HopKind.WHEN,
+        HopKind.DEFAULT,
+    }
+)
+
+
+def early_inputs(
+    routes: Iterable[InputRoute],
+    partitions: Iterable[Partition],
+    with_checksum: Collection[tuple[str, str]] = (),
+) -> tuple[InputRoute, ...]:
+    """The routes of workflow inputs that come early: no job needs their checksum, and some job gains by it.
+
+    A job gains if it reads front to back, as the checksum does, or if a read session serves it.
+
+    :param routes: of all inputs of the workflow
+    :param partitions: the rules of read sessions, with their outcomes
+    :param with_checksum: inputs, as step and port, whose checksum is needed though no expression asks for it
+    """
+    read = {(each.step, each.of) for each in partitions if each.is_served or each.is_read_ahead}
+
+    def gains(route: InputRoute) -> bool:
+        reader = route.consumer
+        if reader is None or not _is_there(route.site, reader.site):
+            return False
+        return reader.streamable or (reader.step, reader.port) in read
+
+    def may_come_early(route: InputRoute) -> bool:
+        reader = route.consumer
+        handed_on = all(hop.kind in _HANDS_ON and hop.obstacle is None and not hop.by_name for hop in route.hops)
+        return (
+            handed_on
+            and reader is not None
+            and reader.part_obstacle is None
+            and (reader.step, reader.port) not in with_checksum
+        )
+
+    of_inputs = grouped(routes, lambda route: route.input).values()
+    early = [found for found in of_inputs if any(map(gains, found)) and all(map(may_come_early, found))]
+    return tuple(route for found in early for route in found)
+
+
+def _is_allocation(site: Site) -> bool:
+    return is_of_hosts(site) and site.deployments[0].type == ALLOCATION
+
+
+def _is_there(given: Site, reader: Site) -> bool:
+    """Whether a file at one site is at the other one, too, so that jobs need no copy.
+
+    Whether the nodes of an allocation see a file of the driver is found out by their jobs. A job that needs a copy
+    waits for the checksum.
+    """
+    if are_here(given) and (are_here(reader) or _is_allocation(reader)):
+        return True
+    return is_of_hosts(given) and is_of_hosts(reader) and given.deployments[0].name == reader.deployments[0].name

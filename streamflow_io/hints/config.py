@@ -26,9 +26,8 @@ from streamflow_io.wording import shortened
 
 from .bandwidth import HIGHEST
 from .commit import MOST
-from .fields import Model, Text, mistake, parsed_by
+from .fields import ALLOWED_LIMIT, Model, Text, mistake, parse_limit, parsed_by
 from .models import Direction
-from .size import ALLOWED_LIMIT, parse_limit
 
 
 def _one_mistake(allowed: str) -> WrapValidator:

@@ -21,7 +21,9 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from . import bandwidth, commit, size
+from streamflow_io.hints import bandwidth, commit
+
+from . import fields
 from .bandwidth import StorageBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
 from .fields import Digest, Model, PortName, StepPath, Text, mistake, parsed_by
@@ -63,9 +65,9 @@ _Within = Annotated[
 ]
 _Window = Annotated[
     int,
-    parsed_by(size.parse_size, size.ALLOWED),
-    PlainSerializer(size.as_written),
-    WithJsonSchema({"type": "string", "pattern": size.PATTERN}),
+    parsed_by(fields.parse_size, fields.ALLOWED),
+    PlainSerializer(fields.as_written),
+    WithJsonSchema({"type": "string", "pattern": fields.PATTERN}),
 ]
 CommitRuleText = Annotated[
     CommitRule,
@@ -176,7 +178,7 @@ class StreamingRule(Model):
     window: _Window | None = Field(
         None,
         description="with mode no_update: the bytes that all readers have read are removed while the job runs. The "
-        f"job is paused when a reader is this far behind: {size.ALLOWED} (default: no window, or 256MB with "
+        f"job is paused when a reader is this far behind: {fields.ALLOWED} (default: no window, or 256MB with "
         "`intermediates: window`)",
     )
     home_node: StepPath | None = Field(

@@ -78,8 +78,7 @@ from .ending import (
 )
 from .job_logs import LastWords
 from .learned_streams import LearnedReads, LearnedWrites
-from .moving import MovesFirst, move
-from .streaming_run import StreamingRun
+from .streaming_run import MovesFirst, StreamingRun, move
 
 
 class _Prepared(Struct, frozen=True):

@@ -1,12 +1,16 @@
-"""The run, as a job of a streaming step uses it."""
+"""The run, as a job of a streaming step uses it, and another place for a job that streams."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+import posixpath
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol, cast
 
-from streamflow.core.workflow import Token
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.cwl.step import CWLTransferStep
+from streamflow.workflow.step import ScheduleStep
 
+from streamflow_io._streamflow import schedule_again
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.jobs import Jobs, JobState
 from streamflow_io.adapters.steps import StreamingExecuteStep
@@ -23,6 +27,33 @@ from .job_runner import JobRunner
 from .learned_streams import LearnedStreams
 from .reach import Reach
 from .short_jobs import ShortJobs
+
+
+class MovesFirst:
+    """Marks a job that has no file of a producer that moves: the job moves, too, before its first attempt."""
+
+
+async def move(
+    step: StreamingExecuteStep, job: Job, inputs: Mapping[str, Token], may_take_place: Callable[[], Awaitable[None]]
+) -> dict[str, Token]:
+    """Let a job give up its place, and give it another one, with new directories and its inputs there.
+
+    :param may_take_place: waits until the job may ask for the other place
+    :return: the inputs at the new place
+    :raises WorkflowExecutionException: if no place is left, or an input cannot be copied from any
+    """
+    steps, scheduler = step.workflow.steps, step.workflow.context.scheduler
+    await scheduler.notify_status(job.name, Status.ROLLBACK)
+    await may_take_place()
+    job.inputs = dict(inputs)
+    await schedule_again(cast(ScheduleStep, steps[posixpath.join(step.name, "__schedule__")]), job)
+    moved = {}
+    for name, token in job.inputs.items():
+        transfer = cast("CWLTransferStep | None", steps.get(posixpath.join(step.name, "__transfer__", name)))
+        moved[name] = token if transfer is None else await transfer.transfer(job, token)
+        moved[name].persistent_id = token.persistent_id
+    await scheduler.notify_status(job.name, Status.RUNNING)
+    return moved
 
 
 class JobRehearsals(Protocol):

@@ -22,8 +22,7 @@ from streamflow_io.adapters.early_inputs import EarlyInputToken
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
 
-from .moving import MovesFirst
-from .streaming_run import StreamingRun
+from .streaming_run import MovesFirst, StreamingRun
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
 _OURS = (StreamToken, PartToken, EarlyInputToken)

@@ -19,7 +19,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.adapters.deployment_sites import deployment_kind
 from streamflow_io.adapters.tokens import PartToken, parts_of
 from streamflow_io.graph.io_graph import Input, Step
-from streamflow_io.graph.part_sites import are_here
+from streamflow_io.graph.partitions import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded

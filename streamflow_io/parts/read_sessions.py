@@ -15,8 +15,7 @@ from streamflow.log_handler import logger
 from streamflow_io._streamflow import sees_file_here
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.adapters.tokens import PartToken
-from streamflow_io.graph.part_sites import share_cache
-from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.partitions import Partition, share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded

@@ -23,8 +23,7 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 
 from streamflow_io._streamflow import HOSTS, CopyByLink, OwnHosts, own_hosts, pod_location, remove_jobs
-from streamflow_io.graph.pods import PodContainer, binds_of_container, container_of
-from streamflow_io.graph.volumes import Bind, binds_of
+from streamflow_io.graph.volumes import Bind, PodContainer, binds_of, binds_of_container, container_of
 from streamflow_io.hints.yaml_text import check
 
 from .access import Access

@@ -16,9 +16,8 @@ from typing_extensions import Self
 
 from streamflow_io.adapters.tokens import file_bytes
 from streamflow_io.hints.bandwidth import AutoConstraint
-from streamflow_io.records.learned.database import LearnedEntry
+from streamflow_io.records.learned.database import LearnedEntry, SizeKey, size_class_of
 from streamflow_io.records.learned.remembered import Remembered
-from streamflow_io.records.learned.sizes import SizeKey, size_class_of
 
 from .admission.demand import Demand
 from .admission.learner import Learner

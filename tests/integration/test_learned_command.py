@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.bandwidth.learned_windows import LearnedWindow
+from streamflow_io.bandwidth.rates import LearnedWindow
 from streamflow_io.cli import main
-from streamflow_io.records.learned.database import LearnedDatabase, LearnedEntry, default_path, known_entries
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedEntry, SizeKey, default_path, known_entries
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey
-from streamflow_io.records.learned.sizes import SizeKey
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
 

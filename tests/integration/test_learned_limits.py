@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.bandwidth.learned_windows import LearnedWindow
+from streamflow_io.bandwidth.rates import LearnedWindow
 from streamflow_io.records.learned.database import (
     VERSION,
     LearnedDatabase,
     LearnedStoreError,
+    SizeKey,
     default_path,
     known_entries,
 )
 from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.records.learned.remembered import Remembered
-from streamflow_io.records.learned.sizes import SizeKey
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
 

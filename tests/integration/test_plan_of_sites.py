@@ -16,9 +16,9 @@ from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
 from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
-from streamflow_io.commands.known_locations import known_locations
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
+from streamflow_io.commands.sites import known_locations
 from streamflow_io.commands.streamflow_file import quiet_streamflow
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 

@@ -34,7 +34,6 @@ from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.commands import doctor
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.commands.sharers import sharers, status_to_json
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.storage import shared_storages, storage_admission
@@ -57,6 +56,7 @@ from streamflow_io.storage.sharing.other_entries import (
     owner_of,
     user_name,
 )
+from streamflow_io.storage.sharing.status import sharers, status_to_json
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 #: After so long without an event, there will be none: on a busy machine one takes seconds.

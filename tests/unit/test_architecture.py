@@ -111,7 +111,6 @@ PURE = (
     "report.formats",
 )
 NOT_PURE = {
-    "bandwidth.learned_windows": "reads what was learned",
     "bandwidth.rates": "knows the jobs of a run",
     "bandwidth.requests": "knows the jobs of a run",
     "bandwidth.write_channels": "knows the jobs of a run",

@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs, application_name
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.graph.capio_cl.dot import write_dot
+from streamflow_io.graph.capio_cl.configuration import (
+    MOST_INSTANCES,
+    Configuration,
+    CoordinatedFile,
+    KnownJobs,
+    application_name,
+)
 from streamflow_io.graph.capio_cl.from_graph import configure
-from streamflow_io.graph.capio_cl.language import resolved
+from streamflow_io.graph.capio_cl.language import resolved, write_dot
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, Output, OutputKind, Route

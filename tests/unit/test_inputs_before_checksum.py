@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute
-from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.partitions import Partition, early_inputs
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 
 READS = Input("/split", "reads")

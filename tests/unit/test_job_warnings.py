@@ -6,8 +6,8 @@ import pytest
 from msgspec import convert
 
 from lab.jobs import job_state
-from streamflow_io.jobs import job_warnings
-from streamflow_io.jobs.job_warnings import JobWarnings
+from streamflow_io.engine import context
+from streamflow_io.engine.context import JobWarnings
 from streamflow_io.runtime.protocol import WarningEvent
 
 
@@ -17,7 +17,7 @@ def warning(message: str, **fields: str) -> WarningEvent:
 
 async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(job_warnings.logger, "warning", said.append)
+    monkeypatch.setattr(context.logger, "warning", said.append)
     warnings = JobWarnings()
     for number in range(1000):
         for _ in range(2):  # it was tried again
@@ -44,7 +44,7 @@ async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_that_there_is_no_gate_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(job_warnings.logger, "warning", said.append)
+    monkeypatch.setattr(context.logger, "warning", said.append)
     warnings = JobWarnings()
     for step in ("/a", "/b"):
         warnings.event(

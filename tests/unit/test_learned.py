@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from lab.wording import shown
 from streamflow_io.commands.learned import listed
-from streamflow_io.records.learned.database import date_of
-from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
+from streamflow_io.records.learned.database import SizeKey, date_of, size_class_of, size_range
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
 

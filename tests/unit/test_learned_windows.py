@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.rates import RememberedWindows
 
 MIB = 2**20
 OF = Learned(4.5, 1.0, 3)

@@ -20,9 +20,8 @@ from streamflow_io._streamflow import PodLocation
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.commands.sites import sites_table
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
-from streamflow_io.graph.pods import PodContainer, binds_of_container, container_names, container_of
 from streamflow_io.graph.sites import Site
-from streamflow_io.graph.volumes import Bind, seen_from
+from streamflow_io.graph.volumes import Bind, PodContainer, binds_of_container, container_names, container_of, seen_from
 from streamflow_io.runtime import deployments
 from streamflow_io.runtime.locations import Place
 from streamflow_io.runtime.node_commands import NodeRuntimeError

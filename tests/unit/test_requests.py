@@ -18,8 +18,7 @@ from lab.telemetry import BEGIN, usage
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.bandwidth import requests
-from streamflow_io.bandwidth.learned_windows import RememberedWindows
-from streamflow_io.bandwidth.rates import Rates, storages_of_steps
+from streamflow_io.bandwidth.rates import Rates, RememberedWindows, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.config import StorageConfig

@@ -37,7 +37,7 @@ from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.jobs import ending, execution
 from streamflow_io.jobs.ending import JobFailedError, RewrittenError, check_parts, in_time
-from streamflow_io.jobs.moving import MovesFirst
+from streamflow_io.jobs.streaming_run import MovesFirst
 from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.locations import Place

@@ -11,8 +11,7 @@ from msgspec import Struct, to_builtins
 from pydantic import JsonValue
 from rich.console import Console
 
-from streamflow_io.commands.console import say
-from streamflow_io.commands.output import add_output_arguments, output_of, write_output
+from streamflow_io.commands.console import add_output_arguments, output_of, say, write_output
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.hints.yaml_files import plain, read_scheduler_config, read_yaml, source_of

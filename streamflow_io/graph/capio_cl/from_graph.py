@@ -20,8 +20,7 @@ from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import FiringRule, StreamingRule
 
-from .applications import KnownJobs, application_name, applications, instance, reached
-from .configuration import Configuration, CoordinatedFile
+from .configuration import Configuration, CoordinatedFile, KnownJobs, application_name, applications, instance, reached
 
 
 def configure(

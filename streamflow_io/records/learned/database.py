@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 from typing_extensions import Self
 
 from streamflow_io.files import stranger
@@ -256,3 +256,32 @@ def _create(path: Path) -> None:
     with suppress(FileExistsError):
         # SQLite cannot set the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+_MEBIBYTE = 2**20
+
+
+def size_class_of(input_bytes: float) -> int:
+    """Return the class of a job: sizes within a factor of two have one class, and all below 1 MiB have class 0."""
+    return (int(input_bytes) // _MEBIBYTE).bit_length()
+
+
+def size_range(size_class: int) -> tuple[int, int]:
+    """Return the bytes of a class: from the first number to below the second."""
+    return (_MEBIBYTE << size_class - 1 if size_class else 0), _MEBIBYTE << size_class
+
+
+class SizeKey(LearnedKey, frozen=True):
+    """The conditions under which a limit, or a window, holds.
+
+    :ivar storage: a text that is the same as long as the storage and its configuration are
+    :ivar size_class: the class of the input files of a job
+    """
+
+    storage: str
+    size_class: int
+
+    @property
+    def near(self) -> Iterator[SizeKey]:
+        """The keys of jobs of about the same size, the key itself first."""
+        return (replace(self, size_class=self.size_class + more) for more in (0, -1, 1))

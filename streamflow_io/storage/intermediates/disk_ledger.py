@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Route
-from streamflow_io.records.learned.sizes import size_class_of, size_range
+from streamflow_io.records.learned.database import size_class_of, size_range
 from streamflow_io.storage.admission.demand import J
 
 #: `known`: a job with about as much input has been measured. `estimated`: jobs with more or less input have been.

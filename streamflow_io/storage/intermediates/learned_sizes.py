@@ -15,9 +15,8 @@ from typing_extensions import Self
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import file_bytes
-from streamflow_io.records.learned.database import LearnedEntry
+from streamflow_io.records.learned.database import LearnedEntry, SizeKey
 from streamflow_io.records.learned.remembered import Remembered
-from streamflow_io.records.learned.sizes import SizeKey
 
 from .disk_ledger import MeasuredSize, StepSizes
 from .space_watcher import SpaceWatcher

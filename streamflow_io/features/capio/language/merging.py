@@ -15,7 +15,7 @@ from streamflow_io.hints.inheritance import Parameter
 from streamflow_io.hints.models import Start, StreamingRule
 from streamflow_io.hints.rules import find_cycle
 
-from .claims import Claim
+from .matching import Claim
 
 _ALL_ENTRIES = ("*",)
 

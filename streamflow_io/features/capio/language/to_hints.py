@@ -14,8 +14,7 @@ from functools import cached_property
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.applications import KnownJobs, instance
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, KnownJobs, instance
 from streamflow_io.graph.io_graph import Output, OutputKind, Route
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.annotations_text import Commented, annotations_text
@@ -23,8 +22,20 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming, StreamingRule
 from streamflow_io.wording import first_of
 
-from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
-from .matching import Relation, StepNames, components, fit, includes
+from .matching import (
+    Claim,
+    Covered,
+    FindDependency,
+    Relation,
+    StepNames,
+    claim,
+    components,
+    covers,
+    dependency_glob,
+    fit,
+    in_job,
+    includes,
+)
 from .merging import AnnotatedRule, Unexpressed, merge
 
 _MOST_PATHS = 3

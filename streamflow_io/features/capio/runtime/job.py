@@ -14,15 +14,14 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from streamflow_io.graph.capio_cl.applications import application_name
+from streamflow_io.graph.capio_cl.configuration import application_name
 from streamflow_io.processes import descendants
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import AttemptLostError, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, Waiting
 from streamflow_io.runtime.protocol import CarriedEvent, Event, ExitEvent, JobSpec, OpenedEvent
 
-from .guard import Guarded
-from .installation import CapioError
+from .installation import CapioError, Guarded
 from .reports import Reading, Reports, parse_reports, reading_obstacle, reports_obstacle
 from .server import CapioServer, Collected, client_command
 from .supported import COMMIT_CLOSES, HeldOutputs

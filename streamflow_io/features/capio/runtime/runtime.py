@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from streamflow.core.utils import get_job_step_name
 
-from streamflow_io.graph.capio_cl.applications import application_name
+from streamflow_io.graph.capio_cl.configuration import application_name
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.conversation import ProcessConversation
 from streamflow_io.runtime.embedded import EmbeddedRuntime, serve

@@ -30,8 +30,7 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommandSpec, JobSpec
 
-from .guard import Guard, Guarded
-from .installation import SERVER, CapioError, Installation, UnfitPathError
+from .installation import SERVER, CapioError, Guard, Guarded, Installation, UnfitPathError
 from .reports import Content
 from .supported import job_directory
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from streamflow_io.graph.capio_cl.applications import application_name
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, application_name
 from streamflow_io.graph.io_graph import Delivery, OutputKind, StreamEdge
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.commit import CommitRule

@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
-from streamflow_io.commands.console import say, table
-from streamflow_io.commands.output import write_output
+from streamflow_io.commands.console import say, table, write_output
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.files import (
     SET_ALLOWED,

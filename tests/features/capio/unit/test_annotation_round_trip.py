@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.features.capio.language.to_hints import Annotation, annotate
-from streamflow_io.graph.capio_cl.applications import KnownJobs
-from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, KnownJobs
 from streamflow_io.graph.capio_cl.from_graph import configure
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge

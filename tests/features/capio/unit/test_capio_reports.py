@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.features.capio.runtime.guard import Guard
+from streamflow_io.features.capio.runtime.installation import Guard
 from streamflow_io.features.capio.runtime.reports import (
     Content,
     Reading,

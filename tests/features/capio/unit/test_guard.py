@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from lab.installed_capio import SHARED
-from streamflow_io.features.capio.runtime.guard import Guard, Guarded
+from streamflow_io.features.capio.runtime.installation import Guard, Guarded
 from streamflow_io.features.capio.runtime.reports import Reports, parse_reports
 from tests.features.capio.stand_in.support import install
 

@@ -12,7 +12,7 @@ from msgspec import convert
 from lab.telemetry import BEGIN, job, record_of, usage
 from streamflow_io.commands.suggest import suggestions_text
 from streamflow_io.features.cuts.planning import DeclaredCuts
-from streamflow_io.features.cuts.seen_splits import PartNames, PossibleSplit, names_of_parts, possible_splits
+from streamflow_io.features.cuts.splitting import PartNames, PossibleSplit, names_of_parts, possible_splits
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_files import parse, plain
