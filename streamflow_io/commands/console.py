@@ -59,6 +59,37 @@ class PlainResult(Struct, frozen=True):
                 console.print(part)
 
 
+class DocumentResult(Struct, frozen=True):
+    """A document that a command has made.
+
+    :ivar facts: for programs
+    :ivar output: the file that was written. None: the text is printed
+    :ivar told: what people are told once the file is written, each text with its style
+    :ivar missing: why there is no text. None: the text is written or printed
+    """
+
+    text: str
+    facts: Mapping[str, Any]
+    output: Path | None = None
+    told: Sequence[tuple[str, str]] = ()
+    ok: bool = True
+    missing: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"output": None if self.output is None else str(self.output), **self.facts}
+
+    def show(self, console: Console) -> None:
+        if self.missing is not None:
+            # Standard output may be redirected into the file.
+            say(SafeConsole(stderr=True), self.missing, "yellow")
+        elif self.output is None:
+            # The console would fold the text at the width of the terminal.
+            console.file.write(self.text)
+        else:
+            for text, style in self.told:
+                say(console, text, style)
+
+
 class Command(Protocol):
     """A module that implements a subcommand."""
 

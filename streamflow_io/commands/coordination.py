@@ -5,41 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, cast, get_args
-
-from msgspec import Struct
-from rich.console import Console
+from typing import cast, get_args
 
 from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.capio_cl.language import Version, resolved, write_capio_cl, write_dot
 
-from .console import write_output
+from .console import DocumentResult, write_output
 from .plan import plan_workflow
 
 _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot")
-
-
-class Coordination(Struct, frozen=True):
-    """The coordination configuration of a workflow, in one of the formats.
-
-    :ivar text: the document
-    :ivar output: the file that was written. None: the document is printed
-    """
-
-    text: str
-    output: Path | None = None
-
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        output = None if self.output is None else str(self.output)
-        return {"output": output, "document": json.loads(self.text) if self.text.startswith("{") else self.text}
-
-    def show(self, console: Console) -> None:
-        # The console would fold the text at the width of the terminal.
-        if self.output is None:
-            console.file.write(self.text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Coordination:
+def run(arguments: argparse.Namespace) -> DocumentResult:
     """Write or print the coordination configuration of a workflow.
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written
@@ -70,7 +45,7 @@ def run(arguments: argparse.Namespace) -> Coordination:
     text = _document(plan, arguments.format, directory)
     if arguments.output is not None:
         write_output(arguments.output, text)
-    return Coordination(text, arguments.output)
+    return DocumentResult(text, {"document": json.loads(text) if text.startswith("{") else text}, arguments.output)
 
 
 def _document(plan: Plan, format_: str, directory: str | None) -> str:

@@ -1,13 +1,20 @@
-"""`streamflow-io learned`: learned limits, windows, declared splits and streams of earlier runs."""
+"""`streamflow-io learned`: what earlier runs have learned: limits, windows, declared splits and streams."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from streamflow_io.engine.plan import Plan
+from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.hints.models import ProvenInput
+from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.installed_features import subclass_of
 from streamflow_io.records.learned.database import (
     LearnedDatabase,
@@ -16,11 +23,12 @@ from streamflow_io.records.learned.database import (
     default_path,
     known_entries,
 )
+from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.wording import counted
 
-from . import learned_export
-from .console import PlainResult
+from .console import DocumentResult, PlainResult, add_output_arguments, output_of, write_output
 from .learned_entries import INCONCLUSIVE, LIMITS, PROOFS, SIZES, WINDOWS, EntryKind, MoreKinds
-from .learned_export import Exported
+from .plan import plan_workflow
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
@@ -71,16 +79,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("keys", metavar="KEY", nargs="*", default=[], help=key)
     chosen.add_argument("--all", action="store_true", help="delete all entries")
     chosen.add_argument("--step", metavar="STEP", help="delete all entries of a step, such as /align")
-    learned_export.add_arguments(parsers["export"])
+    parsers["export"].add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the StreamFlow file, as for `streamflow run`"
+    )
+    add_output_arguments(parsers["export"])
 
 
-def run(arguments: argparse.Namespace) -> PlainResult | Exported:
+def run(arguments: argparse.Namespace) -> PlainResult | DocumentResult:
     """List, show, delete or export learned facts.
 
     :raises HintErrors: if the file cannot be used, or a key or a step is not in it
     """
     if arguments.action == "export":
-        return learned_export.run(arguments)
+        return _exported(arguments)
     path: Path = arguments.file or default_path()
     try:
         known = [entry for kind in _KINDS for entry in known_entries(path, kind.of)]
@@ -144,3 +155,70 @@ def _short_keys(entries: Sequence[LearnedEntry]) -> list[str]:
     while len({digest[:length] for digest in digests}) < len(set(digests)):
         length += 1
     return [digest[:length] for digest in digests]
+
+
+def _exported(arguments: argparse.Namespace) -> DocumentResult:
+    """Write or print the proofs about a workflow's inputs.
+
+    :raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written
+    """
+    output = output_of(arguments)
+    streamflow_file: Path = arguments.streamflow_file
+    plan = plan_workflow(streamflow_file, arguments.workflow)
+    scheduler = read_scheduler_config(streamflow_file)
+    if scheduler is None or scheduler.streaming != "auto" or scheduler.runtime != "embedded":
+        field = "scheduling.scheduler.config"
+        raise HintErrors.one(streamflow_file, field, "nothing is proven for it", "`streaming: auto`")
+    found = list(_proven(plan))
+    proven = [entry for entry, _ in found]
+    text = "".join(f"{line}\n" for line in _lines(found))
+    if output is not None and proven:
+        write_output(output, text)
+    return DocumentResult(
+        text,
+        {"proven": [entry.model_dump(mode="json") for entry in proven]},
+        output,
+        () if output is None else [(f"{os.path.relpath(output)}: {counted(len(proven), 'proof')}", "bold")],
+        ok=bool(proven),
+        missing=None if proven else "Nothing is proven of this workflow yet: run it, best with `rehearse: wait`",
+    )
+
+
+def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
+    for step, candidate in plan.proofs.candidates.items():
+        for proof in plan.proofs.known or ():
+            key = proof.key
+            is_of = key.kind == "reads" and key.tool == candidate.tool and key.port in candidate.inputs
+            if is_of and proof.way is not None:
+                path = port_path(step, key.port)
+                entry = ProvenInput(
+                    input=path,
+                    read=proof.way,
+                    first=proof.excerpt,
+                    extents=proof.extents,
+                    beside=proof.beside,
+                    tool=key.tool,
+                    options=key.options,
+                )
+                yield entry, proof
+
+
+def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
+    yield "# What was proven to stream: `streamflow-io learned export`. To use it, in the StreamFlow file:"
+    yield "#   scheduler: {type: sfio.io-aware, config: {streaming: auto, annotations: THIS_FILE}}"
+    yield "# or add it to the annotations file that is named there."
+    yield "# An entry holds for the same tool, programs and options; other inputs are learned as before."
+    yield "proven:"
+    for entry, proof in found:
+        if proof.runs:
+            yield f"  # it has streamed in {counted(proof.runs, 'job')}"
+        yield f"  - input: {scalar(entry.input)}"
+        yield f"    read: {entry.read}"
+        if entry.first is not None:
+            yield f"    first: {entry.first}"
+        yield f"    extents: {json.dumps(entry.extents)}"
+        if entry.beside:
+            yield f"    beside: {json.dumps(entry.beside)}"
+        # In quotes, because digits alone would be a number.
+        yield f'    tool: "{entry.tool}"'
+        yield f'    options: "{entry.options}"'

@@ -4,61 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from pydantic import JsonValue
-from rich.console import Console
 
-from streamflow_io.commands.console import add_output_arguments, output_of, say, write_output
+from streamflow_io.commands.console import DocumentResult, add_output_arguments, output_of, write_output
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.hints.yaml_files import plain, read_scheduler_config, read_yaml, source_of
 
 from .language.reading import read_capio_cl
 from .language.to_hints import Annotation, annotate, annotation_text
-
-
-class Annotated(Struct, frozen=True):
-    """An annotations file.
-
-    :ivar source: the CAPIO-CL file that it was made from
-    :ivar output: where the text was written. None: the text is shown
-    """
-
-    source: str
-    annotation: Annotation
-    text: str
-    output: Path | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is any hint, or nothing to make one from."""
-        return bool(self.annotation) or not self.annotation.unexpressed
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "output": None if self.output is None else str(self.output),
-            "annotations": self.annotation.file.model_dump(by_alias=True, mode="json"),
-            "streamable": {port: list(paths) for port, paths in self.annotation.streamable.items()},
-            "unexpressed": [to_builtins(each) for each in self.annotation.unexpressed],
-        }
-
-    def show(self, console: Console) -> None:
-        if self.output is None:
-            # Not printed: that would fold it at the width of the terminal.
-            console.file.write(self.text)
-            return
-        for each in self.annotation.unexpressed:
-            say(console, f"not expressed: {each.subject}: {each.reason}", "yellow")
-        for port in self.annotation.streamable:
-            say(console, f"{port} is now `streamable`: its tool must read it front to back, once", "yellow")
-        steps = self.annotation.rules
-        rules = sum(map(len, steps.values()))
-        text = f"{os.path.relpath(self.output)}: rules: {rules}, steps: {len(steps)}"
-        say(console, text, "bold")
 
 
 def load_capio_cl(path: str | os.PathLike[str]) -> Configuration:
@@ -79,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Annotated:
+def run(arguments: argparse.Namespace) -> DocumentResult:
     """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
     output = output_of(arguments)
     streamflow_file = Path(arguments.streamflow_file)
@@ -89,7 +48,23 @@ def run(arguments: argparse.Namespace) -> Annotated:
     text = annotation_text(annotation, arguments.source.name, _notes(streamflow_file))
     if output is not None:
         write_output(output, text)
-    return Annotated(os.path.abspath(arguments.source), annotation, text, output)
+    facts = {
+        "source": os.path.abspath(arguments.source),
+        "annotations": annotation.file.model_dump(by_alias=True, mode="json"),
+        "streamable": {port: list(paths) for port, paths in annotation.streamable.items()},
+        "unexpressed": [to_builtins(each) for each in annotation.unexpressed],
+    }
+    is_well = bool(annotation) or not annotation.unexpressed
+    return DocumentResult(text, facts, output, () if output is None else [*_told(annotation, output)], is_well)
+
+
+def _told(annotation: Annotation, output: Path) -> Iterator[tuple[str, str]]:
+    for each in annotation.unexpressed:
+        yield f"not expressed: {each.subject}: {each.reason}", "yellow"
+    for port in annotation.streamable:
+        yield f"{port} is now `streamable`: its tool must read it front to back, once", "yellow"
+    rules = sum(map(len, annotation.rules.values()))
+    yield f"{os.path.relpath(output)}: rules: {rules}, steps: {len(annotation.rules)}", "bold"
 
 
 def _notes(streamflow_file: Path) -> tuple[str, ...]:
