@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
-from streamflow_io.graph.candidates import Candidate
+from streamflow_io.graph.candidates import Candidate, Wiring
 from streamflow_io.graph.capio_cl.configuration import Configuration, KnownJobs
 from streamflow_io.graph.capio_cl.from_graph import configure
 from streamflow_io.graph.gangs import Gang, gang_cores
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
-from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import NOT_VERIFIED, Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind

@@ -16,12 +16,11 @@ from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
 from streamflow_io.adapters.deployment_sites import Sites, deployment_kind, deployment_name, room_here
-from streamflow_io.graph.candidates import Proved, with_refuted
+from streamflow_io.graph.candidates import Proved, Wiring, with_refuted
 from streamflow_io.graph.capio_cl.configuration import KnownJobs
 from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.gangs import Gang, find_gangs, never_start, not_together
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
-from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import Partition, early_inputs, plan_partitions
 from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.graph.sites import LOCAL, SiteKind

@@ -15,9 +15,19 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ScatterStep
 
-from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs, writers_of
+from streamflow_io.graph.candidates import (
+    Candidate,
+    Proved,
+    Reader,
+    Stamp,
+    Wiring,
+    candidate_inputs,
+    hoped_readers,
+    wire_for_later,
+    with_proofs,
+    writers_of,
+)
 from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
-from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import E, LearnedStoreError, known_entries

@@ -23,8 +23,7 @@ from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from streamflow_io.adapters.inputs import Producers, written_to
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens, parts_of, stream_tokens, streams_of
-from streamflow_io.graph.candidates import Candidate
-from streamflow_io.graph.later import Reader
+from streamflow_io.graph.candidates import Candidate, Reader
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of

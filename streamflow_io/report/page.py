@@ -22,8 +22,7 @@ from .analysis.results import COMPARED_HEADER, LeaseResult, RunResult, StepLearn
 from .analysis.session_results import SessionResult
 from .analysis.verdict import path_text
 from .chart import Figure, draw_figure
-from .graph_drawing import draw_graph, draw_legend
-from .timeline_drawing import draw_timeline
+from .graph_drawing import draw_graph, draw_legend, draw_timeline
 
 # Shorter waits of a job are not shown, in seconds: a request takes a moment, too.
 _TO_SPEAK_OF = 0.1

@@ -107,7 +107,6 @@ PURE = (
     "report.chart",
     "report.graph_drawing",
     "report.live_view",
-    "report.timeline_drawing",
     "report.formats",
 )
 NOT_PURE = {

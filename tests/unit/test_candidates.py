@@ -7,10 +7,17 @@ from collections.abc import Collection
 import pytest
 from msgspec.structs import replace
 
-from streamflow_io.graph.candidates import Candidate, candidate_inputs, with_proofs, writers_of
+from streamflow_io.graph.candidates import (
+    Candidate,
+    Reader,
+    candidate_inputs,
+    hoped_readers,
+    wire_for_later,
+    with_proofs,
+    writers_of,
+)
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
-from streamflow_io.graph.later import Reader, hoped_readers, wire_for_later
 from streamflow_io.hints.models import StreamingRule
 
 OUT = Output("/a", "out", OutputKind.FILE, globs=("out.txt",))

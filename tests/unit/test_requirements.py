@@ -15,8 +15,8 @@ from streamflow_io.records.records import EndRecord, RateRecord, Record, RunReco
 from streamflow_io.report.analysis.requirements import requirements
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.chart import draw
+from streamflow_io.report.graph_drawing import draw_timeline
 from streamflow_io.report.page import STEPS, row
-from streamflow_io.report.timeline_drawing import draw_timeline
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ from streamflow_io.records.jobs import SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw, draw_figure
+from streamflow_io.report.graph_drawing import draw_timeline, timeline_rows
 from streamflow_io.report.page import learning_rows, notes, render
-from streamflow_io.report.timeline_drawing import draw_timeline, timeline_rows
 from streamflow_io.series import covered, levels, rates, thinned
 
 SECONDS = 100.0

@@ -18,7 +18,7 @@ class Schedules(Feature):
     def subclasses(self) -> Mapping[str, str]:
         return {
             "streamflow_io.storage.sharing.turns:TurnPolicy": f"{__package__}.policy:SchedulePolicy",
-            "streamflow_io.commands.storage_sharing:ShareOptions": f"{__package__}.commands.share:ScheduleOptions",
+            "streamflow_io.commands.storage:ShareOptions": f"{__package__}.commands.share:ScheduleOptions",
         }
 
 

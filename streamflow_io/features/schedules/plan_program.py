@@ -20,9 +20,8 @@ from pydantic import BaseModel
 
 from .burst_profile import BurstProfile
 from .check import check
-from .curve import StorageCurve
 from .files import schedule_to_json
-from .jobs import PeriodicRun, alone, play
+from .jobs import PeriodicRun, StorageCurve, alone, play
 from .model import Application, ApplicationSet, Pattern, Platform, Schedule, Slots, slots_of
 from .persched import Sweep, persched
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from streamflow_io.commands.storage_sharing import ShareOptions
-from streamflow_io.features.schedules.curve import StorageCurve
+from streamflow_io.commands.storage import ShareOptions
+from streamflow_io.features.schedules.jobs import StorageCurve
 from streamflow_io.features.schedules.policy import MOST_JOBS, MOST_POINTS, Points
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.io_tasks import CURVE as SLOW
 from streamflow_io.features.schedules.burst_profile import SeenRate
-from streamflow_io.features.schedules.curve import StorageCurve
-from streamflow_io.features.schedules.jobs import PeriodicRun, Way, alone, play
+from streamflow_io.features.schedules.jobs import PeriodicRun, StorageCurve, Way, alone, play
 from streamflow_io.storage.sharing.allocation import Tenant, decide
 
 WAYS: tuple[Way, ...] = ("own", "due")

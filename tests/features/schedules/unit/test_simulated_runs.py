@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.features.schedules.curve import StorageCurve
-from streamflow_io.features.schedules.jobs import Way, alone, play
+from streamflow_io.features.schedules.jobs import StorageCurve, Way, alone, play
 from streamflow_io.features.schedules.plan_program import simulated
 from tests.features.schedules.unit.test_profile import found, recorded
 
