@@ -32,7 +32,7 @@ from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.installed_features import runtimes
-from streamflow_io.storage.sharing.identity import shared_directories
+from streamflow_io.storage.sharing.directory import shared_directories
 from streamflow_io.storage.sharing.status import SharedStatus, sharers, status_of, status_to_json
 
 from .console import say

@@ -89,7 +89,7 @@ class Meeting:
     @cached_property
     def _directories(self) -> dict[str, SharedDirectory]:
         # Imported late, as the client of leases: few runs use a storage that they share.
-        from .sharing.identity import shared_directories
+        from .sharing.directory import shared_directories
 
         return shared_directories(self._storages, self._deployments)
 

@@ -44,9 +44,8 @@ from streamflow_io.storage.sharing import directory as files
 from streamflow_io.storage.sharing import session as sessions
 from streamflow_io.storage.sharing.allocation import Lease, LeaseRequest, amount
 from streamflow_io.storage.sharing.client import LeaseClient
-from streamflow_io.storage.sharing.directory import SharedDirectory, make_own, make_shared
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_own, make_shared, shared_directories
 from streamflow_io.storage.sharing.entries import LedgerFile
-from streamflow_io.storage.sharing.identity import shared_directories
 from streamflow_io.storage.sharing.other_entries import (
     MOST_ENTRIES,
     MOST_OF_OWNER,

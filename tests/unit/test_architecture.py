@@ -118,7 +118,6 @@ NOT_PURE = {
     "hints.resolution": "reads a document and its annotations file",
     "hints.schemas": "writes the schemas, as a program",
     "storage.sharing.directory": "has files and locks",
-    "storage.sharing.identity": "looks at what is mounted",
     "storage.sharing.client": "has a thread",
     "storage.sharing.other_entries": "reads files",
     "storage.sharing.session": "looks at files and clocks",

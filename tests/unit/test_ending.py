@@ -17,8 +17,7 @@ from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRec
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import CommandRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord
-from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
-from streamflow_io.report.analysis.verdict import ending_lines
+from streamflow_io.report.analysis.verdict import Otherwise, at_termination, ending_lines
 from streamflow_io.runtime.usage import JobUsage
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.storage.sharing import identity
-from streamflow_io.storage.sharing.directory import SharedDirectory
-from streamflow_io.storage.sharing.identity import shared_directories
+from streamflow_io.storage.sharing import directory as directories
+from streamflow_io.storage.sharing.directory import SharedDirectory, shared_directories
 
 HERE = {"here": {"type": "local", "config": {}}}
 CLUSTER = {
@@ -31,8 +30,8 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     mounts, machine = tmp_path / "mountinfo", tmp_path / "machine-id"
     mounts.write_text(MOUNTS)
     machine.write_text("one\n")
-    monkeypatch.setattr(identity, "_MOUNTS", mounts)
-    monkeypatch.setattr(identity, "_MACHINE", machine)
+    monkeypatch.setattr(directories, "_MOUNTS", mounts)
+    monkeypatch.setattr(directories, "_MACHINE", machine)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     return machine
 
