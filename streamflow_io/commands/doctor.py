@@ -73,8 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workdir",
         metavar="PATH",
         default=tempfile.gettempdir(),
-        help="a directory on the file system where jobs run: `workdir` of the deployment (default: that of temporary "
-        "files)",
+        help="a directory where jobs run: `workdir` of the deployment (default: that of temporary files)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
