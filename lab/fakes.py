@@ -33,7 +33,7 @@ from streamflow_io.jobs.learned_streams import LearnedStreams
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
-from streamflow_io.jobs.streaming_run import ShortJobs
+from streamflow_io.jobs.short_jobs import ShortJobs
 from streamflow_io.parts.splitting import Cuts
 from streamflow_io.records.learned.proofs import RememberedProofs
 from streamflow_io.records.records import Record

@@ -16,10 +16,10 @@ from rich.text import Text
 from streamflow_io.engine.intermediates import outcomes
 from streamflow_io.engine.plan import Plan, Service
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
-from streamflow_io.graph.stream_windows import MemoryPlan
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.demand import StepStorage

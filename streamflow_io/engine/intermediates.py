@@ -14,8 +14,9 @@ from streamflow.workflow.step import ExecuteStep, ScheduleStep, TransferStep
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import HopKind, IOGraph, OutputKind, StreamEdge
 from streamflow_io.graph.last_readers import Passage, Removal, RemovalOutcome, last_readers, outcome
+from streamflow_io.graph.memory_steps import plan_memory
 from streamflow_io.graph.partitions import Partition
-from streamflow_io.graph.stream_windows import StreamWindow, WindowFacts, plan_memory, plan_windows
+from streamflow_io.graph.stream_windows import StreamWindow, WindowFacts, plan_windows
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 

@@ -29,7 +29,8 @@ from .cuts import PlannedCuts
 if TYPE_CHECKING:
     # Most runs remove nothing.
     from streamflow_io.graph.last_readers import Removal
-    from streamflow_io.graph.stream_windows import MemoryPlan, StreamWindow
+    from streamflow_io.graph.memory_steps import MemoryPlan
+    from streamflow_io.graph.stream_windows import StreamWindow
 
 
 class GraphPlan(Struct, frozen=True):

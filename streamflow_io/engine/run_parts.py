@@ -25,7 +25,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.jobs.awaited_streams import AwaitedStreams
 from streamflow_io.jobs.learned_streams import LearnedStreams
 from streamflow_io.jobs.programs import Programs
-from streamflow_io.jobs.streaming_run import ShortJobs
+from streamflow_io.jobs.short_jobs import ShortJobs
 from streamflow_io.parts.part_ways import PartSites, PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.session_starter import SessionStarter

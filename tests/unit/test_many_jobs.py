@@ -10,7 +10,7 @@ import pytest
 
 from lab.fakes import FakeRun, FakeRuntime, FakeStep
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.jobs.streaming_run import ENOUGH, SAMPLED, SHORT, ShortJobs
+from streamflow_io.jobs.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
 from streamflow_io.runtime.node_runtime import NodeJob
 
 MANY = 4 * SAMPLED

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Output, OutputKind, Step
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Removal
+from streamflow_io.graph.memory_steps import MemoryPlan, plan_memory
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
-from streamflow_io.graph.stream_windows import MemoryPlan, StreamWindow, plan_memory
+from streamflow_io.graph.stream_windows import StreamWindow
 from streamflow_io.storage.intermediates.memory import FreeMemory, MemoryLedger
 
 ALL = 1000

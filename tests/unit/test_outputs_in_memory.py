@@ -12,7 +12,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 
 from lab.jobs import job_state
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.graph.stream_windows import MemoryPlan
+from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Memory
 from streamflow_io.storage.intermediates import memory

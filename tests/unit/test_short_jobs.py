@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.jobs.streaming_run import ENOUGH, SAMPLED, SHORT, ShortJobs
+from streamflow_io.jobs.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
 
 STEP, KIB = "/step", 1024
 

@@ -17,7 +17,7 @@ from streamflow.core.utils import random_name
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.graph.stream_windows import MemoryPlan
+from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
