@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from unittest.mock import patch
 
 from streamflow.main import main as streamflow
@@ -17,19 +18,14 @@ from streamflow_io.engine import planning
 from streamflow_io.engine.proving import KnownTools, Proving
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.io_graph import IOGraph
-from streamflow_io.records.learned.extents import UNBOUNDED
+from streamflow_io.jobs import learned_streams
+from streamflow_io.proofs import findings
+from streamflow_io.records.learned.extents import UNBOUNDED, Extents
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 
 
-class _All(tuple[str, ...]):
-    """The names of all inputs."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 def _proof(key: ProofKey) -> Proof:
-    return Proof(key, "", 0.0, "net", extents=UNBOUNDED, beside=_All())
+    return Proof(key, "", 0.0, "net", extents=UNBOUNDED)
 
 
 def _all_proven(
@@ -48,8 +44,24 @@ def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:
 _of = RememberedProofs.of
 
 
+def _at_once(proofs: Mapping[str, Proof], files: Mapping[str, int], _: object) -> dict[str, Extents]:
+    return {port: proof.extents_of(files[port]) for port, proof in proofs.items()}
+
+
+def _all_tried_together() -> ExitStack:
+    stack = ExitStack()
+    stack.enter_context(patch.object(learned_streams, "streams_at_once", _at_once))
+    stack.enter_context(patch.object(findings, "tried_together", lambda *_: ((UNBOUNDED, UNBOUNDED),)))
+    stack.enter_context(patch.object(findings, "tried_with_declared", lambda *_: (UNBOUNDED,)))
+    return stack
+
+
 def main(arguments: list[str]) -> int:
-    with patch.object(planning, "Proving", _all_proven), patch.object(RememberedProofs, "of", _known):
+    with (
+        _all_tried_together(),
+        patch.object(planning, "Proving", _all_proven),
+        patch.object(RememberedProofs, "of", _known),
+    ):
         code: int = streamflow(arguments)
         return code
 
@@ -72,6 +84,7 @@ async def _news(proofs: RememberedProofs) -> None:
 
 
 def main_later(arguments: list[str]) -> int:
-    with patch.multiple(RememberedProofs, of=_known_by_now, is_read=_is_read_by_now, news=_news):
+    later = patch.multiple(RememberedProofs, of=_known_by_now, is_read=_is_read_by_now, news=_news)
+    with _all_tried_together(), later:
         code: int = streamflow(arguments)
         return code

@@ -13,7 +13,7 @@ from streamflow_io.engine.plan import Plan
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.hints.models import ProvenInput
+from streamflow_io.hints.models import ProvenBeside, ProvenInput
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.installed_features import subclass_of
 from streamflow_io.records.learned.database import (
@@ -196,7 +196,10 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
                     read=proof.way,
                     first=proof.excerpt,
                     extents=proof.extents,
-                    beside=proof.beside,
+                    beside=tuple(
+                        ProvenBeside(port=each.port, read=each.way, sizes=each.sizes, other_sizes=each.other_sizes)
+                        for each in proof.beside
+                    ),
                     tool=key.tool,
                     options=key.options,
                 )
@@ -218,7 +221,7 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
             yield f"    first: {entry.first}"
         yield f"    extents: {json.dumps(entry.extents)}"
         if entry.beside:
-            yield f"    beside: {json.dumps(entry.beside)}"
+            yield f"    beside: {json.dumps([each.model_dump(mode='json') for each in entry.beside])}"
         # In quotes, because digits alone would be a number.
         yield f'    tool: "{entry.tool}"'
         yield f'    options: "{entry.options}"'

@@ -32,7 +32,7 @@ from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import E, LearnedStoreError, known_entries
 from streamflow_io.records.learned.extents import Extent, bound_of
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, with_known
+from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, TriedBeside, with_known
 from streamflow_io.wording import size_text
 
 _NETWORK = "the tool has NetworkAccess, and does not run twice"
@@ -79,7 +79,8 @@ def known_to(
         for entry in hints.proven:
             key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
             extents = tuple(Extent(*each) for each in entry.extents)
-            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents, beside=entry.beside)
+            beside = tuple(TriedBeside(each.port, each.read, each.sizes, each.other_sizes) for each in entry.beside)
+            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents, beside=beside)
             proofs[key] = with_known(proofs.get(key, said), said)
     return tuple(proofs.values()), _remembered(path, InconclusiveRehearsal) or ()
 

@@ -241,6 +241,15 @@ Hint = IOTask | StorageBandwidth | Streaming | ReadSession
 HINT_CLASSES: dict[str, type[Hint]] = {cls.__name__: cls for cls in (IOTask, StorageBandwidth, Streaming, ReadSession)}
 
 
+class ProvenBeside(Model):
+    """Another input that was a stream, too, when an input was tried."""
+
+    port: str = Field(description="the other input of the tool")
+    read: Literal["net", "pipe"] = Field(description="how the tool read the other input")
+    sizes: tuple[NonNegativeInt, ...] = Field(description="the bytes of each file of the input")
+    other_sizes: tuple[NonNegativeInt, ...] = Field(description="the bytes of each file of the other input")
+
+
 class ProvenInput(Model):
     """An input that was proven to stream, of a tool with some options. Made by `streamflow-io learned export`."""
 
@@ -257,10 +266,10 @@ class ProvenInput(Model):
         description="for each file: the bytes that were read as a stream, and the size of the file. The proof "
         "holds for files of that size at most; a proof with 64 MiB holds for all files",
     )
-    beside: tuple[str, ...] = Field(
+    beside: tuple[ProvenBeside, ...] = Field(
         (),
         description="the other inputs of the tool that were streams, too, when the input was tried: inputs that were "
-        "not tried together are not streams at once",
+        "not tried together with files of such sizes are not streams at once",
     )
     tool: Digest = Field(description="the digest of the tool")
     options: Digest = Field(description="the digest of the values of the tool's inputs")

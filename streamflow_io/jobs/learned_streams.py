@@ -27,7 +27,7 @@ from streamflow_io.graph.candidates import Candidate, Reader
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
-from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, tried_together
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, streams_at_once
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ClosedEvent, Event, ExitEvent, WarningEvent, WatchedOutput
 from streamflow_io.wording import counted, size_text
@@ -274,10 +274,11 @@ class LearnedReads:
             else:
                 proven[name] = proof
                 self._ways[name] = proof.way
-                self._extents[name] = proof.extents_of(len(list(file_tokens(self._job.inputs[name]))))
                 if proof.excerpt is not None:
                     self._excerpts[name] = proof.excerpt
-        self._as_files |= proven.keys() - {*tried_together(proven, self._declared - self._as_files)}
+        files = {name: len(list(file_tokens(self._job.inputs[name]))) for name in proven}
+        self._extents |= streams_at_once(proven, files, self._declared - self._as_files)
+        self._as_files |= proven.keys() - self._extents.keys()
 
     def _read_late(self, reach: Reach, name: str, why: str) -> None:
         """Record that the job gets the files of an input when they are complete, and why."""

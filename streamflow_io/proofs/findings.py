@@ -13,7 +13,17 @@ from streamflow.log_handler import logger
 from streamflow_io.jobs.learned_streams import not_as_declared
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
-from streamflow_io.records.learned.proofs import InconclusiveRehearsal, Proof, ProofKey, RememberedProofs, Shown, Way
+from streamflow_io.records.learned.proofs import (
+    InconclusiveRehearsal,
+    Proof,
+    ProofKey,
+    RememberedProofs,
+    Shown,
+    TriedBeside,
+    Way,
+    tried_together,
+    tried_with_declared,
+)
 from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
@@ -83,13 +93,17 @@ class Findings:
 
     def _is_to_be_tried_together(self, rehearsal: Rehearsal) -> bool:
         """Whether a proven input was not tried together with another one that jobs may read as a stream."""
-        port, proof = rehearsal.port, self._proofs.of(rehearsal.key)
+        proof = self._proofs.of(rehearsal.key)
         if proof is None or not proof.is_proven or rehearsal.key.kind == "declared":
             return False
 
         def is_tried(other: str) -> bool:
-            its = self._proofs.of(rehearsal.keys[other])
-            return other in proof.beside or (its is not None and port in its.beside)
+            key, sizes = rehearsal.keys[other], rehearsal.job.sizes
+            if key.kind == "declared":
+                return any(hold_for(extents, sizes) for extents in tried_with_declared(proof, other))
+            its, its_sizes = self._proofs.of(key), _sizes(rehearsal, other)
+            trials = () if its is None else tried_together(proof, its)
+            return any(hold_for(ours, sizes) and hold_for(theirs, its_sizes) for ours, theirs in trials)
 
         return not all(map(is_tried, self.ways_beside(rehearsal, ())))
 
@@ -103,9 +117,8 @@ class Findings:
         found = {each.key: each.way for each in unconfirmed}
         ways: dict[str, Way] = {}
         for port, key in rehearsal.keys.items():
-            sizes = [int(file.value.get("size") or 0) for file in rehearsal.original.files(port)]
             proof = self._proofs.of(key)
-            way = proof.way if proof is not None and proof.holds_for(sizes) else found.get(key)
+            way = proof.way if proof is not None and proof.holds_for(_sizes(rehearsal, port)) else found.get(key)
             if key.kind == "declared":
                 way = "pipe" if self._proofs.is_believed(key) else None
             if way is not None and port != rehearsal.port:
@@ -288,6 +301,7 @@ def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) 
     key, sizes = rehearsal.key, rehearsal.job.sizes
     # A declared stream is compared as a whole.
     read = sizes if key.kind == "declared" else finding.read
+    beside = {} if key.kind == "declared" or finding.way is None else rehearsal.beside
     return Proof(
         key,
         rehearsal.original.step.name,
@@ -298,8 +312,15 @@ def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) 
         failures=failures,
         excerpt=finding.excerpt,
         extents=tuple(map(Extent, read, sizes)) if finding.way else (),
-        beside=() if key.kind == "declared" else tuple(sorted(rehearsal.beside)),
+        beside=tuple(
+            TriedBeside(port, way, tuple(sizes), _sizes(rehearsal, port)) for port, way in sorted(beside.items())
+        ),
     )
+
+
+def _sizes(rehearsal: Rehearsal, port: str) -> tuple[int, ...]:
+    """The bytes of each file of an input of the rehearsed job."""
+    return tuple(int(file.value.get("size") or 0) for file in rehearsal.original.files(port))
 
 
 def message_of(rehearsal: Rehearsal, finding: Finding) -> str:

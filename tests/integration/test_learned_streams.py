@@ -22,7 +22,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
-from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, TriedBeside, Way, known_proofs
 from tests.integration.test_byte_streams import assert_streamed, slow
 
 AUTO = {"streaming": "auto", "rehearse": "never"}
@@ -63,7 +63,7 @@ class Proving:
         ways: Mapping[tuple[str, str], Way],
         excerpt: int | None = None,
         extents: Extents = UNBOUNDED,
-        beside: tuple[str, ...] = (),
+        beside: tuple[TriedBeside, ...] = (),
         **inputs: Any,
     ) -> None:
         candidates = plan_file(path).plans["main"].proofs.candidates
@@ -287,7 +287,8 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     export = ["learned", "export", str(path), "--force", "-o", str(annotations)]
     assert main(export) == 1
     assert annotations.read_text() == "steps: {}\n"
-    proving.prove(path, {("/b", "file"): way}, excerpt, beside=("trace",))
+    beside = (TriedBeside("trace", "pipe", (5,), (6, 7)),)
+    proving.prove(path, {("/b", "file"): way}, excerpt, beside=beside)
     assert main(export) == 0, capsys.readouterr().err
     proving.store.unlink()
     ours = proving.bench.run_all([path])[0]
@@ -295,7 +296,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     assert_streamed(ours)
     # What others say is forgotten where it was found wrong.
     [shared] = plan_file(path).plans["main"].proofs.known
-    assert (shared.way, shared.excerpt, shared.beside) == (way, excerpt, ("trace",))
+    assert (shared.way, shared.excerpt, shared.beside) == (way, excerpt, beside)
     asyncio.run(proving.remember(replace(shared, way=None, reason="it asks for the size")))
     assert [proof.way for proof in plan_file(path).plans["main"].proofs.known] == [None]
 

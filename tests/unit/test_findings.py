@@ -109,6 +109,19 @@ async def test_proven_inputs_are_tried_again_until_they_were_tried_together(kept
     assert not kept.findings.is_new(of_two("more")), "what was tried once stays so"
 
 
+async def test_inputs_that_were_tried_together_are_tried_again_with_larger_files(kept: Kept) -> None:
+    """One of the inputs is proven with a larger file alone, because the file of the other input was larger, too."""
+    await kept.found(of_two("text"), NET)
+    await kept.found(of_two("more", text="net"), NET)
+    larger = of_two("text")
+    larger.job.sizes[:] = [9]
+    await kept.found(larger, Finding("net", read=(9,)))
+    assert kept.findings.is_new(larger), "they were tried together with smaller files only"
+    vars(larger).update(beside={"more": "net"})
+    await kept.found(larger, Finding("net", read=(9,)))
+    assert not kept.findings.is_new(larger)
+
+
 async def test_what_is_not_known_is_recorded_and_proves_nothing(kept: Kept) -> None:
     await kept.found(rehearsal(), unknown("there is too little space"))
     assert kept.proofs.of(rehearsal().key) is None

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamflow_io.graph.candidates import Candidate
@@ -19,8 +21,17 @@ from streamflow_io.jobs import proof_key as keys
 from streamflow_io.jobs.ending import is_want
 from streamflow_io.jobs.proof_key import OtherPrograms, directory_digest, proof_key
 from streamflow_io.records.learned.database import VERSION, LearnedStoreError
-from streamflow_io.records.learned.extents import ENOUGH, Extent
-from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
+from streamflow_io.records.learned.extents import ENOUGH, Extent, hold_for
+from streamflow_io.records.learned.proofs import (
+    Proof,
+    ProofKey,
+    RememberedProofs,
+    TriedBeside,
+    Way,
+    known_proofs,
+    streams_at_once,
+    with_known,
+)
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))
@@ -110,11 +121,84 @@ def test_lists_of_other_lengths_lower_nothing_of_each_other(tmp_path: Path) -> N
 @pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0)])
 def test_a_larger_file_is_read_in_the_way_in_which_it_was_tried(tmp_path: Path, first: int, then: int) -> None:
     """Two runs try files of other sizes at once; of the large one its first bytes."""
-    small = replace(PROVEN, extents=(Extent(9, 9),), beside=("b",))
-    large = replace(PROVEN, extents=(Extent(ENOUGH, 2 * ENOUGH),), excerpt=ENOUGH, beside=("a",))
+    small = replace(PROVEN, extents=(Extent(9, 9),))
+    large = replace(PROVEN, extents=(Extent(ENOUGH, 2 * ENOUGH),), excerpt=ENOUGH)
     for found in ((small, large)[first], (small, large)[then]):
         asyncio.run(remember(tmp_path / "learned.db", found))
-    assert known_proofs(tmp_path / "learned.db") == (replace(large, beside=("a", "b")),)
+    assert known_proofs(tmp_path / "learned.db") == (large,)
+
+
+@pytest.mark.parametrize(
+    ("trials", "kept"),
+    [
+        # The last trial comes first.
+        ([("b", "net", 5, 9), ("c", "net", 5, 9)], [("c", "net", 5, 9), ("b", "net", 5, 9)]),
+        ([("b", "net", 5, 9), ("b", "net", 5, 10)], [("b", "net", 5, 10)]),
+        ([("b", "net", 5, 10), ("b", "net", 5, 9)], [("b", "net", 5, 10)]),
+        # A large file of one input was tried with a small one of the other input only.
+        ([("b", "net", 5, 9), ("b", "net", 9, 5)], [("b", "net", 9, 5), ("b", "net", 5, 9)]),
+        ([("b", "net", 9, 9), ("b", "pipe", 5, 5)], [("b", "pipe", 5, 5), ("b", "net", 9, 9)]),
+        ([("b", "net", ENOUGH, 9), ("b", "net", 2 * ENOUGH, 9)], [("b", "net", 2 * ENOUGH, 9)]),
+        # More trials are not kept.
+        ([("b", "net", size, 20 - size) for size in range(1, 11)], [("b", "net", n, 20 - n) for n in range(10, 2, -1)]),
+    ],
+)
+def test_of_trials_together_those_that_show_most_are_kept(
+    tmp_path: Path, trials: list[tuple[str, Way, int, int]], kept: list[tuple[str, Way, int, int]]
+) -> None:
+    for port, way, size, other in trials:
+        beside = (TriedBeside(port, way, (size,), (other,)),)
+        asyncio.run(remember(tmp_path / "learned.db", replace(PROVEN, beside=beside)))
+    [proof] = known_proofs(tmp_path / "learned.db")
+    assert proof.beside == tuple(TriedBeside(port, way, (size,), (other,)) for port, way, size, other in kept)
+
+
+sizes = st.integers(1, 12)
+trials_of_two = st.lists(st.tuples(st.booleans(), sizes, sizes), max_size=4)
+
+
+@given(trials=trials_of_two, alone=st.tuples(sizes, sizes), files=st.tuples(sizes, sizes))
+def test_two_inputs_stream_at_once_only_with_files_as_large_as_in_one_trial(
+    trials: list[tuple[bool, int, int]], alone: tuple[int, int], files: tuple[int, int]
+) -> None:
+    """Each trial is part of the proof of one of the two inputs. A later trial of one input alone changes nothing."""
+    proofs = {
+        port: Proof(ProofKey("tool", "reads", port), "/a", 1.0, "net", extents=(Extent(size, size),))
+        for port, size in zip("ab", alone, strict=True)
+    }
+    for is_first, one, other in trials:
+        port, of, size, its = ("a", "b", one, other) if is_first else ("b", "a", other, one)
+        extents = (Extent(size, size),)
+        found = replace(proofs[port], extents=extents, beside=(TriedBeside(of, "net", (size,), (its,)),))
+        proofs[port] = with_known(found, proofs[port])
+    at_once = streams_at_once(proofs, {"a": 1, "b": 1})
+    assert at_once.keys() == ({"a", "b"} if trials else {"a"})
+    if trials and all(hold_for(at_once[port], [size]) for port, size in zip("ab", files, strict=True)):
+        assert any(files[0] <= one and files[1] <= other for _, one, other in trials)
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        (TriedBeside("b", "net", (7,), (8,)), {"a": ((7, 7),), "b": ((8, 8),)}),
+        (TriedBeside("b", "pipe", (7,), (8,)), {"a": ((9, 9),)}),  # It is read in another way by now.
+        (TriedBeside("b", "net", (0,), (8,)), {"a": ((9, 9),)}),
+        (TriedBeside("b", "net", (7,), ()), {"a": ((9, 9),)}),
+        (TriedBeside("b", "net", (7, 6), (8,)), {"a": ((6, 6),), "b": ((8, 8),)}),
+    ],
+)
+def test_what_was_tried_together_bounds_what_streams_at_once(
+    beside: TriedBeside, expected: dict[str, tuple[tuple[int, int], ...]]
+) -> None:
+    alone = replace(PROVEN, extents=(Extent(9, 9),))
+    ports = {port: replace(alone, key=ProofKey("tool", "reads", port)) for port in "ab"}
+    assert streams_at_once(ports | {"a": replace(ports["a"], beside=(beside,))}, {"a": 1, "b": 1}) == expected
+
+
+def test_an_input_streams_beside_a_declared_one_as_far_as_it_was_tried_with_that() -> None:
+    tried = replace(PROVEN, extents=(Extent(9, 9),), beside=(TriedBeside("d", "pipe", (5,), (1,)),))
+    assert streams_at_once({"a": tried}, {"a": 1}, "d") == {"a": ((5, 5),)}
+    assert streams_at_once({"a": tried}, {"a": 1}, "de") == {}
 
 
 async def test_a_proof_is_news_for_who_is_about_to_wait(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from streamflow_io.jobs.learned_streams import LearnedReads, LearnedStreams
 from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.jobs.reach import Reach
-from streamflow_io.records.learned.extents import UNBOUNDED
-from streamflow_io.records.learned.proofs import Proof, RememberedProofs
+from streamflow_io.records.learned.extents import ENOUGH, UNBOUNDED
+from streamflow_io.records.learned.proofs import Proof, RememberedProofs, TriedBeside
 
 INPUTS = {name: StreamToken(file_value(f"/in/{name}"), StreamSource(f"/{name}/0", "out", name)) for name in "abcd"}
 DECLARES = Candidate("tool", ("a", "b", "c"), declared=("d",))
@@ -53,6 +53,11 @@ class Place:
 JOB = JobState(Job("/read/0", 0, INPUTS, "/in", "/out", "/tmp"))
 
 
+def tried(port: str) -> TriedBeside:
+    """A trial with an input; `d` is declared."""
+    return TriedBeside(port, "pipe" if port == "d" else "net", (ENOUGH,), (ENOUGH,))
+
+
 async def begun(candidate: Candidate, proven: Mapping[str, str]) -> LearnedReads:
     """A job on the driver's node.
 
@@ -61,7 +66,7 @@ async def begun(candidate: Candidate, proven: Mapping[str, str]) -> LearnedReads
     values = {name: get_token_value(token) for name, token in INPUTS.items()}
     keys = {name: proof_key(candidate, name, values, sees_files=True) for name in proven}
     proofs = [
-        Proof(key, "/read", 0.0, "net", extents=UNBOUNDED, beside=(*proven[name],))
+        Proof(key, "/read", 0.0, "net", extents=UNBOUNDED, beside=tuple(map(tried, proven[name])))
         for name, key in keys.items()
         if key is not None
     ]

@@ -22,7 +22,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.records.runs import data_directory
 
 #: The format of the table and of its values. A file with another number is refused, and left as it is.
-VERSION = 11
+VERSION = 12
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")

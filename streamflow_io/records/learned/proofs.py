@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .database import LearnedEntry, LearnedKey, known_entries
-from .extents import Extents, extents_of, hold_for, raised
+from .extents import Extent, Extents, extents_of, hold_for, raised
 from .remembered import Remembered
 
 #: How a program may get a stream. `net`: every operation that a pipe cannot do waits for the file. `pipe`: like an
@@ -26,6 +26,8 @@ Way = Literal["net", "pipe"]
 
 # More numbers of files than that are not kept apart.
 _MOST_OTHERS = 8
+# More trials together with one other input are not kept.
+_MOST_TRIALS = 8
 # After this many failures an input stays refused: fewer may be accidents.
 _MOST_FAILURES = 3
 # After this many runs that have shown nothing more, an input is rehearsed only in runs that wait for that.
@@ -51,6 +53,28 @@ class ProofKey(LearnedKey, frozen=True):
         return self.tool, self.kind, self.port
 
 
+class TriedBeside(Struct, frozen=True, array_like=True):
+    """Another input of the tool that was a stream, too, when an input was tried.
+
+    :ivar port: the other input
+    :ivar way: how the tool read the other input
+    :ivar sizes: bytes of each file of the input
+    :ivar other_sizes: bytes of each file of the other input
+    """
+
+    port: str
+    way: Way
+    sizes: tuple[int, ...]
+    other_sizes: tuple[int, ...]
+
+    def covers(self, other: TriedBeside) -> bool:
+        """Whether everything that the other trial shows is shown by this one."""
+        if (self.port, self.way) != (other.port, other.way):
+            return False
+        pairs = ((self.sizes, other.sizes), (self.other_sizes, other.other_sizes))
+        return all(len(mine) == len(its) and hold_for(_whole(mine), its) for mine, its in pairs)
+
+
 class Proof(LearnedEntry, frozen=True):
     """The outcome of a rehearsal, or of a job that has streamed.
 
@@ -66,7 +90,7 @@ class Proof(LearnedEntry, frozen=True):
     :ivar extents: how far the proof of an input holds for each of its files. Empty: for no file. A declared input
         streams with larger files, too, and is compared again with these
     :ivar others: the same for other numbers of files, each with another one, the last first
-    :ivar beside: the other inputs of the tool that were streams, too, when the input was tried
+    :ivar beside: the other inputs of the tool that were streams, too, when the input was tried; the last trial first
     """
 
     kind: ClassVar[str] = "proof"
@@ -80,7 +104,7 @@ class Proof(LearnedEntry, frozen=True):
     excerpt: int | None = None
     extents: Extents = ()
     others: tuple[Extents, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: tuple[TriedBeside, ...] = ()
 
     @property
     def may_be_tried_again(self) -> bool:
@@ -192,24 +216,79 @@ def with_known(found: Proof, known: Proof | None) -> Proof:
         excerpt=found.excerpt if holds else known.excerpt,
         extents=extents,
         others=tuple(others[:_MOST_OTHERS]),
-        beside=tuple(sorted({*known.beside, *found.beside})),
+        beside=_last_trials((*found.beside, *known.beside)),
     )
 
 
-def tried_together(proofs: Mapping[str, Proof], declared: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the proven inputs of a job that may be streams at once: any two of them were streams in one rehearsal.
+def tried_together(proof: Proof, other: Proof) -> tuple[tuple[Extents, Extents], ...]:
+    """Return how far each trial holds in which both inputs of a tool were streams, in their ways of now.
 
-    Some programs do something else only if several of their inputs are streams.
+    A trial may be part of the proof of either input.
+    """
+    ours = [(each.sizes, each.other_sizes) for each in _trials(proof, other.key.port, other.way)]
+    its = [(each.other_sizes, each.sizes) for each in _trials(other, proof.key.port, proof.way)]
+    return tuple((_whole(one), _whole(two)) for one, two in (*ours, *its))
+
+
+def tried_with_declared(proof: Proof, port: str) -> tuple[Extents, ...]:
+    """Return how far each trial holds for an input in which a declared input was a stream, too."""
+    return tuple(_whole(each.sizes) for each in _trials(proof, port, "pipe"))
+
+
+def streams_at_once(
+    proofs: Mapping[str, Proof], files: Mapping[str, int], declared: Collection[str] = ()
+) -> dict[str, Extents]:
+    """Return the proven inputs of a job that may be streams at once, and how far their proofs hold then.
+
+    Any two of them were streams in one rehearsal. Some programs do something else only if several of their inputs are
+    streams, and some of these only for large files.
 
     :param proofs: of the inputs that are to be streams, by port
+    :param files: the number of files of each of these inputs
     :param declared: the inputs that are streams whatever is proven
     """
-    chosen: dict[str, Proof] = {}
+    chosen: dict[str, Extents] = {}
     for port, proof in proofs.items():
-        others = all(other in proof.beside for other in declared)
-        if others and all(other in proof.beside or port in its.beside for other, its in chosen.items()):
-            chosen[port] = proof
-    return tuple(chosen)
+        bounds = {**chosen, port: proof.extents_of(files[port])}
+        for other in declared:
+            bounds[port] = _lowered(bounds[port], max(tried_with_declared(proof, other), key=_least, default=()))
+        for other in chosen:
+            trials = tried_together(proof, proofs[other])
+            own, its = max(trials, key=lambda trial: min(map(_least, trial)), default=((), ()))
+            bounds |= {port: _lowered(bounds[port], own), other: _lowered(bounds[other], its)}
+        # A trial with an empty file shows nothing of a stream.
+        if all(map(_least, bounds.values())) or bounds == {port: proof.extents_of(files[port])}:
+            chosen = bounds
+    return chosen
+
+
+def _trials(proof: Proof, port: str, way: Way | None) -> list[TriedBeside]:
+    return [each for each in proof.beside if (each.port, each.way) == (port, way)]
+
+
+def _last_trials(trials: Sequence[TriedBeside]) -> tuple[TriedBeside, ...]:
+    """Return the trials that show more than the others, of each other input a few."""
+    kept: list[TriedBeside] = []
+    for trial in trials:
+        if not any(each.covers(trial) for each in kept):
+            kept = [*(each for each in kept if not trial.covers(each)), trial]
+    ports = [trial.port for trial in kept]
+    return tuple(trial for index, trial in enumerate(kept) if ports[:index].count(trial.port) < _MOST_TRIALS)
+
+
+def _whole(sizes: Sequence[int]) -> Extents:
+    """Return the extents of files that were streams as a whole."""
+    return tuple(Extent(size, size) for size in sizes)
+
+
+def _least(extents: Extents) -> int:
+    return min((each.size for each in extents), default=0)
+
+
+def _lowered(known: Extents, bound: Extents) -> Extents:
+    """Return the extents for which another trial holds, too. Empty: the trial says nothing of these files."""
+    pairs = zip(known, extents_of(bound, len(known)), strict=False)
+    return tuple(Extent(min(one.read, other.read), min(one.size, other.size)) for one, other in pairs)
 
 
 def known_proofs(path: Path) -> tuple[Proof, ...]:
