@@ -157,13 +157,16 @@ def written_by_now(token: StreamToken, attempt: Attempt) -> int:
         return 0
 
 
-def _why(port: str, extents: Extents, error: OutgrownError) -> str:
+def _why(port: str, extents: Extents, error: OutgrownError, others: str) -> str:
+    """Why a proof does not hold for a file of another job.
+
+    :param others: the other streams of the job, in words
+    """
     if error.asks:
-        return (
-            f"{port} is proven for the first {size_text(min(each.read for each in extents))}, and the job asks for more"
-        )
+        most = size_text(min(each.read for each in extents))
+        return f"{port} is proven for the first {most}{others}, and the job asks for more"
     bound = bound_of(extents)
-    return f"{port} is proven{'' if bound is None else f' up to {size_text(bound)}'}, and this file is larger"
+    return f"{port} is proven{'' if bound is None else f' up to {size_text(bound)}'}{others}, and this file is larger"
 
 
 def _not_proven(
@@ -354,11 +357,13 @@ class LearnedReads:
 
         All streams that need a proof are read as files from now on, so that they can be rehearsed with these files.
         """
+        others = " together with the other streams of the job" if len(self.streams) > 1 else ""
         for name in sorted(self.streams & self._extents.keys()):
             if any(token.source.job == error.job for token in stream_tokens(inputs[name])):
                 self._learned.proofs.outgrown(self._keys[name])
                 port = port_path(self._step.name, name)
-                logger.info(f"Job {self._job.name} reads the complete file: {_why(port, self._extents[name], error)}")
+                why = _why(port, self._extents[name], error, others)
+                logger.info(f"Job {self._job.name} reads the complete file: {why}")
         self._as_files |= self.streams - self._declared
 
     def read_as_files(self, inputs: Mapping[str, Token], job: str | None) -> list[StreamSource]:
