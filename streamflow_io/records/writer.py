@@ -7,10 +7,11 @@ import contextlib
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO
 
 import msgspec
 from streamflow.log_handler import logger
@@ -20,12 +21,13 @@ from streamflow_io.files import stranger
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.values import readable
 
-from .records import ProgressRecord, Record
+from .records import EndRecord, ProgressRecord, Record
 from .runs import PROGRESS_FILE, lock
 
 # A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
 _CLOSE_TIMEOUT = 10.0
+_LONGEST_LINE = 2**20
 # The first field of each object has a value, so a field without one follows a comma.
 _WITHOUT_VALUE = re.compile(rb',"\w+":null')
 
@@ -69,7 +71,8 @@ class TelemetryWriter:
 
     A thread serialises and writes twice a second. So the caller never waits for the disk, which may be the one that the
     run congests. A run that is killed loses at most its last second, and leaves whole lines, perhaps except the last.
-    If the file cannot be written, one warning says so and all further records are dropped.
+    If the file cannot be written, one warning says so and all further records are dropped. The last record is then an
+    end of the run without a status.
 
     The file is created with the first record, with mode 0600. The file must not exist: two runs never share one.
 
@@ -149,13 +152,16 @@ class TelemetryWriter:
                 try:
                     while self._write_batch(file):
                         self._write_progress(self._path.with_name(PROGRESS_FILE))
+                except OSError:
+                    _end_early(self._path)
+                    raise
                 finally:
                     with contextlib.suppress(OSError):
                         self._path.with_name(PROGRESS_FILE).unlink(missing_ok=True)
         except (OSError, ValueError) as error:
             self._give_up(error)
 
-    def _write_batch(self, file: BinaryIO) -> bool:
+    def _write_batch(self, file: FileIO) -> bool:
         """Wait for records, let some gather, and write them.
 
         :return: whether there may be more
@@ -174,8 +180,9 @@ class TelemetryWriter:
                     self._write_file(*record)
             elif record is not None:
                 lines += to_json(record) + b"\n"
-        file.write(lines)
-        file.flush()
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[file.write(rest) :]
         return batch[-1] is not None
 
     def _write_progress(self, path: Path) -> None:
@@ -197,11 +204,27 @@ class TelemetryWriter:
         logger.warning(coded(f"The telemetry of this run ends here, the run goes on: {error}", Code.TELEMETRY_ENDS))
 
 
-def _create(path: Path) -> BinaryIO:
+def _end_early(path: Path) -> None:
+    """Put the end of a run whose outcome is not known over the last records: on a full disk there is no more space.
+
+    Without an end the run would look killed, and `streamflow-io clean` would remove what its results link to.
+    """
+    end = to_json(EndRecord(time.time())) + b"\n"
+    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = file.seek(max(0, size - _LONGEST_LINE))
+        place = file.read().rfind(b"\n", 0, size - begin - len(end)) + 1
+        if place > 0:
+            file.seek(begin + place)
+            file.write(end)
+            file.truncate()
+
+
+def _create(path: Path) -> FileIO:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (why := stranger(path.parent)) is not None:
         raise OSError(f"another user could change it: {why}")
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))
+    return open(path, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -10,6 +10,8 @@ import stat
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import jsonschema
 import pytest
@@ -23,10 +25,12 @@ from streamflow_io.records import runs, schema
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.records import EndRecord, Record, RunRecord, record_decoder
-from streamflow_io.records.runs import create_run_directory, find_run, run_label, runs_directory
+from streamflow_io.records.runs import create_run_directory, end_record, find_run, run_label, runs_directory
 from streamflow_io.records.writer import TelemetryWriter, to_json
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
+# The most bytes of the end of a run.
+_END = 60
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +84,41 @@ def test_a_full_disk_ends_telemetry_with_one_warning(
         def write(self, _data: object) -> int:
             raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("streamflow_io.records.writer._create", lambda path: io.BufferedWriter(Disk(path, "xb")))
+    monkeypatch.setattr("streamflow_io.records.writer._create", lambda path: Disk(path, "xb"))
     monkeypatch.setattr("streamflow_io.records.writer.logger.warning", warnings.append)
     _write_until_it_gives_up(TelemetryWriter(lambda: tmp_path / "a.jsonl", interval=0.0))
     assert len(warnings) == 1
     assert os.strerror(number) in warnings[0]
     assert "the run goes on" in warnings[0]
+
+
+@given(room=st.integers(0, 3000))
+def test_a_run_does_not_look_killed_because_a_full_disk_has_ended_its_telemetry(room: int) -> None:
+    """`clean` removes what killed runs have left, also what their results link to. The file gets no further byte."""
+
+    class Disk(io.FileIO):
+        def write(self, data: Any) -> int:
+            if (left := room - self.tell()) <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(memoryview(data)[:left])
+
+    records = [*learning_run()]
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        file = Path(directory, "a.jsonl")
+        patch.setattr("streamflow_io.records.writer._create", lambda path: Disk(path, "xb"))
+        patch.setattr("streamflow_io.records.writer.logger.warning", lambda _: None)
+        with TelemetryWriter(lambda: file, interval=0.0) as writer:
+            for record in records:
+                writer.write(record)
+        assert file.stat().st_size <= room
+        with file.open("rb") as stream:
+            is_ended = end_record(stream) is not None
+        # Without its beginning, a run is not listed.
+        assert is_ended or room < len(to_json(records[0])) + _END
+        if is_ended:
+            *others, last = read_records(file)
+            assert others == records[: len(others)]
+            assert last == EndRecord(last.time)
 
 
 def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
