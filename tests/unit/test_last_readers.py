@@ -649,6 +649,15 @@ def test_what_a_location_says_of_its_directories(tmp_path: Path, shell: list[str
     assert found[str(none)] == DirectoryContents({}, 0)
 
 
+def test_a_file_with_two_names_in_a_directory_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 2**20)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "b").hardlink_to(tmp_path / "a")
+    seen = _look(str(tmp_path))
+    assert seen is not None
+    assert 2**20 <= seen.bytes < 2**21
+
+
 def test_a_link_that_may_lead_back_through_another_link(tmp_path: Path) -> None:
     """Only the file system knows where `d/..` is if `d` is a link: nothing is said of the directory."""
     for number, text in enumerate(["../../x/y", "d/../x", "/a/../x", "d/.."]):

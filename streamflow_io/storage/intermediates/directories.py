@@ -151,7 +151,9 @@ def is_mounted_in(directory: str) -> bool:
 
 
 def _look(directory: str) -> DirectoryContents | None:
-    links, total, errors, is_clear = dict[str, str](), 0, list[OSError](), True
+    links, errors, is_clear = dict[str, str](), list[OSError](), True
+    # By device and inode: a file may have several names.
+    sizes = dict[tuple[int, int], int]()
     for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
             path = os.path.join(place, name)
@@ -161,12 +163,12 @@ def _look(directory: str) -> DirectoryContents | None:
                     text = links[os.path.relpath(path, directory)] = os.readlink(path)
                     is_clear = is_clear and _is_clear(text)
                 elif stat.S_ISREG(status.st_mode):
-                    total += status.st_blocks * 512
+                    sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
             except OSError as error:
                 errors.append(error)
     if not is_clear or any(not isinstance(error, FileNotFoundError) for error in errors):
         return None
-    return DirectoryContents(links, total)
+    return DirectoryContents(links, sum(sizes.values()))
 
 
 def _is_clear(text: str) -> bool:
