@@ -7,6 +7,7 @@ only with `--debug`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import posixpath
 import re
@@ -38,6 +39,8 @@ _NOT_ONE = re.compile(r"Expected (\S+) token of type (File|Directory), got list\
 # The last line of the script, with its number before, and the standard error of its interpreter.
 _JAVASCRIPT = re.compile(r"script was:.*\n\d+ ([^\n]*)\nstdout was: .*?\nstderr was: '(.*)'", re.DOTALL)
 _ERROR = re.compile(r"\w*Error\b")
+# The path at the end is the one that could not be written.
+_FULL = re.compile(rf"\[Errno (?:{errno.ENOSPC}|{errno.EDQUOT})\] (\w[^:]*): (?:.* -> )?(.*)", re.DOTALL)
 # A failure manager handles the error that StreamFlow has logged just before. At last, it gives the job up.
 _HANDLED = re.compile(r"Handling \S+ failure for job (.+)")
 _GIVEN_UP = re.compile(r"FAILED Job (.+) \d+ times\. Execution aborted")
@@ -242,6 +245,12 @@ def _in_short(reason: str) -> str:
         lines = [line for line in found[2].split("\n") if line.strip()]
         error = next((line for line in lines if _ERROR.match(line)), lines[0] if lines else reason)
         return f"the expression {found[1].strip()} fails: {error}"
+    if (found := _FULL.fullmatch(reason)) is not None:
+        path = found[2].strip("'\"")
+        return (
+            f"{found[1]}: StreamFlow cannot write {path}. Remove files from its file system, as with "
+            "`streamflow-io clean`, or set another `--outdir` or `workdir`"
+        )
     return reason
 
 

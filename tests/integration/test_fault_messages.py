@@ -235,6 +235,22 @@ def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench) -> None:
     assert left == []
 
 
+def test_results_that_their_disk_is_too_small_for(bench: Bench) -> None:
+    made = tool("head -c 9000000 /dev/zero", {}, {"out": "stdout"}, stdout="a.txt")
+    path, left = bench.write(workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), {}, io=True), list[str]()
+    disk = path.parent / "out"
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with small_disk(disk, left, 2**22):
+        run = bench.finish(bench.start(path), path)
+    assert not run.ok
+    assert (
+        f"FAILED Workflow execution: No space left on device: StreamFlow cannot write {disk}/a.txt. Remove files "
+        "from its file system, as with `streamflow-io clean`, or set another `--outdir` or `workdir`\n"
+    ) in run.log
+    assert left == []
+
+
 def test_a_database_on_a_full_disk_is_told_in_one_line(bench: Bench) -> None:
     """The run also ends: an opened database has a thread."""
     disk = bench.directory / "disk"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -155,6 +156,15 @@ def test_the_end_says_why_a_failure_manager_has_given_a_job_up(failure: Failure)
         ),
         (f"Expecting value: line 1\n{JAVASCRIPT}", None, ["(the expression (f())() fails: TypeError: no 'y')"]),
         (f"{JAVASCRIPT.partition('evalmachine')[0]}boom'", None, ["(the expression (f())() fails: boom)"]),
+        (
+            f"[Errno {errno.ENOSPC}] No space left on device: '/w/it\\'s -> here' -> '/out/o: 1.txt'",
+            None,
+            [
+                "(No space left on device: StreamFlow cannot write /out/o: 1.txt. Remove files ",
+                " `--outdir` or `workdir`)",
+            ],
+        ),
+        (f'[Errno {errno.EDQUOT}] Disk quota exceeded: "/o\'s"', None, ["(Disk quota exceeded: ", " write /o's. "]),
         ("a container has ended", LastWords(None, ["a container has ended"], "stderr"), ["(a container has ended)"]),
         ("no output `x`", LastWords(0, ["hm"], "stderr"), ["(no output `x`)", "hm"]),
         ("the expression fails\x1b[2J", None, ["(the expression fails\N{REPLACEMENT CHARACTER}[2J)"]),
