@@ -34,6 +34,7 @@ from .jobs import (
     EndStatus,
     JobRecord,
     LentRecord,
+    RehearsedRecord,
     StartedRecord,
     SubmittedRecord,
     WaitCause,
@@ -121,6 +122,7 @@ class History(Struct):
     :ivar rates: how fast jobs might move from each time on, in order
     :ivar leases: bandwidth that the run held of storages that other runs use, too
     :ivar lent: jobs that ran on cores of other jobs
+    :ivar rehearsed: repetitions of jobs that had ended
     :ivar removed: removals of intermediate files, in order
     :ivar disks: the disk space of locations, and what was expected
     :ivar locations: where jobs could start; where some have started may be missing
@@ -148,6 +150,7 @@ class History(Struct):
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
+    rehearsed: list[RehearsedRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
     disks: list[DiskRecord] = field(default_factory=list)
     locations: list[LocationRecord] = field(default_factory=list)
@@ -300,6 +303,7 @@ _KEPT: Mapping[type[Record], str] = {
     RateRecord: "rates",
     LeaseRecord: "leases",
     LentRecord: "lent",
+    RehearsedRecord: "rehearsed",
     RemovedRecord: "removed",
     DiskRecord: "disks",
     LocationRecord: "locations",

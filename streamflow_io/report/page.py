@@ -199,11 +199,17 @@ def notes(run: RunResult) -> list[str]:
 
 def remarks(run: RunResult) -> list[str]:
     """Return remarks about a run that no table shows."""
-    return [
+    lent = (
         f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
         "held and did not use."
         for lent in run.lent
-    ]
+    )
+    rehearsed = (
+        f"{run.run}: {of.input} was rehearsed {'once' if of.rehearsals == 1 else f'{of.rehearsals:,} times'}, "
+        f"in {number(of.seconds)} s: {of.finding}."
+        for of in run.rehearsed
+    )
+    return [*lent, *rehearsed]
 
 
 def waits(step: StepResult) -> str:

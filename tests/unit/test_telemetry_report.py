@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import History, read_history
-from streamflow_io.records.jobs import SubmittedRecord
+from streamflow_io.records.jobs import RehearsedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw, draw_figure
 from streamflow_io.report.graph_drawing import draw_timeline, timeline_rows
-from streamflow_io.report.page import learning_rows, notes, render
+from streamflow_io.report.page import learning_rows, notes, remarks, render
 from streamflow_io.series import covered, levels, rates, thinned
 
 SECONDS = 100.0
@@ -96,6 +96,36 @@ def test_each_attempt_of_a_job_is_one() -> None:
     (step,) = run_results([history])[0].steps
     assert (step.jobs, step.completed, step.failed) == (2, 1, 1)
     assert (step.mean_seconds, step.mean_wait) == (3, 1.5)
+
+
+def rehearsed(time: float, seconds: float, reason: str | None = None, *, known: bool = True) -> RehearsedRecord:
+    """A rehearsal of a job. It found a way to stream the input, unless there is a reason against that."""
+    return RehearsedRecord(
+        time=BEGIN + time, job="/a/0", step="/a", input="/a/text", way=None if reason else "pipe", reason=reason,
+        known=known, seconds=seconds, bytes=5,
+    )  # fmt: skip
+
+
+def test_a_rehearsal_is_no_attempt_of_its_job() -> None:
+    history = read_history("run", [RUN, *job("/a/0", 0, 1, 4), rehearsed(6, 1.5), EndRecord(time=BEGIN + 7)])
+    run = run_results([history])[0]
+    assert [(step.step, step.jobs) for step in run.steps] == [("/a", 1)]
+    assert [row.job for row in run.timeline] == ["/a/0"]
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (rehearsed(8, 0.5), "it may be read while it is written"),
+        (rehearsed(8, 0.5, "it is read twice"), "it is not streamed: it is read twice"),
+        (rehearsed(8, 0.5, "the run has ended", known=False), "nothing is known yet: the run has ended"),
+    ],
+)
+def test_the_report_has_the_rehearsals_of_each_input(last: RehearsedRecord, told: str) -> None:
+    first = rehearsed(6, 1.5, "no core was idle", known=False)
+    run = result(*job("/a/0", 0, 1, 4), first, last)
+    assert remarks(run) == [f"run: /a/text was rehearsed 2 times, in 2 s: {told}."]
+    assert remarks(result(last))[0].startswith("run: /a/text was rehearsed once, in 0.5 s")
 
 
 def test_a_killed_run_ends_with_its_last_record() -> None:

@@ -14,7 +14,7 @@ from statistics import fmean
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.records.history import History, Interval, JobAttempt
-from streamflow_io.records.jobs import DelayCause
+from streamflow_io.records.jobs import DelayCause, RehearsedRecord
 from streamflow_io.records.records import EpochRecord, LeaseRecord, RunStatus
 from streamflow_io.series import covered, levels, rates
 
@@ -167,6 +167,19 @@ class LentResult(AnalysisModel):
     lenders: list[str]
 
 
+class RehearsalResult(AnalysisModel):
+    """The rehearsals of an input.
+
+    :ivar seconds: the time of all trials
+    :ivar finding: of the last rehearsal, in words
+    """
+
+    input: str
+    rehearsals: int
+    seconds: float
+    finding: str
+
+
 class RunResult(AnalysisModel):
     """All results that are shown of a run.
 
@@ -204,6 +217,7 @@ class RunResult(AnalysisModel):
     leases: list[LeaseResult]
     edges: list[EdgeResult]
     lent: list[LentResult]
+    rehearsed: list[RehearsalResult]
     held: list[tuple[float, float]]
     locations: list[LocationResult]
 
@@ -243,6 +257,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         leases=lease_results(history),
         edges=edges,
         lent=_lent(history),
+        rehearsed=_rehearsed(history),
         held=[(record.time - history.run.time, record.held / MB) for record in history.removed],
         locations=location_results(history),
     )
@@ -258,6 +273,25 @@ def _lent(history: History) -> list[LentResult]:
         )
         for step, lent in by_step.items()
     ]
+
+
+def _rehearsed(history: History) -> list[RehearsalResult]:
+    by_input = grouped(history.rehearsed, lambda rehearsed: rehearsed.input)
+    return [
+        RehearsalResult(
+            input=name,
+            rehearsals=len(rehearsed),
+            seconds=sum(each.seconds for each in rehearsed),
+            finding=_finding(rehearsed[-1]),
+        )
+        for name, rehearsed in by_input.items()
+    ]
+
+
+def _finding(rehearsed: RehearsedRecord) -> str:
+    if rehearsed.way is not None:
+        return "it may be read while it is written"
+    return f"{'it is not streamed' if rehearsed.known else 'nothing is known yet'}: {rehearsed.reason}"
 
 
 def _steps(history: History) -> list[StepResult]:
