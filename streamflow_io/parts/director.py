@@ -35,7 +35,6 @@ class Window:
     :ivar held: bytes that have arrived, and were not consumed
     :ivar arrived: all bytes that have ever arrived
     :ivar consumed: bytes that no job needs any more, whether they have arrived or not
-    :ivar peak: the most bytes that were held at once
     """
 
     def __init__(self, most: int) -> None:
@@ -43,7 +42,6 @@ class Window:
         self.held = Extents()
         self.arrived = Extents()
         self.consumed = Extents()
-        self.peak = 0
 
     def is_full(self, more: int = 0) -> bool:
         """Whether nothing more is to be read.
@@ -63,7 +61,6 @@ class Window:
             for needed in self.consumed.missing(span):
                 self.held.add(needed)
             late += self.consumed.within(span)
-        self.peak = max(self.peak, self.held.bytes)
         return late
 
     def consume(self, spans: Sequence[Span]) -> list[Span]:

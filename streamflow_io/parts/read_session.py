@@ -15,7 +15,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.files import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -62,8 +62,6 @@ class ReadAheadSession:
         self._director = director
         self._job = job
         self._record = record
-        self._storage_bytes = self._cached_bytes = 0
-        self._last_chunk = facts.time
         self._parts = 0
         self._waiting: dict[int, asyncio.Event] = {}
         self._has_looked = asyncio.Event()
@@ -176,7 +174,6 @@ class ReadAheadSession:
     def _execute(self, instruction: Instruction) -> None:
         match instruction:
             case Arrived(part):
-                self._record(ArrivedRecord(time=time.time(), session=self._facts.session, part=part))
                 if (waiting := self._waiting.pop(part, None)) is not None:
                     waiting.set()
             case Read(chunk, spans):
@@ -191,18 +188,7 @@ class ReadAheadSession:
                 self._end(reason)
 
     def _end(self, reason: SessionReason) -> None:
-        self._record(
-            SessionEndRecord(
-                time=time.time(),
-                session=self._facts.session,
-                reason=reason,
-                parts=self._parts,
-                storage_bytes=self._storage_bytes,
-                cached_bytes=self._cached_bytes,
-                peak_window=self._director.window.peak,
-                read_seconds=self._last_chunk - self._facts.time,
-            )
-        )
+        self._record(SessionEndRecord(time=time.time(), session=self._facts.session, reason=reason))
         if reason == "stalled":
             self._warn(f"no data has arrived for {PATIENCE_SECONDS:.0f} s")
             self._tasks.append(asyncio.create_task(self._job.cancel()))
@@ -210,13 +196,9 @@ class ReadAheadSession:
             self._job.end()
 
     def _count(self, event: ChunkEvent) -> None:
-        cached = event.cached or 0
-        self._cached_bytes += cached
-        self._storage_bytes += max(0, event.bytes - cached)
-        self._last_chunk = time.time()
         self._record(
             ChunkRecord(
-                time=self._last_chunk,
+                time=time.time(),
                 session=self._facts.session,
                 bytes=event.bytes,
                 cached=event.cached,

@@ -173,18 +173,11 @@ class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
     held: Annotated[int, Meta(description="bytes that wait for their jobs")]
 
 
-class ArrivedRecord(BaseRecord, frozen=True, tag="arrived"):
-    """The arrival of a part, or the end of the reader's need to wait for it."""
-
-    session: int
-    part: Annotated[int, Meta(description="from 0")]
-
-
 class ConsumedRecord(BaseRecord, frozen=True, tag="consumed"):
     """The end of a job that reads a part."""
 
     session: int
-    part: int
+    part: Annotated[int, Meta(description="from 0")]
     held: Annotated[int | None, Meta(description="bytes that wait for their jobs")] = None
 
 
@@ -193,8 +186,3 @@ class SessionEndRecord(BaseRecord, frozen=True, tag="sessionEnd"):
 
     session: int
     reason: Annotated[SessionReason, Meta(description="why nothing more is read")]
-    parts: Annotated[int, Meta(description="number of known parts")]
-    storage_bytes: Annotated[int, Meta(description="bytes read that were not cached, if known")]
-    cached_bytes: Annotated[int, Meta(description="bytes cached before")]
-    peak_window: Annotated[int, Meta(description="the most bytes that waited for their jobs")]
-    read_seconds: Annotated[float, Meta(description="to the last chunk")]

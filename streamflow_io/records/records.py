@@ -16,7 +16,6 @@ from streamflow_io.hints.models import Direction, Way
 from streamflow_io.hints.reasons import EndRule, RateReason, RequestKind, StreamWait
 
 from .files import (
-    ArrivedRecord,
     ChunkRecord,
     CommittedRecord,
     ConsumedRecord,
@@ -272,7 +271,6 @@ Record = (
     | ChoiceRecord
     | SessionRecord
     | ChunkRecord
-    | ArrivedRecord
     | ConsumedRecord
     | SessionEndRecord
     | LocationRecord

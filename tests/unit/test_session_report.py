@@ -5,7 +5,6 @@ from __future__ import annotations
 from lab.telemetry import BEGIN, job
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
-    ArrivedRecord,
     ChunkRecord,
     ConsumedRecord,
     SessionEndRecord,
@@ -42,14 +41,7 @@ def consumed(time: float, part: int, held: int | None) -> ConsumedRecord:
 
 
 def ended(time: float, reason: SessionReason = "done", session: int = 1) -> SessionEndRecord:
-    return SessionEndRecord(
-        time=BEGIN + time, session=session, reason=reason, parts=4, storage_bytes=40 * MB, cached_bytes=0,
-        peak_window=20 * MB, read_seconds=4.0,
-    )  # fmt: skip
-
-
-def arrived(time: float, part: int) -> ArrivedRecord:
-    return ArrivedRecord(time=BEGIN + time, session=1, part=part)
+    return SessionEndRecord(time=BEGIN + time, session=session, reason=reason)
 
 
 def result(*records: Record) -> RunResult:
@@ -60,12 +52,12 @@ def whole() -> list[Record]:
     """Four chunks, two at a time, and four parts; the second pair of jobs ends after the session."""
     return [
         began(),
-        chunk(2.0), arrived(2.0, 0),
-        chunk(2.5, 1.5, held=10 * MB), arrived(2.5, 1),
+        chunk(2.0),
+        chunk(2.5, 1.5, held=10 * MB),
         consumed(3.0, 0, 10 * MB),
-        chunk(3.0, held=10 * MB), arrived(3.0, 2),
+        chunk(3.0, held=10 * MB),
         consumed(3.5, 1, 10 * MB),
-        chunk(5.0, 2.0, held=10 * MB), arrived(5.0, 3), ended(5.0),
+        chunk(5.0, 2.0, held=10 * MB), ended(5.0),
         consumed(6.0, 2, 10 * MB), consumed(8.0, 3, 0),
         EndRecord(time=BEGIN + 9),
     ]  # fmt: skip
@@ -98,7 +90,7 @@ def test_what_had_arrived_and_was_consumed_over_time() -> None:
 
 
 def test_a_session_of_a_killed_run() -> None:
-    (session,) = result(began(), chunk(2.0), chunk(2.5, held=10 * MB, cached=4 * MB), arrived(2.5, 0)).sessions
+    (session,) = result(began(), chunk(2.0), chunk(2.5, held=10 * MB, cached=4 * MB)).sessions
     assert session.reason is None
     assert (session.storage_bytes, session.cached_bytes) == (16 * MB, 4 * MB)
     assert "not recorded" in row(SESSIONS, session)
