@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast, get_args
@@ -17,8 +18,10 @@ from msgspec import Struct
 from streamflow_io.hints.errors import HintErrors
 
 from .records import VERSION, DiskRecord, ProgressRecord, Record, RunRecord, RunState, RunStatus, record_decoder
-from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
+from .runs import BEAT_SECONDS, TELEMETRY_FILE, end_record, run_names, runs_directory
 
+# Caches of a network file system, and clocks that differ, may hide a change of a file for a minute or more.
+_QUIET_SECONDS = BEAT_SECONDS + 100
 # In such a part of the end of a file, the space on disks is found.
 _END_BYTES = 256 * 1024
 _MISSING = re.compile("missing required field `(.*)`")
@@ -114,14 +117,18 @@ def has_writer(file: BinaryIO, run: RunRecord | None) -> bool:
 
     :param run: the first record of the file; None: the record is not read yet, and without locks a process may write
     """
+    # A file system may have no locks, as Lustre without the mount option `flock`. Others keep the locks on each host,
+    # as with `localflock`, or `nolock` of NFS. The time of the file then tells of another host.
+    is_elsewhere = run is not None and run.host is not None and run.host != socket.gethostname()
+    if is_elsewhere and time.time() - os.fstat(file.fileno()).st_mtime < _QUIET_SECONDS:
+        return True
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        # There are no locks, as on Lustre without the mount option `flock`. A process is seen on its own host only.
-        pid = run.pid if run is not None and run.host == socket.gethostname() else None
-        return pid is None or Path(f"/proc/{pid}").exists()
+        pid = None if run is None else run.pid
+        return not is_elsewhere and (pid is None or Path(f"/proc/{pid}").exists())
     fcntl.flock(file, fcntl.LOCK_UN)
     return False
 

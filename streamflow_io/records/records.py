@@ -232,7 +232,7 @@ class ResultsRecord(BaseRecord, frozen=True, tag="results"):
 #: How a run has ended.
 RunStatus = Literal["completed", "failed", "cancelled"]
 #: `ended`: how is not known. `killed`: no process writes the records any more, and the last one is missing. A run on
-#: another host may count as killed while it goes on. Without locks, it counts as running when it was killed.
+#: another host counts as killed when the time of its records has not changed for two minutes.
 RunState = Literal["running", "ended", "killed", RunStatus]
 
 

@@ -114,6 +114,8 @@ def data_directory() -> Path:
 KEPT_RUNS = 100
 # Not every file system shows locks of other hosts, and a run may be silent while its jobs wait in a queue.
 SILENT_SECONDS = 30 * 24 * 3600
+#: A run that goes on changes the time of its telemetry after this many seconds, also without a new record.
+BEAT_SECONDS = 20.0
 _LONGEST_END = 4096
 _TRIES = 50
 

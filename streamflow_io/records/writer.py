@@ -22,7 +22,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.values import readable
 
 from .records import EndRecord, ProgressRecord, Record
-from .runs import PROGRESS_FILE, lock
+from .runs import BEAT_SECONDS, PROGRESS_FILE, lock
 
 # A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
@@ -72,7 +72,7 @@ class TelemetryWriter:
     A thread serialises and writes twice a second. So the caller never waits for the disk, which may be the one that the
     run congests. A run that is killed loses at most its last second, and leaves whole lines, perhaps except the last.
     If the file cannot be written, one warning says so and all further records are dropped. The last record is then an
-    end of the run without a status.
+    end of the run without a status. Otherwise the time of the file changes now and then as long as the run goes on.
 
     The file is created with the first record, with mode 0600. The file must not exist: two runs never share one.
 
@@ -80,9 +80,10 @@ class TelemetryWriter:
         writer's thread
     """
 
-    def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL) -> None:
+    def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL, beat: float = BEAT_SECONDS) -> None:
         self._locate = locate
         self._interval = interval
+        self._beat = beat
         self._path: Path | None = None
         # An empty tuple only wakes the thread.
         self._records: SimpleQueue[Record | tuple[str, bytes] | tuple[()] | None] = SimpleQueue()
@@ -166,7 +167,7 @@ class TelemetryWriter:
 
         :return: whether there may be more
         """
-        batch = [self._records.get()]
+        batch = [self._next(file)]
         self._closing.wait(self._interval)
         try:
             while batch[-1] is not None:
@@ -184,6 +185,15 @@ class TelemetryWriter:
         while rest:
             rest = rest[file.write(rest) :]
         return batch[-1] is not None
+
+    def _next(self, file: FileIO) -> Record | tuple[str, bytes] | tuple[()] | None:
+        """Wait for a record. Meanwhile, show other hosts, which may not see the lock, that the run goes on."""
+        while True:
+            try:
+                return self._records.get(timeout=self._beat)
+            except Empty:
+                with contextlib.suppress(OSError):
+                    os.utime(file.fileno())
 
     def _write_progress(self, path: Path) -> None:
         progress, before = self._progress, self._shown

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,24 @@ def test_whether_a_run_goes_on_where_there_are_no_locks(
     write(runs / "no locks" / "telemetry.jsonl", [RunRecord(time=BEGIN, name="a", workflow="b", host=host, pid=pid)])
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert [run.state for run in list_runs() if run.name == "no locks"] == [state]
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+@pytest.mark.parametrize(("age", "state"), [(60.0, "running"), (300.0, "killed")])
+def test_the_time_of_the_telemetry_tells_of_a_run_on_another_host(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool, age: float, state: str
+) -> None:
+    """Locks may stay on the host that has them: here there is none."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    record = RunRecord(time=BEGIN, name="a", workflow="b", host="elsewhere", pid=os.getpid())
+    file = write(runs / "elsewhere" / "telemetry.jsonl", [record])
+    os.utime(file, (time.time() - age,) * 2)
+    if not has_locks:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    assert [run.state for run in list_runs() if run.name == "elsewhere"] == [state]
 
 
 def test_a_run_that_is_removed_meanwhile_is_left_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

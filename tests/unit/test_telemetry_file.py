@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
+from lab.node import wait_for
 from lab.telemetry import BEGIN, learning_run, usage, write
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records import runs, schema
@@ -126,6 +127,17 @@ def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
     file.write_text("mine")
     _write_until_it_gives_up(TelemetryWriter(lambda: file, interval=0.0))
     assert file.read_text() == "mine"
+
+
+def test_the_time_of_the_file_changes_while_nothing_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "telemetry.jsonl"
+    with TelemetryWriter(lambda: file, interval=0.0, beat=0.01) as writer:
+        writer.write(RUN)
+        wait_for(lambda: file.exists() and file.stat().st_size > 0, "the first record")
+        for _ in range(2):
+            os.utime(file, (BEGIN, BEGIN))
+            wait_for(lambda: file.stat().st_mtime > BEGIN, "a newer time")
+    assert list(read_records(file)) == [RUN]
 
 
 def test_no_directory_can_be_made(tmp_path: Path) -> None:
