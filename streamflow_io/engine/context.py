@@ -248,6 +248,8 @@ class Run:
         words = None if job is None else job.drop(LastWords)
         if status is Status.FAILED:
             status = self.failure.job_failed(job_name, words)
+        elif status is Status.RECOVERY:
+            self.failure.job_is_tried_again(job_name, words)
         if job is None:
             return
         try:

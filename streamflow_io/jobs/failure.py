@@ -99,6 +99,8 @@ class Failure(logging.Filter):
         self._final: dict[str, str] = {}
         # By job: the last error that the failure manager has handled.
         self._handled: dict[str, str] = {}
+        # By job: how the command of its last attempt has ended.
+        self._tried: dict[str, LastWords | None] = {}
         self._failed: str | None = None
         self._reason = ""
         self._words: LastWords | None = None
@@ -106,6 +108,13 @@ class Failure(logging.Filter):
         self._not_run: list[str] = []
         self._is_closing = False
         logger.addFilter(self)
+
+    def job_is_tried_again(self, job: str, words: LastWords | None) -> None:
+        """Note that a failure manager handles the failure of a job.
+
+        :param words: as for :meth:`job_failed`
+        """
+        self._tried[job] = words
 
     def job_failed(self, job: str, words: LastWords | None = None) -> Status:
         """Note that a job has failed for good, or was cancelled because another job has failed.
@@ -121,7 +130,7 @@ class Failure(logging.Filter):
             if self._has_failed_step:
                 # An expression, or a merge of inputs, has failed before. StreamFlow has ended this job.
                 return Status.CANCELLED
-            self._failed, self._reason, self._words = job, self._error, words
+            self._failed, self._reason, self._words = job, self._error, words or self._tried.get(job)
             self._install()
         return Status.FAILED
 

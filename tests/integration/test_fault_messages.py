@@ -17,7 +17,7 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.disks import can_mount, fill, small_disk
-from lab.runs import Bench, wait_for_note
+from lab.runs import RETRY, Bench, wait_for_note
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
@@ -219,14 +219,16 @@ def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> 
     assert "Traceback" not in run.log
 
 
-def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench) -> None:
+@pytest.mark.parametrize("settings", [{}, RETRY], ids=["once", "tried again"])
+def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench, settings: Document) -> None:
     """The standard error of the job is on the same disk, and stays empty."""
     disk = bench.directory / "disk"
     disk.mkdir()
     if not can_mount(disk):
         pytest.skip("no disk of its own can be mounted")
     made = tool("head -c 9000000 /dev/zero", {}, {"out": "stdout"}, stdout="a.txt")
-    path, left = bench.write(workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), {}, io=True), list[str]()
+    document, left = workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), list[str]()
+    path = bench.write(document, {}, io=True, **settings)
     with small_disk(disk, left, 2**22):
         run = bench.finish(bench.start(path, TMPDIR=str(disk)), path)
     assert not run.ok

@@ -128,6 +128,21 @@ def test_the_end_says_why_a_failure_manager_has_given_a_job_up(failure: Failure)
     assert "job /a/0 of step /a has failed (the allocation has ended)" in last.getMessage()
 
 
+def test_the_last_words_of_a_job_that_a_failure_manager_has_given_up(failure: Failure) -> None:
+    """StreamFlow says only how often the job has failed."""
+    for words in (LastWords(4, ["at first"], "stderr"), LastWords(3, [], "stderr", full="It is full")):
+        failure.filter(record("FAILED Job /a/0 with error:\n\t"))
+        failure.filter(record("Handling FailureHandlingException failure for job /a/0", logging.INFO))
+        failure.job_is_tried_again("/a/0", words)
+    assert fail(failure, "/a/0", "FAILED Job /a/0 2 times. Execution aborted") is Status.FAILED
+    failure.closing()
+    failure.filter(last := record("FAILED Workflow execution"))
+    told = last.getMessage()
+    assert "job /a/0 of step /a has failed (exit code 3)" in told
+    assert "at first" not in told
+    assert told.endswith("It has written nothing to its standard error\nIt is full")
+
+
 @pytest.mark.parametrize(
     ("error", "words", "told"),
     [
