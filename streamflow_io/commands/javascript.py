@@ -6,7 +6,7 @@ import re
 import shutil
 
 from streamflow_io.files import file_of
-from streamflow_io.hints.cwl import CWLObject, read_steps
+from streamflow_io.hints.cwl import CWLObject, Walk
 from streamflow_io.hints.errors import HintError
 from streamflow_io.nested import parts
 
@@ -22,17 +22,14 @@ def find_engine() -> str | None:
     return next((path for name in _ENGINES if (path := shutil.which(name)) is not None), None)
 
 
-def missing_engine(document: CWLObject) -> list[HintError]:
-    """Return at most one warning: a process needs Node.js, and there is none.
-
-    :param document: as for :func:`read_steps`
-    """
+def missing_engine(walk: Walk) -> list[HintError]:
+    """Return at most one warning: a process needs Node.js, and there is none."""
     if find_engine() is not None:
         return []
-    user = next((path for path, element in read_steps(document).expressive if _needs_javascript(element)), None)
+    user = next((path for path, element in walk.expressive if _needs_javascript(element)), None)
     if user is None:
         return []
-    file = file_of(document.loadingOptions.fileuri or "")
+    file = file_of(walk.uri)
     message = f"{user} has JavaScript, and there is no Node.js on this machine, where StreamFlow evaluates it"
     return [HintError(file, None, "InlineJavascriptRequirement", message, f"one of {', '.join(_ENGINES)} on PATH")]
 

@@ -22,7 +22,7 @@ from streamflow.core.exception import WorkflowDefinitionException
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.engine.database_messages import held, locked_now
 from streamflow_io.engine.plan import Plan
-from streamflow_io.engine.planning import InvalidHintsException, unavailable_here
+from streamflow_io.engine.planning import InvalidHintsException, steps_of, unavailable_here
 from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
@@ -291,8 +291,9 @@ def _translated(
         cwl_inputs_path=inputs_path,
         workflow_config=workflow,
     )
-    scripts = missing_engine(definition)  # before StreamFlow changes the document
-    plan = translator.plan(in_detail=True)
+    walk = steps_of(definition)
+    scripts = missing_engine(walk)  # before StreamFlow changes the document
+    plan = translator.plan(walk, in_detail=True)
     return plan, _warnings(plan, scripts)
 
 

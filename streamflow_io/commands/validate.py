@@ -121,7 +121,7 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
         return Validation(workflow, False, messages if messages and not valid else (f"{workflow}: {said(error)}",))
     cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion)
     edges = list(_edges(walk.workflows, steps)) if cwl_valid else []
-    warnings = [*check_streamable(steps, edges), *check_both_ends(steps, edges), *missing_engine(document)]
+    warnings = [*check_streamable(steps, edges), *check_both_ends(steps, edges), *missing_engine(walk)]
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
 
 

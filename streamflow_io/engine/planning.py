@@ -66,8 +66,21 @@ class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
         self.mistakes = mistakes
 
 
+def steps_of(document: Any) -> Walk:
+    """Read the steps of a document, before StreamFlow changes the document.
+
+    :param document: as loaded by `cwl_utils.parser`
+    :raises InvalidHintsException: if hints stand elsewhere than under `hints`
+    """
+    try:
+        return read_steps(document)
+    except HintErrors as error:
+        # Not `from error`: StreamFlow prints the causes of an exception, too.
+        raise InvalidHintsException(error) from None
+
+
 def make_plan(
-    document: Any,
+    walk: Walk,
     name: str,
     scheduler: IOAwareScheduler,
     translate: Callable[[], Workflow],
@@ -77,18 +90,18 @@ def make_plan(
 ) -> Plan:
     """Plan the run of a workflow.
 
-    :param document: as loaded by `cwl_utils.parser`
+    :param walk: the steps of the document
     :param name: of the workflow in the StreamFlow file
     :param scheduler: its config, and the StreamFlow file
-    :param translate: translates the document, and may change it
+    :param translate: translates the document
     :param given: the requirements in the input object
     :param in_detail: whether to plan more than a run needs. Globs that are expressions are evaluated; for JavaScript a
         process is started. Without hints, the plan also has what could be delivered early
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
-    # Before StreamFlow changes the document.
-    hints = _read_hints(document, name, scheduler, given)
+    # Before StreamFlow changes the document, whose elements the steps have.
+    hints = _read_hints(walk, name, scheduler, given)
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     annotations, is_auto = hints.annotations, hints.is_auto
@@ -118,7 +131,7 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     return Plan(
         workflow,
-        file=str(document.loadingOptions.fileuri or ""),
+        file=walk.uri,
         annotations=annotations,
         graph=GraphPlan(
             steps=graph.steps,
@@ -164,13 +177,13 @@ class _ReadHints(Struct, frozen=True):
         return any(self.annotations.values())
 
 
-def _read_hints(document: Any, name: str, scheduler: IOAwareScheduler, given: Sequence[Any]) -> _ReadHints:
-    """Read the hints of a document, and its tools as far as the hints need them.
+def _read_hints(walk: Walk, name: str, scheduler: IOAwareScheduler, given: Sequence[Any]) -> _ReadHints:
+    """Read the hints of a workflow, and its tools as far as the hints need them.
 
     :raises InvalidHintsException: if a hint is wrong
     """
     config = scheduler.config
-    walk, annotations = _annotations(document, name, scheduler)
+    annotations = _annotations(walk, name, scheduler)
     is_auto = config.streaming == "auto" and config.runtime == "embedded"
     learned = [path for path, of in annotations.items() if of.is_learned or of.required]
     declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
@@ -268,8 +281,8 @@ def _sites(scheduler: IOAwareScheduler) -> Sites:
     return Sites(config.get("deployments", {}), contained=scheduler.config.containers == "on", directory=directory)
 
 
-def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple[Walk, dict[str, StepAnnotations]]:
-    """The steps of a document, and the hints that hold for them.
+def _annotations(walk: Walk, name: str, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
+    """The hints that hold for the steps of a workflow.
 
     :raises InvalidHintsException: if a hint is wrong
     """
@@ -282,14 +295,12 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple
             path = Path(streamflow_file).parent / file
             check_annotations_file(path, streamflow_file)
         with of_several_workflows(config, workflows):
-            walk = read_steps(document)
             annotations = resolve(walk, path)
         if errors := check_storages(annotations, config.storages):
             raise HintErrors(errors)
     except HintErrors as error:
-        # Not `from error`: StreamFlow prints the causes of an exception, too.
         raise InvalidHintsException(error) from None
-    return walk, annotations
+    return annotations
 
 
 def _partitions(

@@ -40,6 +40,8 @@ from .database_messages import say_locked
 from .scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
+    from streamflow_io.hints.cwl import Walk
+
     from .plan import Plan
 
 
@@ -66,7 +68,9 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         from .serving import apply, begin_without_hints
 
         if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
-            plan = self.plan()
+            from .planning import steps_of
+
+            plan = self.plan(steps_of(self.cwl_definition))
             apply(plan, scheduler)
             workflow = plan.workflow
         else:
@@ -76,12 +80,15 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         gc.freeze()
         return workflow
 
-    def plan(self, *, in_detail: bool = False) -> Plan:
-        """Plan the run of the workflow under the plugin's scheduler; see :func:`~.planning.make_plan`."""
+    def plan(self, walk: Walk, *, in_detail: bool = False) -> Plan:
+        """Plan the run of the workflow under the plugin's scheduler; see :func:`~.planning.make_plan`.
+
+        :param walk: the steps of the workflow
+        """
         from .planning import make_plan
 
         return make_plan(
-            self.cwl_definition,
+            walk,
             self.workflow_config.name,
             self.context.scheduler,
             self._translate,

@@ -39,6 +39,7 @@ _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "
 class Walk(Struct):
     """The steps, tools and workflows of a document.
 
+    :ivar uri: of the document; empty if it is no file
     :ivar steps: the tools, by step path
     :ivar workflows: the workflows as cwl_utils parsed them, by step path, `/` for the outermost
     :ivar tools: the tools as cwl_utils parsed them, by step path
@@ -46,6 +47,7 @@ class Walk(Struct):
     :ivar expressive: the tools and steps that may use JavaScript, with their step paths
     """
 
+    uri: str
     steps: list[HintedStep] = field(default_factory=list)
     workflows: dict[str, CWLObject] = field(default_factory=dict)
     tools: dict[str, CWLObject] = field(default_factory=dict)
@@ -129,8 +131,9 @@ def read_steps(document: CWLObject) -> Walk:
     :raises HintErrors: if a file named by `run` has hints of StreamFlow-IO elsewhere than under `hints`
     :raises OSError: if a file named by `run` cannot be read
     """
-    walker = _Walker()
-    walker.process(document, "/", (), _Position(document), ahead=(document.id,))
+    position = _Position(document)
+    walker = _Walker(position.uri)
+    walker.process(document, "/", (), position, ahead=(document.id,))
     return walker.found
 
 
@@ -148,8 +151,8 @@ class _Position:
 
 
 class _Walker:
-    def __init__(self) -> None:
-        self.found = Walk()
+    def __init__(self, uri: str) -> None:
+        self.found = Walk(uri)
         self.documents: dict[str, list[CWLObject]] = {}
         self.yaml: dict[str, object] = {}
 

@@ -16,6 +16,7 @@ from lab.wording import uncoded
 from streamflow_io.commands.doctor import _javascript
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
+from streamflow_io.hints.cwl import CWLObject, _Walker
 from streamflow_io.hints.errors import HintErrors
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}
@@ -25,6 +26,7 @@ READER: Document = {
     "inputs": {"i": "File"},
     "outputs": {"o": "stdout"},
 }
+_LOAD = _Walker.load
 FIRST: Document = {"run": TOOL, "in": {}, "out": ["o"]}
 
 
@@ -274,6 +276,25 @@ def test_a_missing_node_js_is_told_where_it_is_needed(
     finding = _javascript()
     assert finding.works is None
     assert "Node.js" in finding.detail
+
+
+@pytest.mark.parametrize("has_engine", [True, False])
+def test_a_plan_reads_the_files_of_the_tools_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_engine: bool
+) -> None:
+    path = streamflow_file(tmp_path)
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **chain({}, "tool.cwl")}))
+    (tmp_path / "tool.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **READER}))
+    loaded: list[str] = []
+
+    def load(walker: _Walker, step: CWLObject) -> CWLObject:
+        loaded.append(step.run)
+        return _LOAD(walker, step)
+
+    monkeypatch.setattr(_Walker, "load", load)
+    monkeypatch.setattr("streamflow_io.commands.javascript.find_engine", lambda: "node" if has_engine else None)
+    plan_file(path)
+    assert len(loaded) == 1
 
 
 def test_what_a_terminal_cannot_show(tmp_path: Path) -> None:
