@@ -10,7 +10,7 @@ from typing import cast, get_args
 from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.capio_cl.language import Version, resolved, write_capio_cl, write_dot
 
-from .console import DocumentResult, write_output
+from .console import DocumentResult, add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
 _CAPIO_CL = "capio-cl-"
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="capio-cl-1.1 (default), capio-cl-1.0, or dot",
     )
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
-    parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
+    add_output_arguments(parser)
     parser.add_argument(
         "--directory", metavar="DIR", type=Path, help="write paths below this directory (default: relative)"
     )
@@ -38,14 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> DocumentResult:
     """Write or print the coordination configuration of a workflow.
 
-    :raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written
+    :raises HintErrors: if the file, a workflow or a hint has mistakes, or the output exists or cannot be written
     """
+    output = output_of(arguments)
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
     directory = None if arguments.directory is None else str(arguments.directory.absolute())
     text = _document(plan, arguments.format, directory)
-    if arguments.output is not None:
-        write_output(arguments.output, text)
-    return DocumentResult(text, {"document": json.loads(text) if text.startswith("{") else text}, arguments.output)
+    if output is not None:
+        write_output(output, text)
+    return DocumentResult(text, {"document": json.loads(text) if text.startswith("{") else text}, output)
 
 
 def _document(plan: Plan, format_: str, directory: str | None) -> str:

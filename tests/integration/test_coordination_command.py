@@ -157,6 +157,16 @@ def test_an_output_that_cannot_be_written_is_told(bench: Bench, capsys: pytest.C
     assert "--output\n  cannot be written: No such file or directory" in capsys.readouterr().err
 
 
+def test_a_file_that_exists_is_replaced_only_if_asked_for(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = bench.write(two_steps(writer(None)), {}, True), bench.directory / "capio.json"
+    target.write_text("mine")
+    assert main(["coordination", str(path), "--output", str(target)]) == 1
+    assert "exists\n  allowed: another file, or --force to overwrite it" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    assert main(["coordination", str(path), "--output", str(target), "--force"]) == 0
+    assert json.loads(target.read_text())["name"] == "main"
+
+
 def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.write(two_steps(writer(None)), {}, True)
     document = json.loads(path.read_text())
