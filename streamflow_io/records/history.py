@@ -44,6 +44,7 @@ from .records import (
     DiskRecord,
     EndRecord,
     EpochRecord,
+    HeldRecord,
     LeaseRecord,
     LocationRecord,
     RateRecord,
@@ -121,6 +122,7 @@ class History(Struct):
     :ivar requests: data that I/O tasks moved, and that compute jobs wrote
     :ivar rates: how fast jobs might move from each time on, in order
     :ivar leases: bandwidth that the run held of storages that other runs use, too
+    :ivar held_back: bursts that waited for their slots in a schedule
     :ivar lent: jobs that ran on cores of other jobs
     :ivar rehearsed: repetitions of jobs that had ended
     :ivar removed: removals of intermediate files, in order
@@ -149,6 +151,7 @@ class History(Struct):
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
+    held_back: list[HeldRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
     rehearsed: list[RehearsedRecord] = field(default_factory=list)
     removed: list[RemovedRecord] = field(default_factory=list)
@@ -302,6 +305,7 @@ _KEPT: Mapping[type[Record], str] = {
     RequestRecord: "requests",
     RateRecord: "rates",
     LeaseRecord: "leases",
+    HeldRecord: "held_back",
     LentRecord: "lent",
     RehearsedRecord: "rehearsed",
     RemovedRecord: "removed",

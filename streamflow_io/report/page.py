@@ -209,7 +209,12 @@ def remarks(run: RunResult) -> list[str]:
         f"in {number(of.seconds)} s: {of.finding}."
         for of in run.rehearsed
     )
-    return [*lent, *rehearsed]
+    held_back = (
+        f"{run.run}: {of.bursts:,} bursts on {of.storage} waited for their slots in a schedule, "
+        f"{number(of.seconds)} s at most."
+        for of in run.held_back
+    )
+    return [*lent, *rehearsed, *held_back]
 
 
 def waits(step: StepResult) -> str:

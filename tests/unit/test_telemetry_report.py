@@ -16,7 +16,7 @@ from lab.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import RehearsedRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.records.records import EndRecord, HeldRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw, draw_figure
 from streamflow_io.report.graph_drawing import draw_timeline, timeline_rows
@@ -126,6 +126,11 @@ def test_the_report_has_the_rehearsals_of_each_input(last: RehearsedRecord, told
     run = result(*job("/a/0", 0, 1, 4), first, last)
     assert remarks(run) == [f"run: /a/text was rehearsed 2 times, in 2 s: {told}."]
     assert remarks(result(last))[0].startswith("run: /a/text was rehearsed once, in 0.5 s")
+
+
+def test_the_report_has_the_bursts_that_a_schedule_held_back() -> None:
+    held = [HeldRecord(time=BEGIN + time, storage="scratch", slot=BEGIN + 9, until=BEGIN + 8) for time in (2, 7, 8)]
+    assert remarks(result(*held)) == ["run: 2 bursts on scratch waited for their slots in a schedule, 7 s at most."]
 
 
 def test_a_killed_run_ends_with_its_last_record() -> None:

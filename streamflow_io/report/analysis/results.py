@@ -74,6 +74,26 @@ def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[Interval]:
 BINS = 200
 
 
+class HeldBursts(AnalysisModel):
+    """The bursts on a storage that waited for their slots in a schedule.
+
+    :ivar seconds: the time of all these waits, at most
+    """
+
+    storage: str
+    bursts: int
+    seconds: float
+
+
+def held_bursts(history: History) -> list[HeldBursts]:
+    """Return the bursts of a run that were held back, by storage."""
+    by_storage = grouped((held for held in history.held_back if held.until > held.time), lambda held: held.storage)
+    return [
+        HeldBursts(storage=name, bursts=len(held), seconds=sum(one.until - one.time for one in held))
+        for name, held in by_storage.items()
+    ]
+
+
 class StepResult(AnalysisModel):
     """A row of the table of steps. Means are over completed jobs. None: nothing was measured.
 
@@ -215,6 +235,7 @@ class RunResult(AnalysisModel):
     requirements: Requirements | None
     sessions: list[SessionResult]
     leases: list[LeaseResult]
+    held_back: list[HeldBursts]
     edges: list[EdgeResult]
     lent: list[LentResult]
     rehearsed: list[RehearsalResult]
@@ -255,6 +276,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         requirements=requirements(history) if history.requests else None,
         sessions=session_results(history),
         leases=lease_results(history),
+        held_back=held_bursts(history),
         edges=edges,
         lent=_lent(history),
         rehearsed=_rehearsed(history),
