@@ -44,6 +44,7 @@ def interrupt_on_sigterm() -> Callable[[], None]:
 
     def interrupt(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        logger.warning("The run ends, because StreamFlow has got SIGTERM, as at the end of the time of a batch job")
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.raise_signal(signal.SIGINT)
             return

@@ -196,9 +196,11 @@ class Failure(logging.Filter):
             if given_up is not None:
                 self._error = self._final[message] = self._handled.get(given_up[1], message)
             self._first_error = self._first_error or message
+        if not is_shown and _is_cancellation(record):
+            return False
         if is_shown or not (self._failed is not None or self._is_closing):
             return True
-        if message.startswith("CANCELLED Job ") or _is_cancellation(record):
+        if message.startswith("CANCELLED Job "):
             return False
         if record.levelno < logging.WARNING or not self._is_closing:
             return True

@@ -109,6 +109,10 @@ def test_a_run_that_is_asked_to_end_leaves_no_file_of_ours(bench: Bench, number:
     os.kill(driver.pid, number)
     driver.wait(60)
     assert [str(path) for path in bench.directory.rglob("*streamflow-io-stderr")] == []
+    log = (path.parent / "stderr").read_text()
+    assert ("StreamFlow has got SIGTERM" in log) is (number == signal.SIGTERM)
+    # StreamFlow would show the stack of each job. The last stack is Python's.
+    assert " ERROR " not in log
 
 
 def test_a_stream_carries_no_messages(bench: Bench) -> None:

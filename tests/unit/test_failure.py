@@ -215,6 +215,11 @@ def test_what_follows_from_a_failure_is_not_said(failure: Failure) -> None:
     assert failure.filter(record("it cannot be written", path="/lib/streamflow_io/records/writer.py"))
 
 
+def test_the_stacks_of_jobs_that_are_cancelled_are_not_said(failure: Failure) -> None:
+    """Ctrl-C, or the end of a batch job, ends all jobs, and none has failed before."""
+    assert not failure.filter(record("", error=asyncio.CancelledError()))
+
+
 def test_all_is_said_with_debug(failure: Failure) -> None:
     failure.job_failed("/a/0")
     failure.closing()
