@@ -27,14 +27,13 @@ from .shared_bytes import SHARED_BYTES, shared_bytes
 from .spread_session import SPREAD_SESSIONS, spread_sessions
 from .templates import GENOMES, prepare_genotypes
 from .tools import MEBIBYTE, WAIT
-from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
+from .workflows import JSON, Site, StreamFlowRun, job_times, tool, write_workflow
 from .workload import Outcome, Variant, Workload
 
 # Work is waiting: nodes of a real cluster have cores of their own.
 _CHAIN_OF_STEPS = Chain(64, 4 * MEBIBYTE, f"{WAIT}0.1")
 # Long, because each step starts a moment after the one before. Each has a node of its own.
-_WAIT_SECONDS = 0.1
-_LONG_CHAIN = Chain(192, 4 * MEBIBYTE, f"{WAIT}{_WAIT_SECONDS}", cores=2)
+_LONG_CHAIN = Chain(192, 4 * MEBIBYTE, f"{WAIT}0.1", cores=2)
 _LONG, _OF_STEP = "chain over three nodes", "of_step"
 _FEW, _MANY = 16, 96
 _MEASURE = "ms_per_job"
@@ -130,14 +129,15 @@ def _slurm_site(directory: Path) -> Iterator[Site]:
 
 
 @contextmanager
-def _allocation_site(directory: Path, nodes: int = 2) -> Iterator[Site]:
+def _allocation_site(directory: Path, nodes: int = 2, is_apart: bool = False) -> Iterator[Site]:
     """All steps on nodes of an allocation of a Slurm. The nodes share the directory with the driver.
 
+    :param is_apart: whether each node has a work directory of its own, in memory
     :raises CommandError: if it cannot be started
     """
     (workdir := directory / "work").mkdir()
     with _slurm() as laboratory, held_allocation(laboratory, nodes, "60") as environment:
-        deployment = allocation_deployment(workdir)
+        deployment = allocation_deployment(laboratory.directory / "local" if is_apart else workdir)
         yield Site({"nodes": deployment}, {"/": "nodes"}, laboratory.prefix, environment, containers=False)
 
 
@@ -195,17 +195,21 @@ def _genomes(directory: Path, skipped: str | None) -> list[Variant]:
 
 
 def _long_chain(directory: Path, skipped: str | None) -> Variant:
-    """A chain with a node for each step, whose time is that of a step at best: a link takes a third of this time."""
+    """A chain with a node for each step, whose time is that of the first step at best: that one waits for no other.
+
+    A link takes a third of this time. The files are in memory, because the nodes share the disk of this machine.
+    """
     way = StreamFlowRun(_LONG_CHAIN.write(directory / "long.cwl"), {"oversubscribe": "never"})
 
     def run(directory: Path) -> Outcome:
-        outcome = _run_at(partial(_allocation_site, nodes=len(STEPS)), _LONG, way, STEPS, directory)
+        outcome = _run_at(partial(_allocation_site, nodes=len(STEPS), is_apart=True), _LONG, way, STEPS, directory)
         (file,) = (directory / "data" / "streamflow-io" / "runs").glob("*/telemetry.jsonl")
         records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
         nodes = {record["location"] for record in records if record["event"] == "command"}
         if len(nodes) != len(STEPS):
             raise CommandError(f"the steps have run on {', '.join(sorted(nodes))}")
-        of_step = outcome.sample.window / (_LONG_CHAIN.chunks * _WAIT_SECONDS)
+        first = next(job for job in job_times(directory) if job.step == STEPS[0])
+        of_step = outcome.sample.window / (first.end - first.start)
         sample = outcome.sample.model_copy(update={"further": {**outcome.sample.further, _OF_STEP: of_step}})
         return dataclasses.replace(outcome, sample=sample)
 
