@@ -137,6 +137,7 @@ class RemoteRuntime(ConversingRuntime):
         :return: why it has failed; None: success. What the script has written until then is left
         """
         try:
+            other.check()
             if (obstacle := await self.no_link(other)) is not None:
                 return obstacle
             job = await self.create_job("archive")

@@ -507,6 +507,23 @@ async def test_reaching_another(access: Access, workdir: Path, tmp_path: Path) -
         )
 
 
+async def test_a_node_that_is_lost_is_not_asked_for_its_files(access: Access, workdir: Path) -> None:
+    """`sfio-node receive` would try to reach the node for seconds, for each file."""
+    manner = Manner(listen=True)
+    async with (
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner) as lost,
+        serving(access, workdir, stand_in("10.0.0.2:7"), manner) as receiver,
+    ):
+        assert await receiver.no_link(lost) is None
+        job = await lost.create_job("j")
+        Path(lost.directory, "die").touch()
+        with pytest.raises(NodeRuntimeError, match="has ended"):
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
+        why = await asyncio.wait_for(receiver.fetch(lost, "/file", "cat"), 10)
+        assert "has ended at host/host" in str(why)
+        assert os.listdir(Path(receiver.directory, "jobs")) == []
+
+
 async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access) -> None:
     with pytest.raises(NodeRuntimeError, match="does not answer"):
         await access.run("echo late; sleep 0.3; echo later", 0.05)
