@@ -61,8 +61,8 @@ pub struct Gates {
     pub streams: Arc<Streams>,
     has_streams: bool,
     has_net: bool,
-    /// A trial with a pipe: a command that asks whether there is something to read must not get a stream.
-    has_trial: bool,
+    /// The names of the inputs that are tried as streams.
+    trials: Vec<String>,
     pub handler: Arc<Handler>,
     /// Whether the last event said that the command waits.
     told: bool,
@@ -78,11 +78,12 @@ impl Gates {
         let streams = Arc::new(streams);
         let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
         let has_net = job.inputs.iter().any(|input| input.net.is_some());
-        let has_trial = !has_net && job.inputs.iter().any(|input| matches!(input.access, Access::Replay));
-        let table = GateTable::new(Arc::clone(&streams), has_trial);
+        let trials = job.inputs.iter().filter(|input| matches!(input.access, Access::Replay));
+        let trials: Vec<String> = trials.map(|input| input.name.clone()).collect();
+        let table = GateTable::new(Arc::clone(&streams), !has_net && !trials.is_empty());
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job), Excerpts::of(job)?));
-        Ok(Self { inputs, streams, has_streams, has_net, has_trial, handler, told: false })
+        Ok(Self { inputs, streams, has_streams, has_net, trials, handler, told: false })
     }
 
     /// Returns which calls the kernel has to report, or None if no filter is needed.
@@ -90,8 +91,10 @@ impl Gates {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
         let excerpts = self.handler.excerpts.as_ref().map(Excerpts::end);
         let delivers = self.inputs.iter().any(|input| input.spec.delivers());
-        let (streams, net, polls) = (self.has_streams, self.has_net, self.has_trial);
-        let purpose = Purpose { holds, delivers, streams, net, polls, observes, excerpts };
+        let (streams, net, alarms) = (self.has_streams, self.has_net, !self.trials.is_empty());
+        // A command that asks whether there is something to read must not get a pipe.
+        let polls = alarms && !net;
+        let purpose = Purpose { holds, delivers, streams, net, polls, alarms, observes, excerpts };
         Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes || purpose.excerpts.is_some())
     }
 
@@ -149,9 +152,13 @@ impl Gates {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 
-    /// Returns each excerpt that the command could distinguish from its file, with the name of the call.
-    pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
-        self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default()
+    /// Returns each input with which a trial shows nothing, with the name of a call: an excerpt that the command could
+    /// distinguish from its file, or a stream that an alarm may end.
+    pub fn asked(&self) -> Vec<(String, Cow<'static, str>)> {
+        let told_apart = self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default();
+        let alarm = self.handler.alarm.get();
+        let timed = self.trials.iter().filter_map(|name| Some((name.clone(), alarm?.clone())));
+        told_apart.into_iter().chain(timed).collect()
     }
 
     /// Returns the programs that had none of the privileges of their files, because calls are reported.

@@ -25,7 +25,7 @@ from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
 # Part of every key. To be changed with what a rehearsal tries, or a key has, so that lesser proofs do not count.
-_HOW = "with a short file, with other streams, and the same scripts of any size"
+_HOW = "with a short file, with other streams, without alarms, and the same scripts of any size"
 
 
 #: Programs at the location of a job that differ from those on the driver's node, by the words of its tool.

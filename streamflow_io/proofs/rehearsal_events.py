@@ -29,6 +29,8 @@ class SeenEvents(Struct):
     is_elsewhere: bool = False
     no_gate: str | None = None
     _asked: bool = False
+    # The system call that has asked, if it is known.
+    _asked_by: str = ""
     _streams: dict[str, StreamEvent] = field(default_factory=dict)
     _held: dict[str, HeldEvent] = field(default_factory=dict)
 
@@ -44,7 +46,9 @@ class SeenEvents(Struct):
             self._streams[event.name] = event
         elif isinstance(event, HeldEvent):
             self._held[event.name] = event
-        elif isinstance(event, AskedEvent) or (isinstance(event, WarningEvent) and event.input is not None):
+        elif isinstance(event, AskedEvent):
+            self._asked, self._asked_by = True, event.call
+        elif isinstance(event, WarningEvent) and event.input is not None:
             self._asked = True
         elif isinstance(event, WarningEvent) and is_without_gate(event):
             self.no_gate = event.message
@@ -83,4 +87,4 @@ class SeenEvents(Struct):
 
     @property
     def _call(self) -> str:
-        return next((event.call for event in self._held.values()), "")
+        return next((event.call for event in self._held.values()), self._asked_by)

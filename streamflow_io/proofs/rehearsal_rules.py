@@ -41,6 +41,8 @@ _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
 # Calls that are held only if they have a time limit. A producer that pauses for longer would end the input.
 _TIMED = ("poll", "ppoll", "select", "pselect6")
+# With a file, no alarm ends a wait for bytes.
+_ALARMS = ("alarm", "setitimer", "timer_settime")
 _CALLS = {
     "lseek": "the tool seeks in the file",
     "mmap": "the tool maps the file into memory",
@@ -56,6 +58,7 @@ _CALLS = {
     "getdents": "the tool lists the directory of the file",
     "getdents64": "the tool lists the directory of the file",
     **{name: f"the tool asks whether there is something to read ({name})" for name in _TIMED},
+    **{name: f"the tool sets an alarm ({name})" for name in _ALARMS},
 }
 
 
@@ -78,8 +81,8 @@ class Ran:
     :ivar said: the reason of a failure, for people
     :ivar read: bytes that were read of each stream, in the order of the files
     :ivar held_at: bytes that were read when the program waited for the whole file; None: the program has not waited
-    :ivar call: the system call that has waited
-    :ivar asked: the program has asked by path for more than bytes
+    :ivar call: the system call that has waited, or has set an alarm
+    :ivar asked: the program has asked by path for more than bytes, or has set an alarm
     :ivar difference: the first difference of the outputs from those of the job; of a twin, from the run before. None:
         no difference
     :ivar is_from_outside: the run was ended from outside
@@ -219,7 +222,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
             return "file"
         return _with_a_pipe(so_far[0][1], ran, cpu)
     if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
-        if ran.call in _TIMED:
+        if ran.call in (*_TIMED, *_ALARMS):
             return Finding(None, _why_held(ran))
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:

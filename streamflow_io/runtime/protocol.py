@@ -392,7 +392,8 @@ class HeldEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="hel
 
 
 class AskedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="asked"):
-    """The command has told an excerpt from its file. Told when the command has ended."""
+    """The command has told an excerpt from its file, or has set an alarm in a trial. Told when the command has
+    ended."""
 
     name: str
     call: str

@@ -62,6 +62,12 @@ STREAMED = [
     _python("advises", "f = open('f', 'rb')\nos.posix_fadvise(f.fileno(), 0, 0, 2)\nprint(len(f.read()))"),
     _python("syncs", "f = open('f', 'rb')\nos.fsync(f.fileno())\nprint(len(f.read()))"),
     _python("asks for the pipe", "try: fcntl.fcntl(open('f'), 1032)\nexcept OSError as error: print(error)"),
+    _python(
+        "cannot be watched",
+        "e = select.epoll()\ntry: e.register(0, 1)\nexcept PermissionError as error: print(error)\n"
+        "print(len(sys.stdin.read()))",
+        stdin=True,
+    ),
     _python("does not wait", "f = os.open('f', os.O_NONBLOCK)\nwhile d := os.read(f, 1 << 20): os.write(1, d)"),
     _python("need not wait", "os.set_blocking(0, False)\nwhile d := os.read(0, 1 << 20): os.write(1, d)", stdin=True),
     _python(
@@ -152,6 +158,7 @@ AGAIN = [
 
 #: The others show more of the same.
 _SHORT = {
+    "cannot be watched",
     "goes back",
     "goes beyond the end",
     "need not wait",

@@ -91,6 +91,34 @@ def test_who_asks_by_path_gets_the_file_at_once(runtime: Node) -> None:
     assert [event["input"] for event in job.named("warning")] == ["n"]
 
 
+def test_who_has_its_input_watched_gets_the_file_at_once(runtime: Node) -> None:
+    script = "import select; f = open('f', 'rb'); select.epoll().register(f); print(len(f.read()))"
+    job = start(runtime, python(script), replay(runtime, net=False))
+    assert job.wait() == 0
+    assert [event["input"] for event in job.named("warning")] == ["n"]
+
+
+@pytest.mark.parametrize("net", [True, False])
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        ("signal.alarm(60)", {"alarm", "setitimer"}),
+        ("signal.setitimer(signal.ITIMER_REAL, 60)", {"setitimer"}),
+        ("signal.setitimer(signal.ITIMER_PROF, 60)", set()),
+        ("subprocess.run(['timeout', '60', 'true'])", {"timer_settime"}),
+    ],
+)
+def test_an_alarm_is_told(runtime: Node, net: bool, sets: str, told: set[str]) -> None:
+    job = start(
+        runtime, python(f"import signal, subprocess; {sets}; print(len(open('f').read()))"), replay(runtime, net=net)
+    )
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_text() == f"{len(data())}\n"
+    asked = job.named("asked")
+    assert [event["name"] for event in asked] == (["n"] if told else [])
+    assert {event["call"] for event in asked} <= told
+
+
 def test_what_changes_meanwhile_is_found(runtime: Node) -> None:
     script = "import os, sys\nf = open('f', 'rb', 0); f.read(9)\nos.truncate(sys.argv[1], 5)\nwhile f.read(9): pass"
     file = runtime.base / "out" / "f"

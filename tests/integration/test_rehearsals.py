@@ -161,6 +161,16 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
             "while select.select([f], [], [], 60)[0] and (read := len(f.read(1 << 16))): n += read\n"
             "print(n)"
         ),
+        # The kernel watches no file for it.
+        "watches": python(
+            'import select, sys; f = open(sys.argv[1], "rb", 0); e = select.epoll(); n = 0\n'
+            "try: f.seek(0, 2); f.seek(0); n = len(f.read())\n"
+            "except OSError:\n"
+            " e.register(f)\n"
+            " while e.poll(60) and (read := len(f.read(1 << 16))): n += read\n"
+            "print(n)"
+        ),
+        "limited": reader('timeout 60 cat "$text" > out'),
         "aligned": ALIGNED,
         "twice": reader('tail -c 9 "$text" > out; head -n 1 "$text" >> out'),
         "fails": python("import os, sys; f = os.open(sys.argv[1], 0); sys.exit(7 * (os.fstat(f).st_size == 0))"),
@@ -175,6 +185,8 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "seek": "the tool seeks in the file",
         "path": "the tool asks for the size, or more, by the path",
         "polls": "the tool seeks in the file",
+        "watches": "the tool seeks in the file",
+        "limited": "the tool sets an alarm (timer_settime)",
         "aligned": "the outputs differ with a short stream: out",
         "twice": "the tool seeks in the file",
         "fails": "exit code 7 with a stream",

@@ -73,6 +73,13 @@ def test_who_waits_for_the_file_gets_a_pipe() -> None:
         assert found(("net", held), ("pipe", ran())) == Finding("pipe")
 
 
+def test_who_sets_an_alarm_is_refused() -> None:
+    """A slow producer would make another result of that: no pipe is tried."""
+    for size in (SIZE, 9):
+        refused = Finding(None, "the tool sets an alarm (alarm)")
+        assert found(("net", ran(asked=True, call="alarm")), size=size) == refused
+
+
 @pytest.mark.parametrize("piped", [FAILED, DIFFERENT, ran(asked=True), ran(read=(0,)), OPENED_TWICE])
 def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
     assert found(("net", HELD), ("pipe", piped)) == Finding(None, "the tool seeks in the file")

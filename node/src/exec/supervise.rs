@@ -200,7 +200,7 @@ impl<'a> Supervisor<'a> {
             let written = self.outputs.commit_all(self.events);
             self.check(written.map_err(Fact::from));
         }
-        for (name, call) in self.inputs.gates.told_apart() {
+        for (name, call) in self.inputs.gates.asked() {
             self.note(&[Event::Asked(AskedEvent { name: &name, call })]);
         }
         let verdicts = self.inputs.gates.verdicts();

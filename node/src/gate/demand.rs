@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::call::Call;
-use super::descriptors::{Place, CLONE, CONTROLS, DESCRIPTORS, NOT_BLOCKING, REQUESTS, SET_FLAGS};
+use super::descriptors::{Place, CLONE, CONTROLS, DESCRIPTORS, NOT_BLOCKING, REQUESTS, SET_FLAGS, WATCH};
 use super::syscalls::asks;
 
 /// A demand of a call on a stream, and what has to be done about it.
@@ -47,7 +47,9 @@ pub fn of_descriptor(number: i64, arguments: &[u64; 6]) -> Option<(Place, Demand
         libc::SYS_ioctl if second == NOT_BLOCKING => Demand::Answer(0),
         libc::SYS_ioctl if second == CLONE => return Some((Place::Argument(2), Demand::File)),
         libc::SYS_ioctl if REQUESTS.contains(&second) => Demand::File,
-        libc::SYS_fcntl | libc::SYS_ioctl => return None,
+        // The kernel watches no file.
+        libc::SYS_epoll_ctl if second == WATCH => Demand::Fail(Errno::EPERM),
+        libc::SYS_fcntl | libc::SYS_ioctl | libc::SYS_epoll_ctl => return None,
         _ => Demand::File,
     };
     Some((place, demand))
@@ -134,6 +136,8 @@ mod tests {
             (libc::SYS_ioctl, [3, NOT_BLOCKING.into(), 0, 0, 0, 0], answer),
             (libc::SYS_ioctl, [3, REQUESTS[1].into(), 0, 0, 0, 0], file(0)),
             (libc::SYS_ioctl, [1, CLONE.into(), 3, 0, 0, 0], file(2)),
+            (libc::SYS_epoll_ctl, [9, WATCH.into(), 3, 0, 0, 0], Some((Place::Watched, Demand::Fail(Errno::EPERM)))),
+            (libc::SYS_epoll_ctl, [9, libc::EPOLL_CTL_DEL as u64, 3, 0, 0, 0], None),
             (
                 libc::SYS_lseek,
                 [3, MINUS_ONE, libc::SEEK_END as u64, 0, 0, 0],

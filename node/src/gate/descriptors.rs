@@ -10,12 +10,14 @@ pub enum Place {
     Polled,
     /// A set of bits, at the second argument, as many as the first argument says.
     Selected,
+    /// The third argument, which an epoll instance is to watch.
+    Watched,
 }
 
 impl Place {
     /// Whether the call asks whether there is something to read.
     pub fn is_polled(self) -> bool {
-        matches!(self, Self::Polled | Self::Selected)
+        matches!(self, Self::Polled | Self::Selected | Self::Watched)
     }
 }
 
@@ -33,6 +35,7 @@ pub enum Told {
     IfOneOf(usize, &'static [u32]),
 }
 
+pub const WATCH: u32 = libc::EPOLL_CTL_ADD as u32;
 pub const SET_FLAGS: u32 = libc::F_SETFL as u32;
 pub const CONTROLS: &[u32] = &[SET_FLAGS, libc::F_SETPIPE_SZ as u32, libc::F_GETPIPE_SZ as u32];
 pub const NOT_BLOCKING: u32 = libc::FIONBIO as u32;
@@ -73,6 +76,15 @@ pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_select, Place::Selected, Told::UnlessNull(4)),
     (libc::SYS_pselect6, Place::Selected, Told::UnlessNull(4)),
+    (libc::SYS_epoll_ctl, Place::Watched, Told::IfOneOf(1, &[WATCH])),
+];
+
+/// The calls that set an alarm, and when the kernel reports them. The alarm may end a wait for bytes.
+pub const ALARMS: &[(i64, Told)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_alarm, Told::UnlessNull(0)),
+    (libc::SYS_setitimer, Told::IfOneOf(0, &[libc::ITIMER_REAL as u32])),
+    (libc::SYS_timer_settime, Told::Always),
 ];
 
 /// The calls that distinguish an excerpt from its file by a descriptor, and when the kernel reports them.

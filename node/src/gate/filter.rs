@@ -3,7 +3,7 @@
 use nix::libc::{self, sock_filter};
 use serde::{Deserialize, Serialize};
 
-use super::descriptors::{Told, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
+use super::descriptors::{Told, ALARMS, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
 use super::syscalls::{Syscall, When, EMPTY_PATH, LISTINGS, OBSERVED, SYSCALLS};
 use crate::protocol::json;
 
@@ -49,6 +49,8 @@ pub struct Purpose {
     pub net: bool,
     /// Calls that ask for a limited time whether there is something to read are reported.
     pub polls: bool,
+    /// Calls that set an alarm are reported.
+    pub alarms: bool,
     /// Calls that read are reported.
     pub observes: bool,
     /// Calls that distinguish a file from an excerpt of it, which has at least this many bytes, are reported.
@@ -90,6 +92,9 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     if purpose.polls {
         let polls = DESCRIPTORS.iter().filter(|(_, place, _)| place.is_polled());
         program.extend(polls.flat_map(|(number, _, told)| catch(*number, *told)));
+    }
+    if purpose.alarms {
+        program.extend(ALARMS.iter().flat_map(|(number, told)| catch(*number, *told)));
     }
     if let Some(end) = purpose.excerpts {
         program.extend(TELLING.iter().flat_map(|(number, told)| catch(*number, *told)));
@@ -340,13 +345,37 @@ mod tests {
                 (libc::SYS_write, none, false),
                 (libc::SYS_fstat, none, false),
                 (libc::SYS_close, none, false),
+                (libc::SYS_epoll_ctl, [9, libc::EPOLL_CTL_ADD as u64, 3, 0, 0, 0], true),
+                (libc::SYS_epoll_ctl, [9, libc::EPOLL_CTL_DEL as u64, 3, 0, 0, 0], false),
                 (libc::SYS_epoll_wait, none, false),
+                (libc::SYS_timer_settime, none, false),
             ] {
                 let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
                 assert_eq!(answer(number, arguments), expected, "{number} {arguments:?}");
             }
             assert_eq!(run(&program, 0x4000_0003, libc::SYS_read, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
             assert_eq!(answer(libc::SYS_io_uring_setup, none), REFUSE.k);
+        }
+    }
+
+    #[test]
+    fn what_is_timed_in_a_trial() {
+        let program = program(Purpose { streams: true, polls: true, alarms: true, ..Purpose::default() });
+        let real = libc::ITIMER_REAL as u64;
+        for (number, arguments, told) in [
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_alarm, [1, 0, 0, 0, 0, 0], true),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_alarm, [0; 6], false),
+            (libc::SYS_setitimer, [real, 1, 0, 0, 0, 0], true),
+            (libc::SYS_setitimer, [libc::ITIMER_PROF as u64, 1, 0, 0, 0, 0], false),
+            (libc::SYS_timer_settime, [0; 6], true),
+            (libc::SYS_epoll_ctl, [9, libc::EPOLL_CTL_ADD as u64, 3, 0, 0, 0], true),
+            (libc::SYS_ppoll, [9, 1, 1, 0, 0, 0], true),
+            (libc::SYS_read, [0; 6], false),
+        ] {
+            let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(run(&program, NATIVE, number, arguments), expected, "{number} {arguments:?}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The notification handler: threads that answer the calls of the command.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::thread::JoinHandleExt;
@@ -14,6 +15,7 @@ use nix::sys::pthread::{pthread_kill, Pthread};
 use nix::sys::signal::Signal;
 
 use super::call::Call;
+use super::descriptors::ALARMS;
 use super::excerpts::Excerpts;
 use super::observer::Observer;
 use super::pass_through;
@@ -42,6 +44,8 @@ pub struct Handler {
     pub observer: Option<Observer>,
     pub excerpts: Option<Excerpts>,
     pub programs: Programs,
+    /// The first call that has set an alarm.
+    pub alarm: OnceLock<Cow<'static, str>>,
     listener: OnceLock<OwnedFd>,
     /// Number of threads that wait for a call.
     idle: AtomicUsize,
@@ -59,6 +63,7 @@ impl Handler {
             observer,
             excerpts,
             programs: Programs::default(),
+            alarm: OnceLock::new(),
             listener: OnceLock::new(),
             idle: AtomicUsize::new(0),
             served: AtomicUsize::new(0),
@@ -99,6 +104,7 @@ impl Handler {
             };
             self.idle.fetch_sub(1, Ordering::Relaxed);
             self.programs.note(&call);
+            self.note_alarm(&call);
             match self.excerpts.as_ref().and_then(|own| own.answer(&call)).or_else(|| self.table.ask(call)) {
                 Some(answer) => self.answer(listener, &call, answer),
                 None if self.table.waiting() % CROWD == 0 => self.prune(listener),
@@ -106,6 +112,12 @@ impl Handler {
             }
             self.served.fetch_add(1, Ordering::Relaxed);
             self.idle.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn note_alarm(&self, call: &Call) {
+        if call.native && ALARMS.iter().any(|(number, _)| *number == call.number) {
+            self.alarm.get_or_init(|| call.name());
         }
     }
 

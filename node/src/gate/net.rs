@@ -203,6 +203,7 @@ pub fn descriptors_of(call: &Call, place: Place) -> Vec<i32> {
     let [first, second, ..] = call.arguments;
     match place {
         Place::Argument(number) => vec![call.arguments[number] as i32],
+        Place::Watched => vec![call.arguments[2] as i32],
         Place::Polled => {
             let mut entries = vec![0; (second as usize).min(MOST) * size_of::<libc::pollfd>()];
             let read = memory::read(call.thread, first as usize, &mut entries).unwrap_or(0);

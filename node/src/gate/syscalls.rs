@@ -247,6 +247,7 @@ pub fn name(number: i64) -> Option<&'static str> {
         #[cfg(target_arch = "x86_64")] "poll" = SYS_poll,
         #[cfg(target_arch = "x86_64")] "select" = SYS_select,
         #[cfg(target_arch = "x86_64")] "getdents" = SYS_getdents,
+        #[cfg(target_arch = "x86_64")] "alarm" = SYS_alarm,
         "openat" = SYS_openat, "openat2" = SYS_openat2, "newfstatat" = SYS_newfstatat, "statx" = SYS_statx,
         "faccessat" = SYS_faccessat, "faccessat2" = SYS_faccessat2, "readlinkat" = SYS_readlinkat,
         "execve" = SYS_execve, "execveat" = SYS_execveat, "statfs" = SYS_statfs, "truncate" = SYS_truncate,
@@ -259,6 +260,7 @@ pub fn name(number: i64) -> Option<&'static str> {
         "copy_file_range" = SYS_copy_file_range, "vmsplice" = SYS_vmsplice, "sync_file_range" = SYS_sync_file_range,
         "fstatfs" = SYS_fstatfs, "fchmod" = SYS_fchmod, "fchown" = SYS_fchown, "fgetxattr" = SYS_fgetxattr,
         "flistxattr" = SYS_flistxattr, "ppoll" = SYS_ppoll, "pselect6" = SYS_pselect6,
+        "epoll_ctl" = SYS_epoll_ctl, "setitimer" = SYS_setitimer, "timer_settime" = SYS_timer_settime,
     }
 }
 
