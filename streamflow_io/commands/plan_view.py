@@ -191,9 +191,9 @@ def _edges(plan: Plan) -> Table:
 
 
 _FIND_OUT = (
-    "No hint says that anything is delivered early. To find out what your tools allow, run once with\n"
-    "  scheduling: {scheduler: {type: sfio.io-aware, config: {observe: true}}}\n"
-    "and ask `streamflow-io suggest last`."
+    "No hint says that anything is delivered early.\n"
+    "Runs find out by themselves what your tools allow, and stream that, with\n"
+    "  scheduling: {scheduler: {type: sfio.io-aware, config: {streaming: auto}}}"
 )
 
 

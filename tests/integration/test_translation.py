@@ -232,7 +232,7 @@ def test_plan_without_hints_says_what_there_could_be(bench: Bench) -> None:
     shown = console.file.getvalue()
     assert "main: 3 steps; nothing is delivered early" in shown
     assert re.search(r"│ /a/log *│ streams or at commit", shown)
-    assert "config: {observe: true}" in shown
+    assert "config: {streaming: auto}" in shown
 
 
 def parameters(function: Any) -> list[str]:
