@@ -121,6 +121,20 @@ def test_the_name_of_a_committed_file_is_no_expression_and_no_pattern(bench: Ben
     assert {name: ours.files[name].decode() for name in names} == {name: f"{name}\n" for name in names}
 
 
+def test_plain_streamflow_quotes_no_element_of_a_list(bench: Bench) -> None:
+    """`docs/upstream.md` says so, until this is mended."""
+    printing = {
+        "class": "CommandLineTool",
+        "baseCommand": ["printf", "%s|"],
+        "inputs": {"list": {"type": "string[]", "inputBinding": {}}, "trace": "string"},
+        "outputs": {"out": "stdout"},
+        "stdout": "out.txt",
+    }
+    document = workflow({"list": "string[]"}, {"a": {"run": printing, "in": {"list": "list"}}}, {"out": "a/out"})
+    ended = bench.run(document, {"list": ["two words"]}, io=False)
+    assert ended.files == {"out.txt": b"two|words|"}, ended.errors
+
+
 def test_the_directory_for_temporary_files_has_a_space(tmp_path: Path) -> None:
     """StreamFlow itself needs none in the directories of jobs only."""
     (directory := tmp_path / "two words").mkdir()
