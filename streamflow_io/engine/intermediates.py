@@ -58,8 +58,9 @@ def outcomes(plan: Plan) -> list[RemovalOutcome]:
     """Say what happens to the files of each output of a command, if intermediate files are removed."""
     if plan.intermediates.removal is None:
         return []
-    files = [output for output in plan.graph.outputs if output.kind is not OutputKind.OTHER and output.record is None]
-    return [outcome(plan.intermediates.removal, output.step, output.port) for output in files]
+    # The files of a record go together.
+    files = dict.fromkeys(output.whole for output in plan.graph.outputs if output.kind is not OutputKind.OTHER)
+    return [outcome(plan.intermediates.removal, step, port) for step, port in files]
 
 
 def _passages(port: str, readers: Readers) -> Iterator[Passage]:

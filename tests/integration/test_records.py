@@ -8,6 +8,8 @@ import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.engine.intermediates import outcomes
 
 # Ends when something has been read of each, if it streams.
 SLOW = """note start
@@ -66,6 +68,15 @@ def test_files_of_a_record_are_read_while_they_are_written(bench: Bench, read: D
     plain, ours = bench.run_both(steps(maker(STREAMED), read, links))
     assert not is_early(plain)
     assert is_early(ours)
+
+
+def test_the_plan_says_what_happens_to_the_files_of_a_record(bench: Bench) -> None:
+    path = bench.write(steps(maker(STREAMED), APART, TAKEN), {}, io=True, config={"intermediates": "remove"})
+    found_outcomes = outcomes(plan_file(path).plans["main"])
+    assert [(each.step, each.port, each.goes) for each in found_outcomes] == [
+        ("/make", "pair", True),
+        ("/read", "out", False),
+    ]
 
 
 def test_a_rule_for_a_record(bench: Bench) -> None:
