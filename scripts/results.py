@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.__main__ import RESULTS, WORKLOADS
@@ -15,7 +16,7 @@ def page() -> str:
     """Return the page, with its generated parts made anew."""
     reports = {name: Report.read(file) for name in WORKLOADS if (file := RESULTS / f"{name}.json").exists()}
     text = PAGE.read_text(encoding="utf-8")
-    for part, lines in (("workloads", _workloads(reports)), ("results", _results(reports.values()))):
+    for part, lines in (("workloads", _workloads(reports)), ("results", _results([*reports.values()]))):
         begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
         before, _, rest = text.partition(begin)
         text = "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{rest.partition(end)[2]}"])
@@ -36,16 +37,18 @@ def _reached(report: Report) -> str:
     return f"{sum(result.met is True for result in goals)} of {len(goals)}"
 
 
-def _results(reports: Iterable[Report]) -> Iterator[str]:
-    yield "Load is that before the first run. A result that misses its goal is **bold**. Outputs are identical unless a"
-    yield "line says otherwise."
+def _results(reports: Sequence[Report]) -> Iterator[str]:
+    usual = statistics.mode(report.machine.cores for report in reports)
+    yield f"Machines have {usual} cores, and outputs are identical, unless a line says otherwise. Load is that before"
+    yield "the first run. A result that misses its goal is **bold**."
     for report in reports:
         machine = report.machine
         yield ""
         yield f"### {report.name}"
         yield ""
         outputs = "" if report.identical else f", outputs of **{len(report.differing)} differ**"
-        where = f"{machine.cores} cores, load {machine.load:.1f}"
+        cores = "" if machine.cores == usual else f"{machine.cores} cores, "
+        where = f"{cores}load {machine.load:.1f}"
         yield f"- {report.date:%Y-%m-%d}, commit `{report.commit or 'unknown'}`, {where}{outputs}"
         yield from (f"- {variant.name}: skipped, {variant.skipped}" for variant in report.variants if variant.skipped)
         yield ""
