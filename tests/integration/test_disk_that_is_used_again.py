@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from lab.cwl import Document, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
 from lab.disks import can_loop, real_disk
 from lab.runs import Bench
 
@@ -63,4 +63,29 @@ def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(22 * MB).encode()]
     assert "SFIO-B005" not in run.log
+    assert left == []
+
+
+def test_files_with_several_names_and_with_holes(bench: Bench) -> None:
+    """StreamFlow counts each name and each hole, and more than the disk has. The third job needs what is free."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 22, "tmpdirMin": 1}]
+    script = f"head -c {20 * MB} /dev/zero | tr '\\0' x > a.txt; ln a.txt b.txt; truncate -s 300M holes.txt"
+    outputs = {"a": found("a.txt"), "b": found("b.txt"), "holes": found("holes.txt")}
+    copy = tool("cat $i", {"i": "File"}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    inputs = {"i": "File", "b": "File", "holes": "File"}
+    count = tool("cat $i $b $holes | wc -c", inputs, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    steps = {
+        "a": {"run": tool(script, {}, outputs, requirements=space), "in": {}},
+        "b": {"run": copy, "in": {"i": "a/a"}},
+        "c": {"run": count, "in": {"i": "b/o", "b": "a/b", "holes": "a/holes"}},
+    }
+    document = workflow({}, steps, {"count": "c/o"})
+    path, left = bench.write(document, {}, io=True, config={"intermediates": "remove"}), list[str]()
+    disk = path.parent / "tmp"
+    if not can_loop(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with real_disk(disk, left, 84 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files["count.txt"].split() == [str(340 * MB).encode()]
     assert left == []

@@ -17,6 +17,12 @@ from streamflow_io.storage.intermediates.scheduled_space import ScheduledSpace
 MIB = 2**20
 
 
+class State(SimpleNamespace):
+    """The state of a job."""
+
+    __hash__ = object.__hash__
+
+
 class Disks:
     """The figures of a scheduler."""
 
@@ -24,6 +30,7 @@ class Disks:
         self.used: dict[str, Hardware] = {}
         self.woken = 0
         self.space = ScheduledSpace(self.used, self.wake)
+        self.states: dict[str, Any] = {}
 
     def wake(self) -> None:
         self.woken += 1
@@ -40,14 +47,21 @@ class Disks:
     def end(self, job: str, asked: float, written: float, *locations: str) -> None:
         """:param written: MiB, as StreamFlow measures it"""
         directories = {"output_directory": f"/w/{job}-out", "tmp_directory": f"/w/{job}-tmp"}
-        self.space.ended(cast(Any, SimpleNamespace(name=job, job=SimpleNamespace(**directories))))
+        self.states[job] = state = State(name=job, job=SimpleNamespace(**directories))
+        self.space.ended(cast(Any, state))
+        asyncio.run(self.count(job, asked, written, *(locations or ("n1",))))
 
-        async def measure() -> None:
-            async with self.space.counting(job):
-                for place in locations or ("n1",):
-                    self.used[place] = self.used[place] - disk(asked) + disk(written)
+    async def count(self, job: str, asked: float, written: float, *locations: str) -> None:
+        async with self.space.counting(job):
+            for place in locations:
+                self.used[place] = self.used[place] - disk(asked) + disk(written)
 
-        asyncio.run(measure())
+    def measure(self, **sizes: int | None) -> None:
+        """Measure jobs, in MiB; None: a job cannot be measured."""
+        assert {state.name for state in self.space.unmeasured()} >= sizes.keys()
+        written = {self.states[job]: None if size is None else size * MIB for job, size in sizes.items()}
+        self.space.measured({}, cast(Any, written))
+        self.space.give_back()
 
     def remove(self, **sizes: int) -> None:
         """Remove whole directories, by job and MiB."""
@@ -92,7 +106,7 @@ def test_a_part_of_a_directory_that_is_removed_is_free() -> None:
 def test_what_a_window_has_removed_is_free() -> None:
     disks = Disks()
     disks.start("a", 100)
-    job = cast(Any, SimpleNamespace(name="a"))
+    job = cast(Any, State(name="a"))
     for attempt, discarded in enumerate((500, 180)):
         assert disks.space.starting(job, cast(Any, attempt), cast(Any, None)) == attempt
         disks.space.event(
@@ -100,12 +114,52 @@ def test_what_a_window_has_removed_is_free() -> None:
         )
     disks.end("a", 100, 200)
     assert disks.size() == 20
+    # Without holes, the file has as many bytes as StreamFlow has counted.
+    disks.measure(a=20)
+    assert disks.size() == 20
+
+
+def test_what_streamflow_counts_too_much_is_free() -> None:
+    """A file with three names, or with holes that its tool has left."""
+    disks = Disks()
+    for job in "abc":
+        disks.start(job, 100)
+        disks.end(job, 100, 60)
+    disks.measure(a=20, b=None, c=70)
+    assert disks.size() == 20 + 60 + 60
+    disks.remove(a=20, b=20)
+    assert disks.size() == 60
+
+
+def test_attempts_are_compared_when_all_are_measured() -> None:
+    disks = Disks()
+    disks.start("a", 100)
+    disks.end("a", 100, 60)
+    disks.start("a", 100)
+    first = disks.states["a"]
+    disks.end("a", 100, 30)
+    disks.measure(a=10)
+    assert disks.size() == 90
+    disks.states["a"] = first
+    disks.measure(a=20)
+    assert disks.size() == 30
+
+
+def test_a_job_may_be_measured_before_streamflow_counts_its_files() -> None:
+    disks = Disks()
+    disks.start("a", 100)
+    disks.states["a"] = State(name="a", job=SimpleNamespace(output_directory="/w/a-out", tmp_directory=""))
+    disks.space.ended(disks.states["a"])
+    disks.measure(a=20)
+    assert disks.size() == 100
+    asyncio.run(disks.count("a", 100, 60, "n1"))
+    assert disks.size() == 20
 
 
 def test_files_that_are_removed_before_they_are_measured_count_for_nothing() -> None:
     disks = Disks()
     disks.start("a", 100)
-    job = cast(Any, SimpleNamespace(name="a", job=SimpleNamespace(output_directory="/w/a-out", tmp_directory="")))
+    job = cast(Any, State(name="a", job=SimpleNamespace(output_directory="/w/a-out", tmp_directory="")))
 
     async def measure() -> None:
         async with disks.space.counting("a"):

@@ -1,12 +1,13 @@
-"""Gives StreamFlow's scheduler back the disk space of removed files, and of holes that windows have made.
+"""Gives StreamFlow's scheduler back the disk space of removed files, and what StreamFlow counts too much.
 
-StreamFlow looks once how much is free on a disk. From then on, the files of a job count as used until the run ends,
-and holes count as bytes.
+StreamFlow looks once how much is free on a disk. From then on, the files of a job count as used until the run ends.
+Holes count as bytes, a file with several names counts several times, and so may files behind links.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import posixpath
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
 
@@ -28,13 +29,20 @@ class _JobSpace(Struct):
     """The space of all attempts of a job.
 
     :ivar reserved: in MiB, by disk; empty when the job has ended
-    :ivar counted: what its files have, as StreamFlow has measured, in MiB by disk
+    :ivar counted: what its files have, as StreamFlow has measured, in MiB by disk, without what was given back
+    :ivar compared: what StreamFlow has measured, without holes, in MiB by disk, and not yet compared with
+    :ivar written: what the run has measured, in MiB
+    :ivar unmeasured: the number of attempts that StreamFlow has measured, less those that the run has measured;
+        infinite: the run cannot measure all
     :ivar directories: the names of those that are left
     :ivar holes: what windows have removed from the files of the last attempt, in MiB
     """
 
     reserved: dict[_Disk, float] = field(default_factory=dict)
     counted: dict[_Disk, float] = field(default_factory=dict)
+    compared: dict[_Disk, float] = field(default_factory=dict)
+    written: float = 0.0
+    unmeasured: float = 0
     directories: set[str] = field(default_factory=set)
     holes: float = 0.0
 
@@ -57,6 +65,8 @@ class ScheduledSpace(SpaceWatcher):
         # In MiB.
         self._due: dict[_Disk, float] = {}
         self._waiting: set[str] = set()
+        # The jobs that have ended, and that the run has not measured.
+        self._ended: dict[JobState, None] = {}
 
     @property
     def is_short(self) -> bool:
@@ -87,9 +97,13 @@ class ScheduledSpace(SpaceWatcher):
         yield
         for disk, size in self._sizes(locations).items():
             counted = space.reserved.get(disk, 0.0) + size - before.get(disk, 0.0)
-            space.counted[disk] = space.counted.get(disk, 0.0) + max(counted, 0.0)
+            counted = max(counted, 0.0)
+            space.counted[disk] = space.counted.get(disk, 0.0) + counted
+            space.compared[disk] = space.compared.get(disk, 0.0) + counted - space.holes
         space.reserved = {}
-        self._take(space, space.holes)
+        space.unmeasured += 1
+        self._take(space, dict.fromkeys(space.counted, space.holes))
+        self._give_surplus_back(space)
         self._give_back_all(job)
         # The scheduler waits meanwhile, so that its figures can be changed at once.
         self.give_back()
@@ -110,11 +124,26 @@ class ScheduledSpace(SpaceWatcher):
         for path in filter(None, (job.job.output_directory, job.job.tmp_directory)):
             space.directories.add(name := posixpath.basename(path))
             self._owners[name] = job.name
+        self._ended[job] = None
+
+    def unmeasured(self) -> list[JobState]:
+        return [*self._ended]
+
+    def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:
+        for job, size in written.items():
+            if job not in self._ended:
+                continue
+            del self._ended[job]
+            if (space := self._jobs.get(job.name)) is not None:
+                space.unmeasured -= 1 if size is not None else -math.inf
+                space.written += (size or 0) / _MIB
+                self._give_surplus_back(space)
 
     def freed(self, sizes: Mapping[str, int]) -> None:
         for path, size in sizes.items():
             if (job := self._owners.get(posixpath.basename(path))) is not None:
-                self._take(self._jobs[job], size / _MIB)
+                space = self._jobs[job]
+                self._take(space, dict.fromkeys(space.counted, size / _MIB))
 
     def removed(self, directories: Collection[str]) -> None:
         for path in directories:
@@ -135,12 +164,19 @@ class ScheduledSpace(SpaceWatcher):
         """Give back all of a job that has ended, if nothing is left of the job: files have holes, and blocks."""
         space = self._jobs.get(job)
         if space is not None and not space.reserved and not space.directories:
-            self._take(space, sum(space.counted.values()))
+            self._take(space, {**space.counted})
             del self._jobs[job]
 
-    def _take(self, space: _JobSpace, size: float) -> None:
-        """Give back some MiB of a job, on each disk: a container's directory is also on a disk of its host."""
-        for disk, counted in space.counted.items():
+    def _give_surplus_back(self, space: _JobSpace) -> None:
+        """Give back what StreamFlow has counted too much for the attempts of a job, if all of them are measured."""
+        if space.unmeasured == 0:
+            self._take(space, {disk: size - space.written for disk, size in space.compared.items()})
+            space.compared, space.written = {}, 0.0
+
+    def _take(self, space: _JobSpace, sizes: Mapping[_Disk, float]) -> None:
+        """Give back some MiB of a job, by disk: a container's directory is also on a disk of its host."""
+        for disk, size in sizes.items():
+            counted = space.counted.get(disk, 0.0)
             if (taken := min(size, counted)) > 0:
                 space.counted[disk] -= taken
                 self._due[disk] = self._due.get(disk, 0.0) + taken
