@@ -557,7 +557,7 @@ async def _remove_known_jobs(connector: QueueManagerConnector, jobs: Mapping[str
 
 _T = TypeVar("_T")
 #: Lets a script at a location read the archive of a file or directory of another location, as `tar` makes it: source,
-#: path, target, script. Returns why it has failed; None: success.
+#: path, target, script. Returns why it has failed; None: success. Raises an error if the script cannot write.
 CopyByLink = Callable[[ExecutionLocation, str, ExecutionLocation, str], Awaitable[str | None]]
 
 

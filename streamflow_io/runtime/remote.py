@@ -12,12 +12,14 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
 
+from streamflow.core.exception import WorkflowExecutionException
+
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, Links, begin, serve
 from .locations import Place
-from .node_commands import NodeRuntimeError
+from .node_commands import NOT_WRITTEN, NodeRuntimeError
 from .node_runtime import NodeJob, NodeRuntime
 from .protocol import Event, ExitEvent
 from .session_job import RemoteSessionJob
@@ -133,8 +135,9 @@ class RemoteRuntime(ConversingRuntime):
         """Let a script read the archive of a file or directory of another node, as `tar` makes it, by a link.
 
         :param path: there, in the directory that the links of the other runtime hand out
-        :param script: for the POSIX shell
+        :param script: for the POSIX shell; ends with :data:`NOT_WRITTEN` if it cannot write
         :return: why it has failed; None: success. What the script has written until then is left
+        :raises WorkflowExecutionException: if the script cannot write
         """
         try:
             other.check()
@@ -162,6 +165,9 @@ class RemoteRuntime(ConversingRuntime):
                 self._jobs.pop(job.identifier, None)
         except NodeRuntimeError as error:
             return str(error)
+        if code == NOT_WRITTEN:
+            why = "; ".join(said.splitlines())
+            raise WorkflowExecutionException(f"{path} cannot be written at {self.location}: {why} (is the disk full?)")
         return None if code == 0 else said or f"exit code {code}"
 
     async def _remove(self, ended: bool) -> None:

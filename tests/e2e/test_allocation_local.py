@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -262,6 +263,57 @@ def test_a_job_that_takes_both_nodes(local: Site) -> None:
     check_gone(local)
 
 
+@contextmanager
+def small_disk_at(site: Site, node: str, free: int) -> Iterator[Path]:
+    """Leave little space in the work directories of a node; yield their place, as the test sees it.
+
+    :param free: bytes
+    """
+    own = str(site.laboratory.directory / "local")
+    process_there = Path("/proc", str(processes_on(site, node, b"serve")[0]))
+    space = os.statvfs(f"{process_there}/root{own}")
+    # Other tests may have left programs there.
+    size = (space.f_blocks - space.f_bfree) * space.f_frsize + free
+    with (process_there / "ns" / "mnt").open("rb") as mounts:
+
+        def inside(*words: str) -> None:
+            entered = ["nsenter", f"--mount=/proc/self/fd/{mounts.fileno()}", *words]
+            subprocess.run(entered, check=True, pass_fds=[mounts.fileno()])
+
+        inside("mount", "-o", f"remount,size={size}", own)
+        try:
+            yield Path(f"{process_there}/root{own}")
+        finally:
+            inside("mount", "-o", "remount,size=50%", own)
+            inside("find", own, "-name", "filler", "-delete")
+
+
+def test_a_node_without_space_for_a_file_is_named(local: Site) -> None:
+    """The file does not go through the driver then, and no part of it is left."""
+    first = tool(f"{NODE}{WAIT}truncate -s 64M filler", {}, {"out": found("filler")}, requirements=cores(2))
+    other = tool('note "c $SLURMD_NODENAME"; echo', {}, {"out": "stdout"}, stdout="c.txt", requirements=cores(2))
+    each = tool(f'{NODE}{BOTH}wc -c < "$file"', {"file": "File", "number": "int"}, {}, requirements=cores(2))
+    sources = {"file": "a/out", "number": "numbers"}
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": each, "in": sources, "scatter": "number"},
+        "c": {"run": other, "in": {}},
+    }
+    path = local.write(workflow({"numbers": "int[]"}, steps, {}), {"numbers": [1, 2]}, io=True)
+    process, trace = local.start(path), path.parent / "trace"
+    wait_for_note(trace, " c n")
+    (node,) = re.findall(r" c (n\d)", trace.read_text())
+    with small_disk_at(local, node, 2**25) as disk:
+        Path(f"{os.path.realpath(trace)}.go").touch()
+        ours = local.finish(process, path)
+        assert list(disk.glob(f"{local.directory.name}/*/*/filler*")) == []
+    assert ours.code == 1
+    end = ours.log.partition("FAILED Workflow execution: ")[2]
+    assert re.match(rf"/.*/filler cannot be written at hpc/{node}: tar: filler: .*\(is the disk full\?\)", end)
+    assert BY_DRIVER not in ours.log
+    check_gone(local)
+
+
 @pytest.mark.parametrize("streams", [False, True], ids=["plain", "streams"])
 def test_a_job_whose_disk_is_full_runs_again_where_there_is_space(local: Site, streams: bool) -> None:
     script = f'note "a $SLURMD_NODENAME"; {WAIT}head -c 64M /dev/zero > filler || exit 3; seq 1 1000 > out.txt'
@@ -274,24 +326,9 @@ def test_a_job_whose_disk_is_full_runs_again_where_there_is_space(local: Site, s
     process, trace = local.start(path), path.parent / "trace"
     wait_for_note(path, " a n", 1)
     (node,) = re.findall(r" a (n\d)", trace.read_text())
-    own = str(local.laboratory.directory / "local")
-    process_there = Path("/proc", str(processes_on(local, node, b"serve")[0]))
-    space = os.statvfs(f"{process_there}/root{own}")
-    # Other tests may have left programs there.
-    size = (space.f_blocks - space.f_bfree) * space.f_frsize + 2**25
-    with (process_there / "ns" / "mnt").open("rb") as mounts:
-
-        def inside(*words: str) -> None:
-            entered = ["nsenter", f"--mount=/proc/self/fd/{mounts.fileno()}", *words]
-            subprocess.run(entered, check=True, pass_fds=[mounts.fileno()])
-
-        inside("mount", "-o", f"remount,size={size}", own)
-        try:
-            Path(f"{os.path.realpath(trace)}.go").touch()
-            ours = local.finish(process, path)
-        finally:
-            inside("mount", "-o", "remount,size=50%", own)
-            inside("find", own, "-name", "filler", "-delete")
+    with small_disk_at(local, node, 2**25):
+        Path(f"{os.path.realpath(trace)}.go").touch()
+        ours = local.finish(process, path)
     assert ours.ok, ours.errors
     (other,) = {*places(ours, "a")} - {node}
     assert places(ours, "a") == [node, other]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
+from streamflow.core.exception import WorkflowExecutionException
 
 from lab.connectors import CERTIFICATE, Host, exited, hosted, say, serving, stand_in
 from lab.disks import can_mount
@@ -28,7 +30,8 @@ from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.conversing import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.locations import Place
-from streamflow_io.runtime.node_commands import NodeRuntimeError
+from streamflow_io.runtime.node_commands import NOT_WRITTEN, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.remote import RemoteRuntime
 
@@ -522,6 +525,25 @@ async def test_a_node_that_is_lost_is_not_asked_for_its_files(access: Access, wo
         why = await asyncio.wait_for(receiver.fetch(lost, "/file", "cat"), 10)
         assert "has ended at host/host" in str(why)
         assert os.listdir(Path(receiver.directory, "jobs")) == []
+
+
+async def test_a_file_that_cannot_be_written_is_no_matter_of_the_link(
+    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver could not write the file there, either."""
+
+    async def fail(job: NodeJob, script: str) -> tuple[str, int]:
+        return "tar: file: No space left on device\ntar: Exiting", NOT_WRITTEN
+
+    manner = Manner(listen=True)
+    async with (
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner) as sender,
+        serving(access, workdir, stand_in("10.0.0.2:7"), manner) as receiver,
+    ):
+        monkeypatch.setattr(receiver, "run_command", fail)
+        why = "tar: file: No space left on device; tar: Exiting (is the disk full?)"
+        with pytest.raises(WorkflowExecutionException, match=re.escape(f"/file cannot be written at host/host: {why}")):
+            await receiver.fetch(sender, "/file", "cat")
 
 
 async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access) -> None:

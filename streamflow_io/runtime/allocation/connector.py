@@ -27,6 +27,7 @@ from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
 from streamflow_io._streamflow import HostJobs, NoHostsError, OwnHosts, quoted
 from streamflow_io.processes import end_process, kill_process
+from streamflow_io.runtime.node_commands import NOT_WRITTEN
 
 from .allocation import Allocation, Node, is_address
 from .batches import Batches
@@ -463,7 +464,7 @@ class AllocationConnector(OwnHosts):
     async def _copied_by_link(self, src: str, dst: str, location: ExecutionLocation, source: ExecutionLocation) -> bool:
         """Copy from another node, without the driver. False: only the driver can copy, and one warning says why.
 
-        :raises WorkflowExecutionException: if the other node is lost
+        :raises WorkflowExecutionException: if the other node is lost, or this one cannot write the file
         """
         if self.copy_by_link is None:
             why: str | None = "no node runtime runs there"
@@ -638,8 +639,9 @@ def unpacking(source: str, target: str) -> str:
     name = shlex.quote(posixpath.basename(source))
     # It appears as a whole.
     return (
-        f"if test -d {to}; then exec tar xpf - -C {to}; fi; trap 'rm -rf '{shlex.quote(part)} EXIT; "
-        f"mkdir {part} && tar xpf - -C {part} && mv -fT {part}/{name} {to}"
+        f"if test -d {to}; then tar xpf - -C {to} || exit {NOT_WRITTEN}; exit; fi; "
+        f"trap 'rm -rf '{shlex.quote(part)} EXIT; "
+        f"{{ mkdir {part} && tar xpf - -C {part} && mv -fT {part}/{name} {to}; }} || exit {NOT_WRITTEN}"
     )
 
 
