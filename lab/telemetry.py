@@ -156,7 +156,7 @@ def _checkpoints(ready: list[float]) -> Iterator[Record]:
     """Epochs of 16, 8, 4, ... jobs, until their time is more than half of that before; then groups of the best size."""
     constraint, clock, number, todo, times = BANDWIDTH / 16, 0.0, 1, sorted(ready), dict[float, float]()
     index, learning = 0, True
-    yield _choice(0.0, constraint, "first", len(todo))
+    yield _choice(0.0, constraint, "first")
     while todo:
         concurrency = int(BANDWIDTH / constraint)
         group, todo = todo[:concurrency], todo[concurrency:]
@@ -186,7 +186,7 @@ def _checkpoints(ready: list[float]) -> Iterator[Record]:
                 times[constraint] = seconds
             number += 1
             constraint = constraint * 2 if learning else min(times, key=lambda c: times[c] / int(BANDWIDTH / c))
-            yield _choice(clock, constraint, "learning" if learning else "learned", len(todo))
+            yield _choice(clock, constraint, "learning" if learning else "learned")
 
 
 def _static(ready: Iterable[float]) -> Iterator[Record]:
@@ -195,7 +195,7 @@ def _static(ready: Iterable[float]) -> Iterator[Record]:
         yield from job(f"/log/0.{index}", submitted, submitted, submitted + 0.5, 16.0, used, storage=SSD)
 
 
-def _choice(time: float, constraint: float, reason: str, outstanding: int) -> ChoiceRecord:
+def _choice(time: float, constraint: float, reason: str) -> ChoiceRecord:
     return convert(
         {
             "time": BEGIN + time,
@@ -203,7 +203,6 @@ def _choice(time: float, constraint: float, reason: str, outstanding: int) -> Ch
             "storage": STORAGE.name,
             "constraint": constraint,
             "reason": reason,
-            "outstanding": outstanding,
         },
         ChoiceRecord,
     )

@@ -203,7 +203,6 @@ class ReadAheadSession:
                 bytes=event.bytes,
                 cached=event.cached,
                 seconds=event.seconds,
-                requests=event.requests,
                 held=self._director.window.held.bytes,
             )
         )

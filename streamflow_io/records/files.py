@@ -169,7 +169,6 @@ class ChunkRecord(BaseRecord, frozen=True, tag="chunk", kw_only=True):
     bytes: int
     cached: Annotated[int | None, Meta(description="bytes cached before; none: not known")] = None
     seconds: Annotated[float, Meta(description="time of the read")]
-    requests: Annotated[int, Meta(description="requests to the storage")]
     held: Annotated[int, Meta(description="bytes that wait for their jobs")]
 
 

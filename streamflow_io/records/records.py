@@ -101,7 +101,6 @@ class HeldRecord(BaseRecord, frozen=True, tag="held"):
     """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
 
     storage: str
-    slot: Annotated[float, Meta(description="when the burst is due by the schedule")]
     until: Annotated[float, Meta(description="held until then at most")]
 
 
@@ -191,10 +190,6 @@ class ChoiceRecord(BaseRecord, frozen=True, tag="choice"):
     storage: str
     constraint: Annotated[float, Meta(description="storageBW of a job")]
     reason: Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "too few jobs"]
-    outstanding: Annotated[int, Meta(description="jobs of the step that wait or run")]
-    estimates: Annotated[dict[str, float], Meta(description="seconds for all of these, by constraint")] = field(
-        default_factory=dict
-    )
 
 
 class LocationRecord(BaseRecord, frozen=True, tag="location"):

@@ -266,7 +266,7 @@ class SharedStorages:
         self._changed()
 
     def _held(self, name: str, hold: BurstDelay) -> None:
-        self._record(HeldRecord(time=time.time(), storage=name, slot=hold.due, until=hold.until))
+        self._record(HeldRecord(time=time.time(), storage=name, until=hold.until))
 
     def _failed(self, name: str, reason: str) -> None:
         one = self._shared.pop(name)

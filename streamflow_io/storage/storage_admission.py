@@ -376,16 +376,7 @@ class AdmissionLog:
                 # There may be too few jobs for the next epoch. The next run continues from here.
                 self._remembered.learned(learning)
             return
-        estimates = {f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()}
-        choice = ChoiceRecord(
-            time=now,
-            step=step,
-            storage=storage,
-            constraint=event.constraint,
-            reason=event.reason,
-            outstanding=event.outstanding,
-            estimates=estimates,
-        )
+        choice = ChoiceRecord(time=now, step=step, storage=storage, constraint=event.constraint, reason=event.reason)
         self._record(choice)
         if event.reason in ("learned", "remembered", "contradicted"):
             logger.info(f"{_what(learning)}: {event.constraint:g} MB/s ({event.reason})")

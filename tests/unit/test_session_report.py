@@ -28,11 +28,9 @@ def began(form: SessionForm = "said", session: int = 1, time: float = 1.0) -> Se
     )  # fmt: skip
 
 
-def chunk(
-    time: float, seconds: float = 1.0, cached: int | None = 0, held: int = 0, session: int = 1, requests: int = 10
-) -> ChunkRecord:
+def chunk(time: float, seconds: float = 1.0, cached: int | None = 0, held: int = 0, session: int = 1) -> ChunkRecord:
     return ChunkRecord(
-        time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, requests=requests, held=held,
+        time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, held=held,
     )  # fmt: skip
 
 

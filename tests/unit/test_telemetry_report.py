@@ -129,7 +129,7 @@ def test_the_report_has_the_rehearsals_of_each_input(last: RehearsedRecord, told
 
 
 def test_the_report_has_the_bursts_that_a_schedule_held_back() -> None:
-    held = [HeldRecord(time=BEGIN + time, storage="scratch", slot=BEGIN + 9, until=BEGIN + 8) for time in (2, 7, 8)]
+    held = [HeldRecord(time=BEGIN + time, storage="scratch", until=BEGIN + 8) for time in (2, 7, 8)]
     assert remarks(result(*held)) == ["run: 2 bursts on scratch waited for their slots in a schedule, 7 s at most."]
 
 

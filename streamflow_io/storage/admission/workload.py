@@ -9,22 +9,16 @@ from typing import Literal
 from msgspec import Struct
 
 from .epochs import Crowd, Epoch, EpochEnded, Grid, Group
-from .registry import ConstraintRegistry, estimates
+from .registry import ConstraintRegistry
 
 Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "too few jobs"]
 
 
 class Chosen(Struct, frozen=True):
-    """A change of the constraint.
-
-    :ivar outstanding: number of jobs that run, wait, or are about to be submitted
-    :ivar estimates: seconds until all of them have ended, for each registered constraint
-    """
+    """A change of the constraint."""
 
     constraint: float
     reason: Reason
-    outstanding: int
-    estimates: dict[float, float]
 
 
 class NextStart(Struct, frozen=True):
@@ -129,8 +123,7 @@ class Workload:
             return
         self.constraint = constraint
         self.group = Group()
-        times = estimates(max(self.share, 1), self.registry)
-        self.events.append(Chosen(constraint, reason, self.outstanding, times))
+        self.events.append(Chosen(constraint, reason))
 
     def start(self, job: Hashable, turn: NextStart, location: str, now: float) -> None:
         """Start a waiting job."""
