@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import re
@@ -28,10 +27,12 @@ LITTLE = 1_000_000
 _FREE_SECONDS = 30.0
 _PROBE = "probe: "
 # A work directory may not be there before the first job. Quotas are not among the answers of `df`: only a file shows
-# them. Its content is random, because some file systems compress.
+# them. Its content is random, because some file systems compress. The file has no name while it is written: an end of
+# the driver, or of the connection, leaves nothing.
 _ASK = f"""d=$1; until test -d "$d"; do d=$(dirname "$d"); done; df -Pk "$d"; df -Pi "$d" 2> /dev/null
 test "$d" = "$1" || exit 0; LC_ALL=C; export LC_ALL
-{{ dd if=/dev/urandom of="$d/$2" bs={LITTLE // 20} count=20 conv=fsync; }} 2>&1 | sed 's/^/{_PROBE}/'; rm -f "$d/$2" """
+{{ {{ rm -f "$d/$2"; dd if=/dev/urandom bs={LITTLE // 20} count=20 conv=fsync 2>&1 >&3; }} 3> "$d/$2"; }} 2>&1 |
+sed 's/^/{_PROBE}/'"""
 # The columns of `df -P` after the name of the file system: size, used, available, capacity.
 _COLUMNS = re.compile(r"\s(\d+)\s+\d+\s+(-?\d+)\s+(?:\d+%|-)\s")
 # What the C libraries say of errors that hold for all files of a file system.
@@ -100,14 +101,12 @@ def _space_here(directory: Path, probe: str) -> _FreeSpace:
 def _refusal_here(file: Path) -> str | None:
     try:
         with file.open("xb") as stream:
+            file.unlink()
             stream.write(os.urandom(LITTLE))
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
         return error.strerror if error.errno in _REFUSALS else None
-    finally:
-        with contextlib.suppress(OSError):
-            file.unlink()
     return None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import subprocess
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -98,6 +100,21 @@ async def test_nothing_is_left_where_space_is_looked_for(
 ) -> None:
     assert await told_if_full(cast(Any, Node()), location, str(tmp_path / name)) == ""
     assert [*tmp_path.iterdir()] == []
+
+
+@PLACES
+async def test_nothing_is_left_if_a_look_for_space_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: ExecutionLocation
+) -> None:
+    (place := tmp_path / "place").mkdir()
+    (programs := tmp_path / "programs").mkdir()
+    seen = tmp_path / "seen"
+    (programs / "dd").write_text(f'#!/bin/sh\n{shutil.which("dd")} "$@"\nls -A {place} > {seen}\n')
+    (programs / "dd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "fsync", lambda _: seen.write_text("".join(os.listdir(place))))
+    assert await told_if_full(cast(Any, Node()), location, str(place)) == ""
+    assert seen.read_text() == ""
 
 
 @PLACES
