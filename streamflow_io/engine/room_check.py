@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from streamflow.core.context import StreamFlowContext
@@ -149,12 +149,14 @@ def _room(location: AvailableLocation) -> Room:
 class DiskWaits:
     """Warns of jobs that wait for free space, once for each step, and finds those that would wait for ever.
 
-    :param scheduled: the names of the jobs that have been scheduled
-    :param is_idle: whether no job runs, or is about to run: none can make space
+    :param scheduled: by name: the last place of each job that has been scheduled
+    :param is_idle: whether no job runs, or is about to run: none can make space for a job with this name
     :param wake: lets StreamFlow look again whether jobs can start
     """
 
-    def __init__(self, scheduled: Container[str], is_idle: Callable[[], bool], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, scheduled: Mapping[str, object], is_idle: Callable[[str], bool], wake: Callable[[], None]
+    ) -> None:
         self._scheduled = scheduled
         self._is_idle = is_idle
         self._wake = wake
@@ -179,29 +181,33 @@ class DiskWaits:
         if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
             return
         if (why := _lack(location.hardware, used, asked)) is not None:
-            self._watch(step, job_name, f"{where()}: {why}")
+            self._watch(step, job_name, f"{where()}: {why}", self._scheduled.get(job_name))
 
     def close(self) -> None:
         """Warn of nothing any more."""
         for timer in self._timers.values():
             timer.cancel()
 
-    def _watch(self, step: str, job_name: str, why: str, idle: int = 0) -> None:
-        """:param idle: how many times in a row no job ran"""
-        loop = asyncio.get_running_loop()
-        self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, step, job_name, why, idle)
+    def _watch(self, step: str, job_name: str, why: str, before: object | None, idle: int = 0) -> None:
+        """Look at a waiting job after a while.
 
-    def _tell(self, step: str, job_name: str, why: str, idle: int) -> None:
-        if job_name in self._scheduled:
+        :param before: the place of its last attempt; None: the job has had no place
+        :param idle: how many times in a row no job ran
+        """
+        loop = asyncio.get_running_loop()
+        self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, step, job_name, why, before, idle)
+
+    def _tell(self, step: str, job_name: str, why: str, before: object | None, idle: int) -> None:
+        if self._scheduled.get(job_name) is not before:
             # Another job of the step may wait longer.
             del self._timers[step]
             return
         if step not in self._told:
             self._told.add(step)
             logger.warning(coded(f"Job {job_name} waits for free space on {why}", Code.NO_SPACE))
-        idle = idle + 1 if self._is_idle() else 0
+        idle = idle + 1 if self._is_idle(job_name) else 0
         if idle < _HOPELESS:
-            self._watch(step, job_name, why, idle)
+            self._watch(step, job_name, why, before, idle)
             return
         message = f"Job {job_name} cannot start, and no job runs that could make space on {why}"
         self._hopeless[job_name] = coded(message, Code.NO_SPACE)

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SCHEMA = "scheduler.schema.json"
-_BUSY = (Status.FIREABLE, Status.RUNNING, Status.ROLLBACK, Status.RECOVERY)
+_BUSY = (Status.FIREABLE, Status.RUNNING)
+_TRIED_AGAIN = (Status.ROLLBACK, Status.RECOVERY)
 # The target for which StreamFlow calls a method without naming it. Each target of a job has a task of its own.
 _target: ContextVar[Target] = ContextVar("target")
 # All targets of this job.
@@ -297,9 +298,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if not self._is_closing and (self._waking is None or self._waking.done()):
             self._waking = asyncio.create_task(notify())
 
-    def _is_idle(self) -> bool:
-        """Whether no job runs, is about to run, or waits to run again."""
-        return not any(allocation.status in _BUSY for allocation in self.job_allocations.values())
+    def _is_idle(self, job_name: str) -> bool:
+        """Whether no job runs, is about to run, or runs again before a waiting job."""
+        # For a job that has run before, failed jobs wait.
+        busy = _BUSY if job_name in self.job_allocations else (*_BUSY, *_TRIED_AGAIN)
+        return not any(allocation.status in busy for allocation in self.job_allocations.values())
 
     def hosts_changed(self, deployment: str) -> None:
         looking = asyncio.create_task(self._look_at_hosts(deployment))

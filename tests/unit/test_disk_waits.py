@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
+from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.engine import room_check
 from streamflow_io.engine.room_check import DiskWaits, within
+from streamflow_io.engine.scheduler import IOAwareScheduler
 
 
 def hardware(*disks: tuple[str, float]) -> Hardware:
@@ -21,8 +25,8 @@ def hardware(*disks: tuple[str, float]) -> Hardware:
 HERE = AvailableLocation("here", "local", "host", hardware=hardware(("/", 5000), ("/data", 3000)))
 
 
-def watching(scheduled: set[str], is_idle: bool = False) -> DiskWaits:
-    return DiskWaits(scheduled, lambda: is_idle, lambda: None)
+def watching(scheduled: dict[str, object], is_idle: bool = False) -> DiskWaits:
+    return DiskWaits(scheduled, lambda _: is_idle, lambda: None)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_who_waits_is_told_of_once(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
-    waits = watching(set())
+    waits = watching({})
     for name in ("/a/0", "/a/1"):
         waits.look(name, HERE, hardware(("/data", 1500)), hardware(("/data", 1024), ("/data", 1024)), lambda: "host")
     assert caplog.messages == []
@@ -44,12 +48,12 @@ async def test_who_waits_is_told_of_once(caplog: pytest.LogCaptureFixture, messa
 
 
 async def test_who_does_not_wait_long(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
-    scheduled: set[str] = set()
+    scheduled: dict[str, object] = {}
     waits = watching(scheduled)
     enough, more = hardware(("/data", 3000), ("/elsewhere", 9000)), hardware(("/data", 3001))
     waits.look("/b/0", HERE, hardware(), enough, lambda: "host")
     waits.look("/a/0", HERE, hardware(), more, lambda: "host")
-    scheduled.add("/a/0")
+    scheduled["/a/0"] = "host"
     await asyncio.sleep(0.1)
     assert caplog.messages == []
     waits.look("/a/1", HERE, hardware(), more, lambda: "host")
@@ -66,7 +70,7 @@ async def test_who_does_not_wait_long(caplog: pytest.LogCaptureFixture, messages
 async def test_who_would_wait_for_ever_is_refused(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
     woken = asyncio.Event()
     idle = [True, False, True, True, True, True]
-    waits = DiskWaits(set(), lambda: idle.pop(0), woken.set)
+    waits = DiskWaits({}, lambda _: idle.pop(0), woken.set)
     more = hardware(("/data", 3001))
     waits.look("/a/0", HERE, hardware(), more, lambda: "host")
     await asyncio.wait_for(woken.wait(), 10)
@@ -77,6 +81,42 @@ async def test_who_would_wait_for_ever_is_refused(caplog: pytest.LogCaptureFixtu
     with pytest.raises(NeverStartsError, match="no job runs that could make space"):
         waits.look("/a/0", HERE, hardware(), more, lambda: "host")
     waits.close()
+
+
+async def test_who_runs_again_waits_like_others(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
+    """The place that the job has had before is no place for its next attempt."""
+    woken, more = asyncio.Event(), hardware(("/data", 3001))
+    scheduled: dict[str, object] = {"/a/0": "first place", "/b/0": "first place"}
+    waits = DiskWaits(scheduled, lambda _: True, woken.set)
+    for name in scheduled:
+        waits.look(name, HERE, hardware(), more, lambda: "host")
+    scheduled["/b/0"] = "second place"
+    await asyncio.wait_for(woken.wait(), 10)
+    assert [told.split()[1] for told in caplog.messages] == ["/a/0"]
+    with pytest.raises(NeverStartsError, match="Job /a/0 cannot start"):
+        waits.look("/a/0", HERE, hardware(), more, lambda: "host")
+    waits.close()
+
+
+@pytest.mark.parametrize(
+    ("job", "others", "is_idle"),
+    [
+        ("/new/0", (), True),
+        ("/new/0", (Status.COMPLETED,), True),
+        ("/new/0", (Status.COMPLETED, Status.RUNNING), False),
+        # A failed job runs again first, and may make space.
+        ("/new/0", (Status.RECOVERY,), False),
+        # The failed job waits for the one that lacks space.
+        ("/again/0", (Status.RECOVERY,), True),
+        ("/again/0", (Status.RECOVERY, Status.FIREABLE), False),
+    ],
+)
+def test_who_can_make_space(job: str, others: tuple[Status, ...], is_idle: bool) -> None:
+    placed = {f"/other/{number}": SimpleNamespace(status=status) for number, status in enumerate(others)}
+    scheduler = SimpleNamespace(job_allocations={"/again/0": SimpleNamespace(status=Status.ROLLBACK), **placed})
+    if job == "/new/0":
+        del scheduler.job_allocations["/again/0"]
+    assert IOAwareScheduler._is_idle(cast(Any, scheduler), job) is is_idle
 
 
 def test_what_is_used_beyond_a_disk_counts_as_all_of_the_disk() -> None:
