@@ -185,7 +185,9 @@ class Run:
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """Return the connector for the command of a job."""
         job = self.jobs.find(job_name)
-        return inner if job is None else self.logs.connector(job, self.runner.connector(job, inner))
+        if job is None:
+            return inner
+        return self.logs.connector(job, self._job_directories.connector(job, self.runner.connector(job, inner)))
 
     def needs_no_core(self, job: JobState) -> bool:
         """Whether a job may start where no core is free: an I/O task, or a job that reads from a running job."""

@@ -1,4 +1,4 @@
-"""Records the directories that StreamFlow makes for jobs, so that they can be removed when the run is over."""
+"""The directories that StreamFlow makes for jobs: recorded, so that they can be removed, and made where one is missing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.workflow import Workflow
 from streamflow.data.remotepath import StreamFlowPath, get_inner_path
 from streamflow.workflow.step import ScheduleStep
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io._streamflow import token_value
+from streamflow_io.adapters.connector import CommandConnector, CommandOptions
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.records.jobs import DirectoriesRecord
 from streamflow_io.records.leftovers import JOB_DIRECTORY
@@ -31,6 +32,8 @@ _MOST_LINKS = 40
 class JobDirectories(Listener):
     """Records the directories of the jobs of a run, each once. Directories that the workflow names are left out.
 
+    Makes those in which a command runs, if they are not those of its job.
+
     :param record: keeps a record for telemetry
     """
 
@@ -39,6 +42,10 @@ class JobDirectories(Listener):
         self._context = context
         self._record = record
         self._names: set[str] = set()
+
+    def connector(self, job: JobState, inner: Connector) -> Connector:
+        """Return the connector for the command of a job."""
+        return _DirectoriesConnector(self._context, job, inner)
 
     def running(self, job: JobState) -> None:
         self._note(job)
@@ -122,6 +129,27 @@ class JobDirectories(Listener):
                     entries = (os.path.join(place, entry) for entry in (*directories, *files))
                     ahead += filter(os.path.islink, entries)
             seen.add(way[-1])
+
+
+class _DirectoriesConnector(CommandConnector):
+    """Makes the directories in which the command of a job runs, where the job has others.
+
+    A job whose inputs could not be transferred gets another place, and new directories there, by StreamFlow's recovery.
+    Its command then runs there in the directories of the first place.
+    """
+
+    def __init__(self, context: StreamFlowContext, job: JobState, inner: Connector) -> None:
+        super().__init__(inner, job.name)
+        self._context = context
+        self._state = job
+
+    async def run_of_job(self, options: CommandOptions) -> tuple[str, int] | None:
+        directory, environment = options["workdir"], options["environment"] or {}
+        if directory is not None and directory != self._state.job.output_directory:
+            for path in filter(None, (directory, environment.get("TMPDIR"))):
+                place = StreamFlowPath(path, context=self._context, location=options["location"])
+                await place.mkdir(mode=0o777, parents=True, exist_ok=True)
+        return await self.run_plainly(options)
 
 
 def _followed(path: str) -> Iterator[str]:

@@ -241,6 +241,36 @@ def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signal
     check_gone(local)
 
 
+def test_a_job_whose_node_is_lost_with_its_file_on_the_way_runs_elsewhere(local: Site) -> None:
+    """StreamFlow places the job anew, and runs its command in the directory of the first place."""
+    first = tool("truncate -s 200M out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
+    each = tool('wc -c < "$file"', {"file": "File", "number": "int"}, {"out": "stdout"}, stdout="n.txt",
+        requirements=cores(2))  # fmt: skip
+    sources = {"file": "a/out", "number": "numbers"}
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
+    document = workflow({"numbers": "int[]"}, steps, {"out": "b/out"})
+    path = local.write(document, {"numbers": [1, 2]}, io=True, **RETRY)
+    process = local.start(path)
+    receiving: list[str] = []
+
+    def receives() -> bool:
+        ours = str(local.directory).encode()
+        for _, (words, variables) in of_processes("cmdline", "environ"):
+            if b"\0receive\0" in words and ours in variables:
+                receiving.extend(re.findall(r"SLURMD_NODENAME=(n\d)", variables.decode(errors="replace")))
+        return bool(receiving)
+
+    wait_for(receives, "a copy by a link", 90)
+    try:
+        lose_node(local, receiving[0])
+        ours = local.finish(process, path)
+    finally:
+        resume(local, receiving[0])
+    assert ours.ok, ours.errors
+    assert [content.split() for content in ours.files.values()] == [[b"%d" % (200 << 20)]] * 2
+    assert "can't cd" not in ours.log
+
+
 def test_a_job_that_takes_both_nodes(local: Site) -> None:
     """The job knows the addresses of both. Its outputs come from the first, and it does not stream."""
     streams = [streaming({"port": "out", "mode": "no_update"})]
