@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{fallocate, FallocateFlags, OFlag};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{lseek, Whence};
 use sha1::{Digest, Sha1};
 use xxhash_rust::xxh3::xxh3_64;
@@ -351,6 +352,11 @@ impl Written {
 
 /// Checks that files in a directory can have holes, and that these are seen.
 fn has_holes(directory: &Path) -> io::Result<()> {
+    let found = statvfs(directory)?;
+    // Jobs that write meanwhile must not find a full disk.
+    if found.blocks_available().saturating_mul(found.fragment_size()) <= block() {
+        return Err(Errno::ENOSPC.into());
+    }
     let file = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).open(directory)?;
     file.write_all_at(&vec![1; block() as usize + 1], 0)?;
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
