@@ -1,6 +1,7 @@
 """JSON is read as ruamel.yaml reads YAML, with the lines of its values, in a fraction of the time.
 
-Workflows of tests are JSON, and each run reads its own several times.
+Workflows of tests are JSON, and each run reads its own several times. For the types of the steps, cwl-utils copies each
+step with its loading options, which stay as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from typing import Any
 
 import yaml
+from cwl_utils.parser import cwl_v1_2
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from yaml.nodes import MappingNode, Node, SequenceNode
@@ -24,8 +26,14 @@ class _OtherError(Exception):
 
 
 def prepare() -> None:
-    """Have all YAML in this process, and in those that are forked of it, read by :func:`load`."""
+    """Have all documents in this process, and in those that are forked of it, read so."""
     YAML.load = load  # type: ignore[method-assign]
+    cwl_v1_2.LoadingOptions.__deepcopy__ = same  # type: ignore[attr-defined]
+
+
+def same(options: object, _: object) -> object:
+    """Return loading options, in place of a copy."""
+    return options
 
 
 def load(self: YAML, stream: Any) -> Any:

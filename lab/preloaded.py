@@ -13,7 +13,6 @@ from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cwl_utils.parser import cwl_v1_2
 from pydantic import BaseModel, TypeAdapter
 from streamflow.config import ext_schemas, schema, validator
 from streamflow.ext import utils
@@ -102,8 +101,6 @@ utils.entry_points = cache(utils.entry_points)
 utils.entry_points(group=utils.PLUGIN_ENTRY_POINT)
 _make_schema_once()
 json_documents.prepare()
-# For the types of its steps, cwl-utils copies each with its loading options, which stay as they are.
-cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 _use()
 javascript.prepare()
 # What is never written to is shared by all that are forked. They end before there is much garbage.

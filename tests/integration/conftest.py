@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from cwl_utils.parser import cwl_v1_2
 from cwltool import process
 from ruamel.yaml import YAML
 from schema_salad.schema import load_schema
@@ -26,7 +27,7 @@ def _prepared(common: Path) -> None:
 def _schemas() -> Iterator[None]:
     """cwltool keeps one schema of each version of CWL, and reads it again when it has used another one.
 
-    JSON is read as in processes that are forked.
+    Documents are read as in processes that are forked.
     """
     loaded: dict[str, Any] = {}
 
@@ -39,6 +40,7 @@ def _schemas() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "load_schema", load_once)
         patch.setattr(YAML, "load", json_documents.load)
+        patch.setattr(cwl_v1_2.LoadingOptions, "__deepcopy__", json_documents.same, raising=False)
         yield
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import forked
 from lab.cwl import Document
 from lab.wording import uncoded
 from streamflow_io.commands.doctor import _javascript
@@ -167,10 +168,10 @@ def test_a_file_that_is_no_job(tmp_path: Path, content: str) -> None:
 def test_names_and_texts_that_are_not_utf_8(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/caf\xe9.cwl"
     Path(os.fsdecode(name)).write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
-    command = [sys.executable, "-m", "streamflow_io.cli", "validate", name]
-    shown = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    assert (shown.returncode, shown.stderr) == (1, b"")
-    assert shown.stdout == name + b": its name is not UTF-8, as CWL asks\n" + name + b": not valid\n"
+    shown = forked.run("streamflow-io", "validate", os.fsdecode(name))
+    assert (shown.returncode, shown.stderr) == (1, "")
+    text = name + b": its name is not UTF-8, as CWL asks\n" + name + b": not valid\n"
+    assert os.fsencode(shown.stdout) == text
     latin = tmp_path / "latin.cwl"
     latin.write_bytes(b"cwlVersion: v1.2\nlabel: caf\xe9\n")
     result = validate(str(latin))
