@@ -47,17 +47,3 @@ def node(laboratory: Laboratory, name: str, command: str) -> str:
 
 def login(running: Laboratory, address: str, command: str) -> str:
     return running.run(*running.login(address, command))
-
-
-def traces(place: Path) -> list[str]:
-    """The traces of a laboratory: files, mounts, processes that are told of it."""
-    left = [str(path) for path in place.glob("*")]
-    left += [line for line in Path("/proc/mounts").read_text().splitlines() if str(place) in line]
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            command = Path("/proc", entry, "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(place).encode() in command and int(entry) != os.getpid():
-            left.append(command.replace(b"\0", b" ").decode())
-    return left

@@ -23,8 +23,6 @@ from streamflow_io.report.analysis.live import LiveRun
 from tests.e2e.test_laboratory import login
 
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
-# The number of this attempt, counted by what earlier ones noted.
-ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # What a run says that falls back.
 FALLBACKS = ("delivered at", "othing streams", "not while they are written", "is not measured", "are not measured")
 

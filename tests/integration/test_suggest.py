@@ -160,10 +160,3 @@ def test_without_the_node_runtime_it_is_a_warning(bench: Bench) -> None:
     ours = bench.finish(bench.start(path, SFIO_NODE=str(bench.directory / "none")), path)
     assert ours.ok
     assert "Nothing is observed in this run: sfio-node is not installed" in ours.log
-
-
-def without_hints(tool: Any) -> Any:
-    """A tool without what is ours in it."""
-    if isinstance(tool, dict):
-        return {key: without_hints(value) for key, value in tool.items() if key not in ("hints", "streamable")}
-    return [without_hints(value) for value in tool] if isinstance(tool, list) else tool

@@ -26,7 +26,6 @@ EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0
 FEWER = TASKS // 2
 PAPER = Disk(bandwidth=450, writer=10, congestion=0.02)
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)
-NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=450)
 UNBOUNDED, BOUNDED = AutoConstraint(), AutoConstraint(Bounds(2, 256, 2))
 
 
