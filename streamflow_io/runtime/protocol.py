@@ -392,8 +392,7 @@ class HeldEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="hel
 
 
 class AskedEvent(JobEvent, frozen=True, kw_only=True, tag_field="event", tag="asked"):
-    """The command has told an excerpt from its file, or has set an alarm in a trial. Told when the command has
-    ended."""
+    """The command has told an excerpt from its file, or set an alarm in a trial. Told when the command ends."""
 
     name: str
     call: str

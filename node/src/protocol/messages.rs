@@ -580,7 +580,7 @@ pub struct HeldEvent<'a> {
     pub bytes: u64,
 }
 
-/// The command has told an excerpt from its file, or has set an alarm in a trial. Told when the command has ended.
+/// The command has told an excerpt from its file, or set an alarm in a trial. Told when the command ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AskedEvent<'a> {
     pub name: &'a str,
