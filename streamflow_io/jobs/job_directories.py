@@ -1,4 +1,4 @@
-"""The directories that StreamFlow makes for jobs: recorded, so that they can be removed, and made where one is missing."""
+"""The directories of jobs: recorded, so that they can be removed, and made where one is missing."""
 
 from __future__ import annotations
 
