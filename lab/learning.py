@@ -300,6 +300,7 @@ def _simulated(steps: Mapping[str, Step], runs: Sequence[_Run], loop: _Loop) -> 
             _tried=tried,
             _refuted_by=refuted_by,
             _refuted_together=refuted_together,
+            _changed=nothing,
         ),
         patch.object(module, "time", SimpleNamespace(monotonic=loop.time)),
         # A file would take real time, in which the simulated time goes on.

@@ -271,6 +271,8 @@ class Rehearsal(Struct, eq=False, dict=True):
         :return: None: the excerpts have shown nothing after all, and the next run is to try the whole files
         """
         await self.original.ended()
+        if finding.is_known and (changed := await self._changed()) is not None:
+            return changed
         if finding.excerpt is None:
             return finding
         try:
@@ -281,6 +283,17 @@ class Rehearsal(Struct, eq=False, dict=True):
             return finding
         self._begin_anew()
         return None
+
+    async def _changed(self) -> Finding | None:
+        """Return the result for a job with files that have changed, or are gone; None: no file has changed."""
+        changes = "the tool changes the file"
+        try:
+            if not await self.job.has_changed_files():
+                return None
+        except Exception as error:
+            # No error of a rehearsal may matter to the run.
+            return unknown(f"{type(error).__name__}: {error}")
+        return unknown(changes) if self.key.kind == "declared" else Finding(None, changes)
 
     async def _run_until_known(self) -> Finding:
         following = await _found(self.job, lambda ran: next_manner(ran, self.size, self.original.cpu))

@@ -36,6 +36,9 @@ SHORT = 2**12
 #: The end of a run that was not waited for, because the program gets too little of the file as a stream.
 GIVEN_UP = "given up"
 
+# Seconds between the clocks of a host and of a file system, at most.
+_CLOCKS = 10.0
+
 # Ends of a run that say nothing about the program.
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
@@ -176,6 +179,15 @@ def disk_beside(outputs: int, file: int) -> int:
     :param file: bytes of the input
     """
     return disk_for(outputs) + 4 * file + 2**30
+
+
+def is_older(modified: float, started: float) -> bool:
+    """Whether a file was certainly not modified after its job had started. Both are in seconds since the epoch.
+
+    :param modified: by the clock of the file system
+    :param started: by the clock of the host
+    """
+    return modified < started - _CLOCKS
 
 
 def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:

@@ -27,7 +27,7 @@ from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.adapters.connector import JobConnector, exit_event_of
 from streamflow_io.adapters.job_spec import job_spec, paths_of
 from streamflow_io.adapters.output_globs import expression_context
-from streamflow_io.adapters.paths import job_path
+from streamflow_io.adapters.paths import CHECKSUM, job_path
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
 from streamflow_io.jobs.ending import is_want
@@ -41,7 +41,7 @@ from streamflow_io.tasks import to_the_end
 from .clocks import Line, Span, Unlike
 from .original_job import OriginalJob, described, span_of
 from .rehearsal_events import SeenEvents
-from .rehearsal_rules import Manner, Ran, seconds_for
+from .rehearsal_rules import Manner, Ran, is_older, seconds_for
 from .same_outputs import Places, first_difference, unlike_files
 from .shadow import shadow_of
 
@@ -210,6 +210,27 @@ class RepeatedJob(Struct, eq=False, dict=True):
         for directory in directories:
             with contextlib.suppress(OSError, WorkflowException):
                 await job_path(self.original.step.workflow.context, self.original.job, directory).rmtree()
+
+    async def has_changed_files(self) -> bool:
+        """Return whether the job, which has succeeded, has changed files of the inputs: it has not read what is there.
+
+        Some programs write a new file in the place of their input, as `sed -i` does. Reads files that are new.
+
+        :raises NodeRuntimeError: if a file is not there any more
+        """
+        original = self.original
+        started, _ = (await original.ended()).span
+        for file in self.files:
+            path, checksum = file.value["path"], str(file.value.get("checksum"))
+            identity = (await original.runtime.find(path)).identity
+            if identity.size != file.value.get("size"):
+                return True
+            if is_older(identity.mtime / 1e9, started) or CHECKSUM.fullmatch(checksum) is None:
+                continue
+            now = await to_the_end(job_path(original.step.workflow.context, original.job, path).checksum())
+            if checksum != f"sha1${now}":
+                return True
+        return False
 
     async def _find_files(self) -> list[str]:
         """Return the real paths of the files of the inputs."""

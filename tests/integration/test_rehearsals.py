@@ -171,6 +171,8 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
             "print(n)"
         ),
         "limited": reader('timeout 60 cat "$text" > out'),
+        # A second time, it finds what it has made.
+        "changes": reader('sed -i s/^1/one/ "$text"; cat "$text" > out'),
         "aligned": ALIGNED,
         "twice": reader('tail -c 9 "$text" > out; head -n 1 "$text" >> out'),
         "fails": python("import os, sys; f = os.open(sys.argv[1], 0); sys.exit(7 * (os.fstat(f).st_size == 0))"),
@@ -187,6 +189,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "polls": "the tool seeks in the file",
         "watches": "the tool seeks in the file",
         "limited": "the tool sets an alarm (timer_settime)",
+        "changes": "the tool changes the file",
         "aligned": "the outputs differ with a short stream: out",
         "twice": "the tool seeks in the file",
         "fails": "exit code 7 with a stream",

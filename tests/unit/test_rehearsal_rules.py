@@ -17,6 +17,7 @@ from streamflow_io.proofs.rehearsal_rules import (
     FreeRoom,
     Manner,
     Ran,
+    is_older,
     is_worthless,
     may_start,
     next_manner,
@@ -71,6 +72,12 @@ def test_who_makes_the_same_of_a_stream_under_the_net_is_proven(streamed: Ran) -
 def test_who_waits_for_the_file_gets_a_pipe() -> None:
     for held in (HELD, ran(succeeded=False, ended="unstreamable"), ran(asked=True), ran(held_at=SIZE // 3)):
         assert found(("net", held), ("pipe", ran())) == Finding("pipe")
+
+
+def test_a_file_that_is_older_than_its_job_need_not_be_read() -> None:
+    assert is_older(89.0, 100.0)
+    assert not is_older(99.0, 100.0)  # The clock of its file system may be behind.
+    assert not is_older(101.0, 100.0)
 
 
 def test_who_sets_an_alarm_is_refused() -> None:

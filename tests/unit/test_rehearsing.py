@@ -26,7 +26,7 @@ from streamflow_io.proofs.rehearsable_jobs import RehearsableJobs
 from streamflow_io.proofs.rehearsal import Lend, Rehearsal
 from streamflow_io.proofs.rehearsal_rules import Finding, unknown
 from streamflow_io.proofs.rehearsals import Rehearsals
-from streamflow_io.proofs.repeated_job import NotApartError
+from streamflow_io.proofs.repeated_job import NotApartError, RepeatedJob
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent
 from streamflow_io.records.learned.proofs import Proof, RememberedProofs, Shown, Way
@@ -77,6 +77,7 @@ class Stage:
         self.are_compared = False
         self.shown_at_the_end: Finding | None = None
         monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
+        monkeypatch.setattr(RepeatedJob, "has_changed_files", nothing)
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.beside: dict[str, dict[str, Way]] = {}
@@ -400,7 +401,7 @@ async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhe
     await stage.rehearsals.close()
 
 
-async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
+async def test_what_streamflow_asks_of_a_location_goes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it goes through one shell: a caller that does not read the answer leaves it to the next one."""
     answer, answered = asyncio.get_running_loop().create_future(), list[str]()
 
@@ -408,6 +409,7 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
         answered.append(await answer)
         return {}
 
+    monkeypatch.setattr(RepeatedJob, "has_changed_files", nothing)
     original = SimpleNamespace(ended=nothing, described=described)
     rehearsal = Rehearsal(cast(Any, original), "text", cast(Any, None))
     task = asyncio.create_task(rehearsal.confirmed(replace(NET, excerpt=5)))
