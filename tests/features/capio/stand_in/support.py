@@ -1,4 +1,4 @@
-"""Installs the stand-in for CAPIO where a test wants the stand-in."""
+"""Installs the stand-in for CAPIO where a test wants the stand-in, and a C compiler that compiles the guard once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,21 @@ def install(home: Path) -> Path:
     server.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{HERE / "server.py"}" "$@"\n')
     server.chmod(0o755)
     return home
+
+
+_COMPILER = """#!/bin/sh
+[ "$5 ${{7##*/}}" = "-o guard.c" ] || exec "{compiler}" "$@"
+[ -e "{kept}" ] && exec cp "{kept}" "$6"
+"{compiler}" "$@" && cp "$6" "{kept}.$$" && mv "{kept}.$$" "{kept}"
+"""
+
+
+def write_compiler(directory: Path, kept: Path) -> Path:
+    """Write a `cc` that compiles the guard when the file `kept` does not hold it yet, and else copies the file."""
+    if (compiler := shutil.which("cc")) is not None:
+        (program := directory / "cc").write_text(_COMPILER.format(compiler=compiler, kept=kept))
+        program.chmod(0o755)
+    return directory
 
 
 @cache
