@@ -559,6 +559,8 @@ _T = TypeVar("_T")
 #: Lets a script at a location read the archive of a file or directory of another location, as `tar` makes it: source,
 #: path, target, script. Returns why it has failed; None: success. Raises an error if the script cannot write.
 CopyByLink = Callable[[ExecutionLocation, str, ExecutionLocation, str], Awaitable[str | None]]
+#: The exit code of such a script that cannot write the files.
+NOT_WRITTEN = 74
 
 
 # StreamFlow 0.2.0rc3 quotes the paths of all other commands.

@@ -18,8 +18,6 @@ from .wire import text_of
 
 logger = logging.getLogger("streamflow")
 
-#: The exit code of a script that gets files from another node, and cannot write the files.
-NOT_WRITTEN = 74
 _REACH_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
 # Jobs of a `serve` that was killed alone end within 10 s.

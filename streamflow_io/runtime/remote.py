@@ -14,12 +14,14 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from streamflow.core.exception import WorkflowExecutionException
 
+from streamflow_io._streamflow import NOT_WRITTEN
+
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, Links, begin, serve
 from .locations import Place
-from .node_commands import NOT_WRITTEN, NodeRuntimeError
+from .node_commands import NodeRuntimeError
 from .node_runtime import NodeJob, NodeRuntime
 from .protocol import Event, ExitEvent
 from .session_job import RemoteSessionJob

@@ -23,6 +23,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from lab.connectors import CERTIFICATE, Host, exited, hosted, say, serving, stand_in
 from lab.disks import can_mount
 from lab.node import wait_for
+from streamflow_io._streamflow import NOT_WRITTEN
 from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
@@ -30,7 +31,7 @@ from streamflow_io.runtime.conversation import Conversation, ShellConversation
 from streamflow_io.runtime.conversing import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.locations import Place
-from streamflow_io.runtime.node_commands import NOT_WRITTEN, NodeRuntimeError
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.remote import RemoteRuntime

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io._streamflow import NOT_WRITTEN
 from streamflow_io.runtime.allocation import seen_files
 from streamflow_io.runtime.allocation.connector import unpacking
 from streamflow_io.runtime.allocation.seen_files import DRIVER, SeenFiles
-from streamflow_io.runtime.node_commands import NOT_WRITTEN
 
 
 class Nodes:

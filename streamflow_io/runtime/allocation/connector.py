@@ -25,9 +25,8 @@ from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 from streamflow.core.utils import create_command, run_in_shell
 from streamflow.deployment.connector.base import FS_TYPES_TO_SKIP
 
-from streamflow_io._streamflow import HostJobs, NoHostsError, OwnHosts, quoted
+from streamflow_io._streamflow import NOT_WRITTEN, HostJobs, NoHostsError, OwnHosts, quoted
 from streamflow_io.processes import end_process, kill_process
-from streamflow_io.runtime.node_commands import NOT_WRITTEN
 
 from .allocation import Allocation, Node, is_address
 from .batches import Batches
