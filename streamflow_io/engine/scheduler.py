@@ -98,6 +98,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_copies()
         mend_interrupted_starts()
         self.run: Run | None = None
+        # The jobs that are recovered because their files could not be brought to them.
+        self._without_files: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False
         self._forget_sigterm: Callable[[], None] = lambda: None
@@ -236,14 +238,14 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 job,
                 binding_config.targets,
                 hardware_requirement,
-                run.needs_no_core(state),
+                self._needs_no_core(run, state),
             )
             await run.sessions.arrived(state)
             binding_config = await self._filtered(job, binding_config)
             if state.concerns_storage:
                 binding_config = await self._admitted(run, state, binding_config)
             # The jobs that this job reads from may have ended meanwhile.
-            if hardware_requirement is not None and run.needs_no_core(state):
+            if hardware_requirement is not None and self._needs_no_core(run, state):
                 hardware_requirement = CorelessRequirement(hardware_requirement, state)
             await super().schedule(job, binding_config, hardware_requirement)
             await run.choose_directory(state)
@@ -251,6 +253,15 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             run.jobs.ended(state, Status.CANCELLED, time.time())
             self.wake()
             raise
+
+    def _needs_no_core(self, run: Run, job: JobState) -> bool:
+        """Whether a job may start where no core is free.
+
+        StreamFlow 0.2.0rc3 brings files to one job of a step after the other. The next ones hold cores, and wait for
+        the recovery of one whose files could not be brought. For this, jobs that have run before may run again.
+        """
+        is_for_recovery = bool(self._without_files) and job.name in self.job_allocations
+        return is_for_recovery or run.needs_no_core(job)
 
     async def _wait_for_hosts(self, binding: BindingConfig) -> None:
         """Wait until a deployment of a job has locations, or none of them will have any."""
@@ -320,6 +331,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.wake()
 
     async def notify_status(self, job_name: str, status: Status) -> None:
+        placed = self.job_allocations.get(job_name)
+        if status is Status.RECOVERY and placed is not None and placed.status is Status.FIREABLE:
+            self._without_files.add(job_name)
+        elif status is not Status.ROLLBACK:
+            self._without_files.discard(job_name)
         if self.run is not None:
             if status is Status.RUNNING:
                 await self.run.running(job_name)

@@ -242,14 +242,17 @@ def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signal
 
 
 def test_a_job_whose_node_is_lost_with_its_file_on_the_way_runs_elsewhere(local: Site) -> None:
-    """StreamFlow places the job anew, and runs its command in the directory of the first place."""
+    """StreamFlow places the job anew, and runs its command in the directory of the first place.
+
+    Another job has the cores of the node that is left, and gets its file meanwhile.
+    """
     first = tool("truncate -s 200M out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
     each = tool('wc -c < "$file"', {"file": "File", "number": "int"}, {"out": "stdout"}, stdout="n.txt",
         requirements=cores(2))  # fmt: skip
     sources = {"file": "a/out", "number": "numbers"}
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
     document = workflow({"numbers": "int[]"}, steps, {"out": "b/out"})
-    path = local.write(document, {"numbers": [1, 2]}, io=True, **RETRY)
+    path = local.write(document, {"numbers": [1, 2, 3]}, io=True, **RETRY)
     process = local.start(path)
     receiving: list[str] = []
 
@@ -267,7 +270,7 @@ def test_a_job_whose_node_is_lost_with_its_file_on_the_way_runs_elsewhere(local:
     finally:
         resume(local, receiving[0])
     assert ours.ok, ours.errors
-    assert [content.split() for content in ours.files.values()] == [[b"%d" % (200 << 20)]] * 2
+    assert [content.split() for content in ours.files.values()] == [[b"%d" % (200 << 20)]] * 3
     assert "can't cd" not in ours.log
 
 
