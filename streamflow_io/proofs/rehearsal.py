@@ -20,6 +20,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.records.learned import extents
 from streamflow_io.records.learned.proofs import ProofKey, Shown, Way
 from streamflow_io.runtime.locations import innermost
+from streamflow_io.runtime.node_commands import NodeRuntimeError
 
 from .original_job import OriginalJob
 from .rehearsal_rules import (
@@ -249,7 +250,7 @@ class Rehearsal(Struct, eq=False, dict=True):
             return refuted or finding
         except NotApartError:
             raise
-        except (ExhaustedError, NoChecksumsError) as error:
+        except (ExhaustedError, NoChecksumsError, NodeRuntimeError) as error:
             return unknown(str(error))
         except NoGateError as error:
             return Finding(None, str(error), is_known=False, is_of_place=True)
@@ -290,6 +291,8 @@ class Rehearsal(Struct, eq=False, dict=True):
         try:
             if not await self.job.has_changed_files():
                 return None
+        except NodeRuntimeError as error:
+            return unknown(str(error))
         except Exception as error:
             # No error of a rehearsal may matter to the run.
             return unknown(f"{type(error).__name__}: {error}")

@@ -146,6 +146,13 @@ def test_plan_says_what_was_tried_and_has_shown_nothing(bench: Bench) -> None:
     assert (one.state, one.reason) == ("unknown", coded(tried, Code.NOT_TRIED))
 
 
+def test_a_file_that_its_job_removes_is_named(bench: Bench) -> None:
+    run(bench, {"removes": reader('cat "$text" > out; rm "$text"')})
+    [(way, reason)] = rehearsed(bench).values()
+    assert way is None
+    assert re.fullmatch(r"/\S+/out\.txt: No such file or directory", reason or ""), reason
+
+
 def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
     tools = {
         "size": python("import os, sys; print(os.fstat(os.open(sys.argv[1], 0)).st_size)"),
