@@ -292,6 +292,11 @@ impl Source {
             State::Committed(size) if file.len() != size => {
                 rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
             }
+            // A program that knows the size of its file goes to the end at most.
+            State::Committed(size) if self.taken > size => {
+                let beyond = format!("it has gone to byte {}, and {path} has {size}", self.taken);
+                Err(Failure::Unstreamable(format!("the command has to start again with the file: {beyond}")))
+            }
             State::Committed(_) => {
                 self.check_discarded()?;
                 self.compared.noted.compare_from(self.producer.discarded);
