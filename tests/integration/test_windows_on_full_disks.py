@@ -54,10 +54,10 @@ def test_a_full_disk(bench: Bench, write: str, read: str, named: str) -> None:
 def lowest(disk: Path, begin: Path, end: Path) -> int:
     """The fewest bytes that are free on a disk from the moment of a file to that of another file."""
     wait_for(begin.exists, f"{begin}", 60)
-    free = []
+    free = os.statvfs(disk).f_bavail
     while not end.exists():
-        free += [os.statvfs(disk).f_bavail for _ in range(100)]
-    return min(free) * os.statvfs(disk).f_frsize
+        free = min(free, *(os.statvfs(disk).f_bavail for _ in range(100)))
+    return free * os.statvfs(disk).f_frsize
 
 
 def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
