@@ -27,13 +27,14 @@ from .shared_bytes import SHARED_BYTES, shared_bytes
 from .spread_session import SPREAD_SESSIONS, spread_sessions
 from .templates import GENOMES, prepare_genotypes
 from .tools import MEBIBYTE, WAIT
-from .workflows import JSON, Site, StreamFlowRun, job_times, tool, write_workflow
+from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
 from .workload import Outcome, Variant, Workload
 
 # Work is waiting: nodes of a real cluster have cores of their own.
 _CHAIN_OF_STEPS = Chain(64, 4 * MEBIBYTE, f"{WAIT}0.1")
 # Long, because each step starts a moment after the one before. Each has a node of its own.
-_LONG_CHAIN = Chain(192, 4 * MEBIBYTE, f"{WAIT}0.1", cores=2)
+_WAIT_SECONDS = 0.1
+_LONG_CHAIN = Chain(192, 4 * MEBIBYTE, f"{WAIT}{_WAIT_SECONDS}", cores=2)
 _LONG, _OF_STEP = "chain over three nodes", "of_step"
 _FEW, _MANY = 16, 96
 _MEASURE = "ms_per_job"
@@ -195,9 +196,9 @@ def _genomes(directory: Path, skipped: str | None) -> list[Variant]:
 
 
 def _long_chain(directory: Path, skipped: str | None) -> Variant:
-    """A chain with a node for each step, whose time is that of the first step at best: that one waits for no other.
+    """A chain with a node for each step, whose time is that of a step at best: a link takes a third of this time.
 
-    A link takes a third of this time. The files are in memory, because the nodes share the disk of this machine.
+    The files are in memory, because the nodes share the disk of this machine.
     """
     way = StreamFlowRun(_LONG_CHAIN.write(directory / "long.cwl"), {"oversubscribe": "never"})
 
@@ -208,8 +209,7 @@ def _long_chain(directory: Path, skipped: str | None) -> Variant:
         nodes = {record["location"] for record in records if record["event"] == "command"}
         if len(nodes) != len(STEPS):
             raise CommandError(f"the steps have run on {', '.join(sorted(nodes))}")
-        first = next(job for job in job_times(directory) if job.step == STEPS[0])
-        of_step = outcome.sample.window / (first.end - first.start)
+        of_step = outcome.sample.window / (_LONG_CHAIN.chunks * _WAIT_SECONDS)
         sample = outcome.sample.model_copy(update={"further": {**outcome.sample.further, _OF_STEP: of_step}})
         return dataclasses.replace(outcome, sample=sample)
 
