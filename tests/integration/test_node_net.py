@@ -54,7 +54,12 @@ def _shell(name: str, script: str, held: str = "", stdin: bool = False) -> Case:
 STREAMED = [
     _python("tells where it is", "f = open('f', 'rb', 0)\nfor n in 1, 0, 999: f.read(n); print(f.tell())"),
     _python("goes where it is", "f = os.open('f', 0)\nos.read(f, 70)\nprint(os.lseek(f, 70, 0), os.read(f, 20))"),
-    _python("goes back", "f = open('f', 'rb', 0)\nprint(len(f.read(999_999)), f.seek(-99, 1), f.read(50), f.tell())"),
+    # One call may read less than it asks for.
+    _python(
+        "goes back",
+        "f = open('f', 'rb', 0)\nwhile f.tell() < 999_999: f.read(999_999 - f.tell())\n"
+        "print(f.seek(-99, 1), f.read(50), f.tell())",
+    ),
     _python("reads twice", "f = open('f')\na = f.read()\nf.seek(0)\nprint(a == f.read(), len(a))"),
     _python("skips", "f = open('f', 'rb', 0)\nprint(f.seek(2_000_003), f.read(20), f.seek(500_000, 1), f.read(20))"),
     _python("goes to nowhere", "try: open('f', 'rb', 0).seek(-1)\nexcept OSError as error: print(error)"),
@@ -401,7 +406,7 @@ def one(place):
     what = random.choices(WHAT, WEIGHTS)[0]
     if what == "read": return os.read(f, 1), drain(f, random.choice([9, 5_000, 300_000]))
     if what == "tell": return os.lseek(f, 0, os.SEEK_CUR)
-    if what == "set": return os.lseek(f, random.randrange(size + 1), os.SEEK_SET)
+    if what == "set": return os.lseek(f, random.randrange(size + 9), os.SEEK_SET)
     if what == "here": return os.lseek(f, random.randrange(-2_000, 40_000), os.SEEK_CUR)
     if what == "end": return os.lseek(f, -random.randrange(size), os.SEEK_END)
     if what == "pread": return os.pread(f, 9, random.randrange(size))
@@ -436,11 +441,11 @@ for place in range(40):
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(40)])
 def test_whatever_it_does(seed: int, runtime: Node, tmp_path: Path) -> None:
-    """The only exception is a process that reads on from what another process has got as a file."""
+    """Except for a process that reads on from what another process has got as a file, or that goes beyond the end."""
     command = [sys.executable, "-ISc", _OPERATIONS, str(seed), str(len(data()))]
     expected = native(command, data(), tmp_path / "native")
     ran = run(runtime, command, data())
     if ran.reason == "unstreamable":
-        assert ran.held
+        assert ran.held or "it has gone to byte" in ran.job.exit()["message"]
     else:
         assert (ran.code, ran.out, ran.reason) == (*expected, "exited"), ran.said
