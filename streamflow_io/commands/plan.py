@@ -61,7 +61,10 @@ class WorkflowPlans(Struct, frozen=True):
     locked: str | None = None
     locations: Mapping[str, KnownLocations] = field(default_factory=dict)
 
-    ok = True
+    @property
+    def ok(self) -> bool:
+        """Whether the jobs of all steps can start."""
+        return not any(plan.graph.impossible for plan in self.plans.values())
 
     def to_json(self) -> dict[str, Any]:
         return {

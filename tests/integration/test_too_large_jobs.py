@@ -34,8 +34,9 @@ def asking(hints: list[Document] | None = None, **resources: object) -> Document
 def planned(capsys: pytest.CaptureFixture[str], bench: Bench, document: Document) -> Document:
     path = bench.write(document, {}, True, {})
     capsys.readouterr()
-    assert main(["plan", str(path), "--json"]) == 0
+    code = main(["plan", str(path), "--json"])
     plan: Document = json.loads(capsys.readouterr().out)["workflows"]["main"]
+    assert code == (1 if plan["impossible"] else 0)
     return plan
 
 
