@@ -28,6 +28,7 @@ from streamflow_io.records.learned.remembered import Remembered
 from streamflow_io.records.records import Record
 from streamflow_io.wording import size_text
 
+from .original_job import file_sizes
 from .rehearsal import Rehearsal
 from .rehearsal_rules import Finding, unknown
 
@@ -320,7 +321,7 @@ def proof_of(rehearsal: Rehearsal, finding: Finding, failures: int, now: float) 
 
 def _sizes(rehearsal: Rehearsal, port: str) -> tuple[int, ...]:
     """The bytes of each file of an input of the rehearsed job."""
-    return tuple(int(file.value.get("size") or 0) for file in rehearsal.original.files(port))
+    return file_sizes(rehearsal.original.files(port))
 
 
 def message_of(rehearsal: Rehearsal, finding: Finding) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -40,6 +40,11 @@ class JobResult(Struct, frozen=True):
 def span_of(exit_event: ExitEvent) -> Span:
     """The start and the end of a command, by the clock of its host."""
     return exit_event.started or 0.0, exit_event.ended or 0.0
+
+
+def file_sizes(files: Iterable[Token]) -> tuple[int, ...]:
+    """The sizes of files in bytes; 0 if CWL does not say."""
+    return tuple(int(file.value.get("size") or 0) for file in files)
 
 
 class OriginalJob(Struct, frozen=True, eq=False):

@@ -22,7 +22,7 @@ from streamflow_io.records.learned.proofs import ProofKey, Shown, Way
 from streamflow_io.runtime.locations import innermost
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 
-from .original_job import OriginalJob
+from .original_job import OriginalJob, file_sizes
 from .rehearsal_rules import (
     Finding,
     Manner,
@@ -216,8 +216,7 @@ class Rehearsal(Struct, eq=False, dict=True):
     @cached_property
     def _others(self) -> int:
         """The bytes of the other inputs of the job that can be rehearsed."""
-        files = (file for port in self.keys if port != self.port for file in self.original.files(port))
-        return sum(int(file.value.get("size") or 0) for file in files)
+        return sum(sum(file_sizes(self.original.files(port))) for port in self.keys if port != self.port)
 
     @property
     def seconds(self) -> float:
@@ -250,13 +249,10 @@ class Rehearsal(Struct, eq=False, dict=True):
             return refuted or finding
         except NotApartError:
             raise
-        except (ExhaustedError, NoChecksumsError, NodeRuntimeError) as error:
-            return unknown(str(error))
         except NoGateError as error:
             return Finding(None, str(error), is_known=False, is_of_place=True)
         except Exception as error:
-            # No error of a rehearsal may matter to the run.
-            return unknown(f"{type(error).__name__}: {error}")
+            return _unknown_after(error)
 
     async def _tried(self) -> Finding | None:
         """Return what the files show, or first their excerpts; None: the excerpts have shown nothing."""
@@ -291,11 +287,8 @@ class Rehearsal(Struct, eq=False, dict=True):
         try:
             if not await self.job.has_changed_files():
                 return None
-        except NodeRuntimeError as error:
-            return unknown(str(error))
         except Exception as error:
-            # No error of a rehearsal may matter to the run.
-            return unknown(f"{type(error).__name__}: {error}")
+            return _unknown_after(error)
         return unknown(changes) if self.key.kind == "declared" else Finding(None, changes)
 
     async def _run_until_known(self) -> Finding:
@@ -367,6 +360,12 @@ class Rehearsal(Struct, eq=False, dict=True):
             return "the free space is not known"
         needed += sum(self._most or ())
         return None if there >= needed and (lend is None or await lend(needed)) else "there is too little space"
+
+
+def _unknown_after(error: Exception) -> Finding:
+    """The result of a rehearsal that an error has ended. No error of a rehearsal may matter to the run."""
+    is_told = isinstance(error, ExhaustedError | NoChecksumsError | NodeRuntimeError)
+    return unknown(str(error) if is_told else f"{type(error).__name__}: {error}")
 
 
 async def _found(job: RepeatedJob, decide: Callable[[Sequence[tuple[Manner, Ran]]], Manner | Finding]) -> Finding:

@@ -39,7 +39,7 @@ from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
 from streamflow_io.tasks import to_the_end
 
 from .clocks import Line, Span, Unlike
-from .original_job import OriginalJob, described, span_of
+from .original_job import OriginalJob, described, file_sizes, span_of
 from .rehearsal_events import SeenEvents
 from .rehearsal_rules import Manner, Ran, is_older, seconds_for
 from .same_outputs import Places, first_difference, unlike_files
@@ -141,7 +141,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
     @property
     def sizes(self) -> list[int]:
         """The sizes of the files of the inputs, in bytes."""
-        return [int(file.value.get("size") or 0) for file in self.files]
+        return [*file_sizes(self.files)]
 
     async def used(self) -> int:
         """Return the bytes that the outputs of the original job take.
