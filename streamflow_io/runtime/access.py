@@ -27,8 +27,10 @@ SECONDS = 600.0
 _WRITE_SECONDS = 60.0
 _SLOWEST = 50_000  # bytes per second that a connection carries at least
 # Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
+# The node runtime removes the directory when the run ends.
 _FINISH = (
-    'i=0; until test "$(wc -c < {part})" -eq {size}; do i=$((i+1)); test $i -lt 100 || {{ rm -f {part}; exit 1; }}; '
+    'i=0; until test "$(wc -c < {part})" -eq {size}; do i=$((i+1)); '
+    "test $i -lt 100 && test -d {directory} || {{ rm -f {part}; exit 1; }}; "
     "sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
 )
 _LACK = (
@@ -122,16 +124,17 @@ class Access:
         :raises NodeRuntimeError: if the file cannot be written
         """
         target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
-        make = "" if parent is None else f"mkdir -m {parent:o} {shlex.quote(str(path.parent))}; "
+        directory = shlex.quote(str(path.parent))
+        make = "" if parent is None else f"mkdir -m {parent:o} {directory}; "
         try:
             await self.pour(f"umask 077; {make}cat > {part}", data)
         except NodeRuntimeError as error:
             # A connector may not hand on what the program has said.
-            directory, size = shlex.quote(str(path.parent)), -(-len(data) // 1024)
-            said, _ = await self.run(_LACK.format(part=part, directory=directory, size=size))
+            said, _ = await self.run(_LACK.format(part=part, directory=directory, size=-(-len(data) // 1024)))
             raise NodeRuntimeError(f"{path} cannot be written: {error}{said and f', and {said}'}") from error
         finish = f"chmod 755 {part} && " if executable else ""
-        said, code = await self.run(_FINISH.format(part=part, path=target, size=len(data), finish=finish))
+        script = _FINISH.format(part=part, path=target, directory=directory, size=len(data), finish=finish)
+        said, code = await self.run(script)
         if code != 0:
             raise NodeRuntimeError(f"{path} cannot be written: {self.name}: {said or 'it does not come'}")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from pathlib import Path
+import shutil
+from collections.abc import Callable, MutableSequence
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,6 +90,32 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
     for words_of in ENGINES[make]:
         assert any(command.startswith(words_of) for command in inner.commands), words_of
     assert not any(CERTIFICATE.key.splitlines()[1].decode() in command for command in inner.commands)
+
+
+class Ending(Host):
+    """A host where the run ends while a file is on its way: the node runtime removes the directory of the job."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+
+    async def run(self, location: ExecutionLocation, command: MutableSequence[str], **arguments: Any) -> Any:
+        if "until test" in " ".join(command):
+            shutil.rmtree(self.directory)
+        return await super().run(location, command, **arguments)
+
+
+async def test_a_file_whose_directory_goes_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "bin" / "sleep").write_text(f"#!/bin/sh\necho slept >> {tmp_path}/slept\n")
+    (tmp_path / "bin" / "sleep").chmod(0o755)
+    inner = Ending(tmp_path / "job")
+    access = Access(inner, INNER)
+    try:
+        with pytest.raises(NodeRuntimeError, match=r"session\.json cannot be written"):
+            await access.write(PurePosixPath(tmp_path / "job/session.json"), b"{}", parent=0o700)
+    finally:
+        await inner.undeploy(True)
+    assert not (tmp_path / "slept").exists()
 
 
 class Batch(Host, BatchConnector):
