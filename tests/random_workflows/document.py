@@ -8,7 +8,7 @@ from typing import Any
 from lab.cwl import REQUIREMENTS, Document, streaming
 
 from .blueprint import FIELDS, Blueprint, Step, Type, link_type
-from .programs import ASKED, WRITERS
+from .programs import ASKED, LARGE, WRITERS
 from .tools import container, tool
 
 
@@ -82,7 +82,8 @@ def _step(step: Step) -> Document:
         case "loop":
             return {**body, **_loop(step)}
     if step.when is not None:
-        body["when"] = "$(inputs.sure && inputs.i.size >= 0)" if ASKED in step.extras else "$(inputs.sure)"
+        least = 0 if ASKED in step.extras else 300 if LARGE in step.extras else None
+        body["when"] = "$(inputs.sure)" if least is None else f"$(inputs.sure && inputs.i.size >= {least})"
         body["in"]["sure"] = {"default": step.when}
     return {**body, **scattering}
 

@@ -21,14 +21,19 @@ from .blueprint import (
     without_unused,
 )
 from .programs import (
+    ALTERNATES,
     ASKED,
     COMPARES,
     CUTS,
     DECLARED,
+    DEMANDS,
     EVERY,
     JOINED,
     JSON,
+    LARGE,
     LINES,
+    MIXED_READERS,
+    MIXED_WRITERS,
     PAIR,
     PARTS,
     READERS,
@@ -46,6 +51,9 @@ _FILES: Final = Type("File", 1)
 #: StreamFlow 0.2.0rc3 does not quote those files of a list that are arguments, so that only some names can be there.
 _NAMES_IN_LISTS: Final = ("plain", "ünï", "a+b", "-dash", "a.b.c", "x" * 60, "100%")
 _NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]", "a$b", "*", "b\\")
+_HARD_NAMES: Final = ("it's", 'a "b"', " x ", "a;b&c", "-n", "--", "~", "a\nb")
+#: Reads its input under another name.
+_ANOTHER_NAME: Final = "${ var f = self; f.basename = 'another ' + f.basename; return f; }"
 #: The most characters of a name that names are made from.
 _LONGEST: Final = 100
 #: MB/s that hold back a job that moves some 100 kB.
@@ -88,6 +96,7 @@ _PURPOSES: Final = (
     ":joining",
     ":comparing",
     ":asking",
+    ":mixing",
 )
 
 
@@ -107,6 +116,7 @@ class _Draft:
     joining: Random
     comparing: Random
     asking: Random
+    mixing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -183,6 +193,8 @@ def _with_dead_branches(random: Random, blueprint: Blueprint) -> Blueprint:
 def _give(draft: _Draft) -> None:
     name = draft.choose(_NAMES)
     lines = draft.choose((0, 3, 40, 40, 40, 2_000, 20_000))
+    if draft.mixing.random() < 0.2:
+        name = draft.mixing.choice(_HARD_NAMES)
     first = name if name in _NAMES_IN_LISTS else "first"
     files = [{"name": f"{other}-{index}.txt", "lines": 3 + index} for index, other in enumerate((first, "in", "b"))]
     draft.given = {
@@ -203,7 +215,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     readers = [
         key
         for key, reader in READERS.items()
-        if key not in (REFUSES, JOINED, COMPARES)
+        if key not in (REFUSES, JOINED, COMPARES, *MIXED_READERS)
         and (kind.kind, kind.depth) in reader.accepts
         and (reader.optional or not kind.optional)
     ]
@@ -218,6 +230,9 @@ def _add_step(draft: _Draft, name: str) -> None:
         reader = JOINED
     if kind == _FILE and not scatter and draft.comparing.random() < 0.3:
         reader, is_wrong = COMPARES, False
+    elif kind.kind == "File" and kind.depth == 0 and draft.mixing.random() < 0.35:
+        reader = draft.mixing.choice([key for key in MIXED_READERS if READERS[key].optional or not kind.optional])
+        is_wrong = READERS[reader].wrong and draft.mixing.random() < 0.6
     named = kind in (_FILE, Type("int")) and (bool(scatter) or draft.chance(0.3)) and value.longest < _LONGEST
     if "i" in scatter and not named:
         return
@@ -228,9 +243,21 @@ def _add_step(draft: _Draft, name: str) -> None:
         files = [each.source for each in draft.values if each.type == _FILE]
         made = [source for source in files if "/" in source and source not in link.sources]
         links[COMPARES] = Link((draft.comparing.choice(made or files),))
+    if reader == ALTERNATES:
+        extras.append(ALTERNATES)
+        links[ALTERNATES] = Link((draft.mixing.choice([each.source for each in draft.values if each.type == _FILE]),))
+    if reader == DEMANDS and draft.mixing.random() < 0.9:
+        extras.append("codes")
+    if kind == _FILE and reader != "edits" and draft.mixing.random() < 0.05:
+        links["i"] = replace(link, value_from=_ANOTHER_NAME)
     wide = "j" in scatter or "name" in extras
-    outputs = _with_pair(draft, _outputs(draft, wide))
+    outputs = _with_mixed(draft, _with_pair(draft, _outputs(draft, wide)))
+    if reader == DEMANDS:
+        outputs = outputs[:1]  # the others are not made where it fails
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
+    if when is None and kind == _FILE and not wrap and draft.mixing.random() < 0.1:
+        extras.append(LARGE)
+        when = True
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
         streamable=is_wrong or is_joined or (READERS[reader].once and draft.chance(0.7)), io_task=draft.chance(0.2),
@@ -394,6 +421,8 @@ def _extras(
         extras.append("stages")
     if kind == _FILE and draft.asking.random() < 0.1:
         extras.append(ASKED)
+    if kind == _FILE and not named and "stages" not in extras and draft.mixing.random() < 0.08:
+        extras.append("updates")
     if "constant" in extras:
         links["constant"] = Link(value_from="a constant")
     if "staged" in extras:
@@ -419,7 +448,8 @@ def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     writers = [
         name
         for name, writer in WRITERS.items()
-        if name not in (JSON, SPLIT, DECLARED, LINES, PAIR, TRICKLED) and not (wide and writer.type.depth)
+        if name not in (JSON, SPLIT, DECLARED, LINES, PAIR, TRICKLED, *MIXED_WRITERS)
+        and not (wide and writer.type.depth)
     ]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):
@@ -439,6 +469,18 @@ def _with_pair(draft: _Draft, outputs: tuple[Output, ...]) -> tuple[Output, ...]
         return outputs
     rule = random.choice(WRITERS[PAIR].rules) if random.random() < 0.4 else {}
     return (Output(first.port, PAIR, random.random() < 0.7, tuple(rule.items())), *others)
+
+
+def _with_mixed(draft: _Draft, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """Now and then the first output is a file that is written in another way."""
+    first, *others = outputs
+    random = draft.mixing
+    if WRITERS[first.writer].type != _FILE or first.writer == JSON or random.random() > 0.25:
+        return outputs
+    name = random.choice(MIXED_WRITERS)
+    rules = WRITERS[name].rules
+    rule = random.choice(rules) if random.random() < 0.6 else {}
+    return (Output(first.port, name, WRITERS[name].once and random.random() < 0.6, tuple(rule.items())), *others)
 
 
 def _output(draft: _Draft, port: str, name: str) -> Output:

@@ -36,6 +36,7 @@ class Reader:
     :ivar optional: its input may be null
     :ivar needs: what of the input is asked for by an expression; its value is in `$NEEDED`
     :ivar binding: more of its `inputBinding`
+    :ivar fields: more of the input in CWL
     """
 
     script: str
@@ -46,6 +47,7 @@ class Reader:
     optional: bool = False
     needs: str = ""
     binding: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: What it makes depends on how large the file is that it has open, as with `wc`: that is seen only where it is tried.
@@ -56,13 +58,23 @@ REFUSES: Final = "refuses"
 JOINED: Final = "joined"
 #: It reads two files, each once. What it makes differs only if both are streams, as with `cmp -l`.
 COMPARES: Final = "compares"
+#: It reads two files, a line of each in turn.
+ALTERNATES: Final = "alternates"
+#: It reads all of its input, and then fails if that is small.
+DEMANDS: Final = "demands"
+#: These are drawn in place of others that read a file.
+MIXED_READERS: Final = ("edits", ALTERNATES, DEMANDS, "with index", "stdin or none")
 #: It reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
 #: It asks for the size of its input, in an environment variable, and where the step has a condition.
 ASKED: Final = "asked"
+#: The step has a condition on the size of its input.
+LARGE: Final = "large"
 _SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
 _SIZES = 's=$(stat -c %s -); t=$(stat -c %s - <&3); [ "$s$t" != 00 ] || echo no sizes'
 _BOTH = f'{{ {_SIZES}; cat; cat <&3; }} < "$1" 3< "$EXTRA_{COMPARES}"'
+_TURNS = 'for k in 1 2 3 4 5; do for f in 3 4; do if IFS= read -r l <&$f; then echo "$l"; fi; done; done'
+_ALTERNATE = f'{{ {_TURNS}; cat <&3; cat <&4; }} 3< "$1" 4< "$EXTRA_{ALTERNATES}"'
 _WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
 _LINES = 'for k in 1 2 3; do IFS= read -r l || break; echo "$l"; sleep 0.03; done; cat'
 READERS: Final[Mapping[str, Reader]] = {
@@ -78,6 +90,15 @@ READERS: Final[Mapping[str, Reader]] = {
     SIZED: Reader('{ s=$(stat -c %s -); [ "$s" -eq 0 ] || [ "$s" -ge 9999 ] || echo short; cat; } < "$1"'),
     BUFFERED: Reader(_SPLIT),
     COMPARES: Reader(_BOTH),
+    ALTERNATES: Reader(_ALTERNATE, once=True),
+    DEMANDS: Reader('tee .all < "$1"; [ "$(wc -c < .all)" -ge 5000 ] || exit 9', once=True),
+    "edits": Reader('sed -i s/line/row/ "$1"; cat "$1"', wrong=True),
+    "with index": Reader(
+        'cat "$1"; [ ! -e "$1.idx" ] || cat "$1.idx"',
+        once=True,
+        fields={"secondaryFiles": [{"pattern": ".idx", "required": False}]},
+    ),
+    "stdin or none": Reader("cat", once=True, stdin=True, optional=True),
     "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
@@ -157,6 +178,13 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "trickled": Writer(_TRICKLE, "{n}.bit", (), once=True),
     "patched": Writer(_PATCH, "{n}.bin"),
     "background": Writer('cat > .b; { sleep 0.15; cat .b > "$N.late"; } &', "{n}.late", (_DEFAULT, _STREAM, _GATE)),
+    "edited": Writer('cat > "$N.ed"; sleep 0.03; sed -i s/line/row/ "$N.ed"', "{n}.ed"),
+    "sorted": Writer('cat > "$N.in"; LC_ALL=C sort -o "$N.in" "$N.in"', "{n}.in"),
+    "goes on": Writer('cat > "$N.first"; sleep 0.3', "{n}.first", (*_ONCE, _CLOSE_GATE), once=True),
+    "index first": Writer(
+        'cat > .all; wc -c < .all > "$N.pre.idx"; sleep 0.03; cat .all > "$N.pre"', "{n}.pre",
+        (_DEFAULT, _CLOSE, _GATE), fields={"secondaryFiles": [".idx"]},
+    ),
     "perhaps": Writer('cat > "$N.opt"', "{n}.opt", (_DEFAULT, _CLOSE, _GATE), _MAYBE),
     "never": Writer("cat > /dev/null", "{n}.no", (_DEFAULT, _CLOSE, _GATE), _MAYBE),
     "indexed": Writer(
@@ -197,6 +225,8 @@ CUTS: Final[Rule] = {"of": "i", "records": "bytes", "parts": PARTS}
 LINES: Final = "lines"
 #: What is true of it, but for the names of the parts.
 EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 12}
+#: These are drawn in place of others that write a file.
+MIXED_WRITERS: Final = ("edited", "sorted", "goes on", "index first")
 #: Those that give it what they read, and nothing else.
 WHOLE: Final = ("cat", "stdin", "late", "slow")
 
@@ -211,14 +241,16 @@ class Extra:
     :ivar variables: more of its environment
     :ivar staged: an entry of its InitialWorkDirRequirement
     :ivar requirement: one more
+    :ivar fields: more of the tool in CWL
     """
 
     script: str = ":"
     inputs: Mapping[str, Any] = field(default_factory=dict)
     value: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
-    staged: Mapping[str, str] = field(default_factory=dict)
+    staged: Mapping[str, Any] = field(default_factory=dict)
     requirement: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 EXTRAS: Final[Mapping[str, Extra]] = {
@@ -237,8 +269,16 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     # The objects of StreamFlow in which the plugin looks for expressions have a field of this name.
     ASKED: Extra('echo "$step"', variables={"step": "$(inputs.i.size)"}),
     "limit": Extra(requirement={"class": "ToolTimeLimit", "timelimit": 300}),
+    "codes": Extra(fields={"successCodes": [0, 9], "temporaryFailCodes": [75]}),
+    "updates": Extra(
+        "sed -i s/line/row/ own.txt; LC_ALL=C sort -o own.txt own.txt; cat own.txt",
+        staged={"entryname": "own.txt", "entry": "$(inputs.i)", "writable": True},
+    ),
+    # The step runs for large files only.
+    LARGE: Extra(),
     "name": Extra(inputs={"name": "string"}),
     "j": Extra('echo "$EXTRA_j"', {"j": "int"}, value="$(inputs.j)"),
     "k": Extra('cat "$EXTRA_k"', {"k": "File"}, value="$(inputs.k.path)"),
     COMPARES: Extra(inputs={COMPARES: "File"}, value=f"$(inputs.{COMPARES}.path)"),
+    ALTERNATES: Extra(inputs={ALTERNATES: {"type": "File", "streamable": True}}, value=f"$(inputs.{ALTERNATES}.path)"),
 }

@@ -6,12 +6,14 @@ reads; the writer of the first output reads this as it comes; the writers of the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from lab.container_sites import BUSYBOX
 
 from .blueprint import FIELDS, Container, Output, Step, record
 from .programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS
+
+_STDIN_OR_NONE: Final = "$(inputs.i ? inputs.i.path : '/dev/null')"
 
 
 def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
@@ -44,12 +46,14 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
             "i": _pair(step)
             if step.reader == PAIR
             else {"type": declared, "streamable": step.streamable}
-            | ({} if reader.stdin else {"inputBinding": dict(reader.binding)}),
+            | ({} if reader.stdin else {"inputBinding": dict(reader.binding)})
+            | reader.fields,
             **{name: kind for extra in extras.values() for name, kind in extra.inputs.items()},
         },
         "outputs": {output.port: _output(step, output) for output in step.outputs},
-        **({"stdin": "$(inputs.i.path)"} if reader.stdin else {}),
+        **({"stdin": _STDIN_OR_NONE if reader.optional else "$(inputs.i.path)"} if reader.stdin else {}),
         **({"stdout": standard_output[0]} if standard_output else {}),
+        **{name: value for extra in extras.values() for name, value in extra.fields.items()},
     }
 
 
