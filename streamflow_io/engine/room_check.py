@@ -14,13 +14,15 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Storage
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import HostJobs, NoHostsError, own_hosts
 from streamflow_io.capacity import Room, too_large
 from streamflow_io.messages import Code, coded
 
+#: A job with this status has a place.
+BUSY = (Status.FIREABLE, Status.RUNNING)
 #: The seconds after which a waiting job is reported: before, other jobs that have reserved the space may end.
 PATIENCE_SECONDS = 10.0
 # The number of looks that see no job run before the run ends. Between two jobs, StreamFlow may read a file for long.
@@ -69,6 +71,14 @@ class HostUse:
     def _count(self, job: str, change: int) -> None:
         for location in self._needed.get(job, ()):
             self._busy[location.deployment][location.name] += change
+
+
+def with_inner(locations: Iterable[AvailableLocation]) -> Iterator[AvailableLocation]:
+    """Locations, with the hosts of containers."""
+    for location in locations:
+        yield location
+        if location.stacked and location.wraps is not None:
+            yield from with_inner([location.wraps])
 
 
 async def check_room(
@@ -216,7 +226,7 @@ class DiskWaits:
 
 def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
     """The disk that has too little space left for a job, in words; None: all disks have enough."""
-    there, reserved, wanted = map(_by_disk, (has, used, asked))
+    there, reserved, wanted = map(by_disk, (has, used, asked))
     for disk, size in wanted.items():
         if disk not in there:
             continue
@@ -231,15 +241,16 @@ def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
 
 
 def within(has: Hardware, used: Hardware) -> Hardware:
-    """The hardware in use, without what is used of a disk beyond its size."""
-    there, taken = _by_disk(has), _by_disk(used)
-    if all(size <= there[disk] for disk, size in taken.items() if disk in there):
+    """The hardware in use, without what jobs use beyond the hardware that exists."""
+    there, taken = by_disk(has), by_disk(used)
+    fits = used.cores <= has.cores and used.memory <= has.memory
+    if fits and all(size <= there[disk] for disk, size in taken.items() if disk in there):
         return used
     disks = {disk: Storage(disk, min(size, there.get(disk, size))) for disk, size in taken.items()}
-    return Hardware(used.cores, used.memory, disks)
+    return Hardware(min(used.cores, has.cores), min(used.memory, has.memory), disks)
 
 
-def _by_disk(hardware: Hardware) -> defaultdict[str, float]:
+def by_disk(hardware: Hardware) -> defaultdict[str, float]:
     """The sizes of disks by mount point, in MiB."""
     sizes: defaultdict[str, float] = defaultdict(float)
     for disk in hardware.storage.values():

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, MutableMapping, MutableSequence, Sequence
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -45,7 +45,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.processes import interrupt_on_sigterm, mend_interrupted_starts
 
 from .database_messages import explain_database_errors
-from .room_check import DiskWaits, HostUse, check_room, within
+from .held_room import HeldRoom
+from .room_check import BUSY, DiskWaits, HostUse, check_room, with_inner
 
 if TYPE_CHECKING:
     from streamflow_io.adapters.jobs import JobState
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SCHEMA = "scheduler.schema.json"
-_BUSY = (Status.FIREABLE, Status.RUNNING)
 _TRIED_AGAIN = (Status.ROLLBACK, Status.RECOVERY)
 # The target for which StreamFlow calls a method without naming it. Each target of a job has a task of its own.
 _target: ContextVar[Target] = ContextVar("target")
@@ -98,8 +98,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_copies()
         mend_interrupted_starts()
         self.run: Run | None = None
-        # The jobs that are recovered because their files could not be brought to them.
-        self._without_files: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
         self._is_closing = False
         self._forget_sigterm: Callable[[], None] = lambda: None
@@ -113,6 +111,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._never_starts: str | None = None
         self._disk_waits = DiskWaits(self.job_allocations, self._is_idle, self.wake)
         self._host_use = HostUse()
+        self._held_room = HeldRoom(self.job_allocations, self.hardware_locations)
 
     @cached_property
     def config(self) -> SchedulerConfig:
@@ -232,20 +231,14 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             binding_config = run.gangs.ordered(state, binding_config)
             await self._wait_for_hosts(binding_config)
             await run.full_disks.look(job.name, binding_config.targets)
-            await check_room(
-                self.context,
-                self._roomy,
-                job,
-                binding_config.targets,
-                hardware_requirement,
-                self._needs_no_core(run, state),
-            )
+            coreless = run.needs_no_core(state)
+            await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, coreless)
             await run.sessions.arrived(state)
             binding_config = await self._filtered(job, binding_config)
             if state.concerns_storage:
                 binding_config = await self._admitted(run, state, binding_config)
             # The jobs that this job reads from may have ended meanwhile.
-            if hardware_requirement is not None and self._needs_no_core(run, state):
+            if hardware_requirement is not None and run.needs_no_core(state):
                 hardware_requirement = CorelessRequirement(hardware_requirement, state)
             await super().schedule(job, binding_config, hardware_requirement)
             await run.choose_directory(state)
@@ -253,15 +246,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             run.jobs.ended(state, Status.CANCELLED, time.time())
             self.wake()
             raise
-
-    def _needs_no_core(self, run: Run, job: JobState) -> bool:
-        """Whether a job may start where no core is free.
-
-        StreamFlow 0.2.0rc3 brings files to one job of a step after the other. The next ones hold cores, and wait for
-        the recovery of one whose files could not be brought. For this, jobs that have run before may run again.
-        """
-        is_for_recovery = bool(self._without_files) and job.name in self.job_allocations
-        return is_for_recovery or run.needs_no_core(job)
 
     async def _wait_for_hosts(self, binding: BindingConfig) -> None:
         """Wait until a deployment of a job has locations, or none of them will have any."""
@@ -312,7 +296,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def _is_idle(self, job_name: str) -> bool:
         """Whether no job runs, is about to run, or runs again before a waiting job."""
         # For a job that has run before, failed jobs wait.
-        busy = _BUSY if job_name in self.job_allocations else (*_BUSY, *_TRIED_AGAIN)
+        busy = BUSY if job_name in self.job_allocations else (*BUSY, *_TRIED_AGAIN)
         return not any(allocation.status in busy for allocation in self.job_allocations.values())
 
     def hosts_changed(self, deployment: str) -> None:
@@ -331,11 +315,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.wake()
 
     async def notify_status(self, job_name: str, status: Status) -> None:
-        placed = self.job_allocations.get(job_name)
-        if status is Status.RECOVERY and placed is not None and placed.status is Status.FIREABLE:
-            self._without_files.add(job_name)
-        elif status is not Status.ROLLBACK:
-            self._without_files.discard(job_name)
+        self._held_room.note(job_name, status)
+        if status is Status.RUNNING:
+            await self._held_room.until_given_back(job_name, self.wait_queue)
         if self.run is not None:
             if status is Status.RUNNING:
                 await self.run.running(job_name)
@@ -542,19 +524,16 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         StreamFlow fails where jobs have more on a disk than was free when the run began, as when the user has made
         space meanwhile. Such a disk is full.
         """
-        try:
+        if not self._held_room.is_any:
+            with suppress(WorkflowExecutionException):
+                return bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        with self._held_room.uncounted(job_name, [location], self._producers_of(job_name)):
             return bool(super()._is_valid(connector, location, hardware_requirements, job_name))
-        except WorkflowExecutionException:
-            counted = {}
-        for each in _with_inner([location]):
-            used = self.hardware_locations.get(each.name)
-            if each.hardware is not None and used is not None:
-                counted[each.name] = used
-                self.hardware_locations[each.name] = within(each.hardware, used)
-        try:
-            return bool(super()._is_valid(connector, location, hardware_requirements, job_name))
-        finally:
-            self.hardware_locations.update(counted)
+
+    def _producers_of(self, job_name: str) -> Collection[str]:
+        """The jobs from which a job reads streams."""
+        job = self._job(job_name)
+        return () if job is None else job.producers
 
     def _tell_of_memory(self, job: JobState, location: AvailableLocation, asked: float) -> None:
         """Warn, once for each step, of a job without cores that waits for the memory of a location, or of its host."""
@@ -605,9 +584,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if storages is not None and not all(storages.may_start(state, _target.get(), where) for where in selected):
             return []
         lent_cores = self._lent_cores
-        if lent_cores is not None and not lent_cores.choose(state, selected, hardware_requirement.cores):
-            return []
-        return selected
+        if lent_cores is None:
+            return selected
+        with self._held_room.uncounted(job.name, selected, state.producers):
+            return selected if lent_cores.choose(state, selected, hardware_requirement.cores) else []
 
     def _allocate_job(
         self,
@@ -620,9 +600,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         state, lent_cores = self._job(job.name), self._lent_cores
         if state is not None and lent_cores is not None:
             hardware = lent_cores.accounted(state, hardware)
+        holders = self._held_room.holders(job.name, self._producers_of(job.name)) if self._held_room.is_any else []
         space = self._scheduled_space
         with nullcontext() if space is None else space.reserving(job.name, _names_of(selected_locations)):
             super()._allocate_job(job, hardware, connector, selected_locations, target)
+        if holders:
+            self._held_room.taken(job.name, selected_locations, holders)
         # The host of a producer serves its streams also after its end.
         producers = () if state is None else state.producers
         read_from = [location for producer in producers for location in self.get_locations(producer)]
@@ -679,15 +662,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
 
 def _names_of(locations: Iterable[AvailableLocation]) -> list[str]:
-    return [location.name for location in _with_inner(locations)]
-
-
-def _with_inner(locations: Iterable[AvailableLocation]) -> Iterator[AvailableLocation]:
-    """Locations, with the hosts of containers."""
-    for location in locations:
-        yield location
-        if location.stacked and location.wraps is not None:
-            yield from _with_inner([location.wraps])
+    return [location.name for location in with_inner(locations)]
 
 
 def _is_one_for_each_job(location: AvailableLocation) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.machines.slurm import MEMORY
 from lab.node import wait_for
 from lab.processes import of_processes
 from lab.runs import RETRY, Run, wait_for_note
@@ -244,11 +245,12 @@ def test_nothing_is_left_of_a_copy_that_is_ended(local: Site, how: signal.Signal
 def test_a_job_whose_node_is_lost_with_its_file_on_the_way_runs_elsewhere(local: Site) -> None:
     """StreamFlow places the job anew, and runs its command in the directory of the first place.
 
-    Another job has the cores of the node that is left, and gets its file meanwhile.
+    Another job has the cores and the memory of the node that is left, and waits for its file meanwhile.
     """
-    first = tool("truncate -s 200M out.bin", {}, {"out": found("out.bin")}, requirements=cores(2))
+    all_of_a_node = [{"class": "ResourceRequirement", "coresMin": 2, "ramMin": MEMORY}]
+    first = tool("truncate -s 200M out.bin", {}, {"out": found("out.bin")}, requirements=all_of_a_node)
     each = tool('wc -c < "$file"', {"file": "File", "number": "int"}, {"out": "stdout"}, stdout="n.txt",
-        requirements=cores(2))  # fmt: skip
+        requirements=all_of_a_node)  # fmt: skip
     sources = {"file": "a/out", "number": "numbers"}
     steps = {"a": {"run": first, "in": {}}, "b": {"run": each, "in": sources, "scatter": "number"}}
     document = workflow({"numbers": "int[]"}, steps, {"out": "b/out"})
