@@ -30,6 +30,7 @@ from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
 from streamflow_io.runtime.node_runtimes import StartRuntime
 from streamflow_io.runtime.protocol import Event, WarningEvent
+from streamflow_io.runtime.waiting_deployments import listen
 from streamflow_io.runtime.wire import is_without_gate
 from streamflow_io.storage.lent_cores import LentCores
 from streamflow_io.wording import counted
@@ -132,6 +133,7 @@ class Run:
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self.logs.is_success)
+        self._ignore_queues = listen(self._telemetry.queued)
         # After the filter that completes messages.
         logger.addFilter(SafeLog())
         if config.observe and config.runtime == "off":
@@ -161,6 +163,7 @@ class Run:
 
     async def _close_parts(self) -> None:
         await self.proofs.end(self.failure.status == "completed")
+        self._ignore_queues()
         self.failure.closing()
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()

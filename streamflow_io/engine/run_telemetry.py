@@ -32,6 +32,7 @@ from streamflow_io.records.records import (
     DiskRecord,
     EndRecord,
     ProgressRecord,
+    QueuedRecord,
     Record,
     RemovedRecord,
     RunRecord,
@@ -102,6 +103,14 @@ class RunTelemetry:
         self._writer.write(record)
         if self._reader is not None and isinstance(record, _KEPT):
             self._reader.told(record)
+
+    def queued(self, deployment: str, waits: str | None) -> None:
+        """Record what a deployment waits for in a queue. Raises nothing; returns at once.
+
+        :param waits: None: the deployment waits no more
+        """
+        if self._asks and (waits is not None or self.has_begun):
+            self.write(QueuedRecord(time=time.time(), deployment=deployment, waits=waits))
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a file in the directory of the run, by its relative path. Raises nothing; returns at once."""

@@ -199,6 +199,13 @@ class LocationRecord(BaseRecord, frozen=True, tag="location"):
     location_cores: float | None = None
 
 
+class QueuedRecord(BaseRecord, frozen=True, tag="queued"):
+    """An allocation that a deployment waits for, in the queue of a queue manager."""
+
+    deployment: str
+    waits: Annotated[str | None, Meta(description="for what, and why; none: it waits no more")] = None
+
+
 class RemovedRecord(BaseRecord, frozen=True, tag="removed"):
     """The disk space of the directories of jobs, with `intermediates: remove`, in bytes, as measured when jobs end."""
 
@@ -269,6 +276,7 @@ Record = (
     | ConsumedRecord
     | SessionEndRecord
     | LocationRecord
+    | QueuedRecord
     | RemovedRecord
     | DiskRecord
     | ResultsRecord

@@ -24,7 +24,7 @@ _NAMED = 4
 
 def screen(view: RunView, height: int) -> RenderableType:
     """Return the state of a run, in at most `height` lines."""
-    rows = max(3 * _LEAST_ROWS, height - _FRAME - len(view.storages) - len(view.failures))
+    rows = max(3 * _LEAST_ROWS, height - _FRAME - len(view.queued) - len(view.storages) - len(view.failures))
     streams = view.streams[: max(_LEAST_ROWS, rows // 3)]
     locations = shown_locations(view, max(_LEAST_ROWS, rows // 4))
     taken = len(streams) + len(locations) + bool(locations)
@@ -38,6 +38,8 @@ def _parts(
     title.append(f" {STATES[view.state]}", _STYLES.get(view.state, "bold yellow"))
     yield title
     yield _text(time_and_jobs(view))
+    for queued in queued_texts(view):
+        yield _text(queued)
     if view.steps:
         yield _steps(view.steps, rows)
     if locations:
@@ -234,6 +236,11 @@ def time_and_jobs(view: RunView) -> str:
     return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
 
 
+def queued_texts(view: RunView) -> list[str]:
+    """Return what each deployment waits for: `nodes waits for allocation 7 of Slurm: Resources`."""
+    return [f"{deployment} waits for {waits}" for deployment, waits in view.queued.items()]
+
+
 def streamed_text(view: RunView) -> str:
     """Return the streams that have ended: `2 byte streams ended, 1.5 GB`. Empty: none has ended."""
     if not view.streamed:
@@ -254,6 +261,7 @@ def end_line(view: RunView) -> str:
 
 def _line_parts(view: RunView) -> Iterator[str]:
     yield jobs_text(view)
+    yield from queued_texts(view)
     for step in view.steps:
         if waits := waits_text(step):
             yield f"{step.name} waits for {waits}"

@@ -100,6 +100,9 @@ def test_an_allocation_is_asked_for_and_given_back(submitting: Site) -> None:
     process = submitting.start(path)
     waits = "waits in the queue of Slurm for allocation"
     wait_for(lambda: waits in (path.parent / "stderr").read_text(), "a run that waits", 30)
+    wait_for(lambda: [*submitting.data.glob("**/telemetry.jsonl")], "telemetry", 30)
+    wait_for(lambda: submitting.records("queued"), "the reason in the telemetry", 30)
+    assert submitting.streamflow_io("watch")["queued"]["hpc"].startswith("allocation ")
     submitting.control("scancel", told.strip())
     ours = submitting.finish(process, path)
     assert ours.ok, ours.errors

@@ -24,6 +24,7 @@ from streamflow_io.records.reader import read_latest
 from streamflow_io.records.records import (
     EndRecord,
     ProgressRecord,
+    QueuedRecord,
     Record,
     RunRecord,
     StepRecord,
@@ -32,7 +33,7 @@ from streamflow_io.records.records import (
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import TelemetryWriter, to_json
 from streamflow_io.report.analysis.live import LiveRun, RunView
-from streamflow_io.report.live_view import end_line, rate_text, screen
+from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
 
 STEPS: dict[str, tuple[str, ...]] = {"/measure": (), "/square": ("/measure",), "/save": ("/square",)}
 RUN = RunRecord(time=BEGIN, name="night", workflow="main.cwl", storages=(STORAGE,), steps=STEPS)
@@ -136,6 +137,16 @@ def test_the_screen_has_it_all_in_80_columns() -> None:
         "scratch     1        16        64\n"
         "Not delivered as asked: /square/out: it runs elsewhere"
     )
+
+
+def test_a_run_says_what_it_waits_for_in_a_queue() -> None:
+    waits = QueuedRecord(time=BEGIN, deployment="nodes", waits="allocation 7 of Slurm")
+    why = QueuedRecord(time=BEGIN, deployment="nodes", waits="allocation 7 of Slurm: Priority")
+    found = view(waits, why)
+    assert "nodes waits for allocation 7 of Slurm: Priority\n" in shown(found)
+    assert plain_line(found).endswith("; nodes waits for allocation 7 of Slurm: Priority")
+    assert not view(waits, QueuedRecord(time=BEGIN, deployment="nodes")).queued
+    assert not view(waits, alive=False).queued
 
 
 @pytest.mark.parametrize("height", [10, 24, 60])

@@ -6,6 +6,7 @@ import pytest
 
 from streamflow_io.runtime.allocation.managers import Reason
 from streamflow_io.runtime.allocation.queue_watch import QueueWatch
+from streamflow_io.runtime.waiting_deployments import listen
 
 PRIORITY, RESOURCES = Reason("Priority"), Reason("Resources")
 TOO_MANY = Reason("PartitionNodeLimit", "`nodes`")
@@ -35,6 +36,16 @@ def test_a_reason_is_told_once_when_two_looks_have_found_it(
     first, *others = [record.getMessage() for record in caplog.records]
     assert first == "The deployment nodes waits in the queue of Slurm for allocation 7"
     assert others == [f"The deployment nodes still waits for allocation 7 of Slurm: {reason}" for reason in told]
+
+
+def test_a_run_hears_of_a_reason_that_two_looks_have_found() -> None:
+    heard: list[tuple[str, str | None]] = []
+    ignore = listen(lambda deployment, waits: heard.append((deployment, waits)))
+    looks(PRIORITY, None, RESOURCES, RESOURCES)
+    ignore()
+    looks(PRIORITY)
+    first = "allocation 7 of Slurm"
+    assert heard == [("nodes", waits) for waits in (first, f"{first}: Resources")]
 
 
 def test_a_reason_of_a_moment_ends_no_run() -> None:

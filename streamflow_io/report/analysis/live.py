@@ -25,6 +25,7 @@ from streamflow_io.records.records import (
     EndRecord,
     LocationRecord,
     ProgressRecord,
+    QueuedRecord,
     Record,
     RemovedRecord,
     RunRecord,
@@ -119,6 +120,7 @@ class RunView(Struct, frozen=True):
     :ivar fallbacks: deliveries that were not as asked, with the reason
     :ivar disk: the space that the directories of jobs hold. None: nothing is shown
     :ivar locations: those where a job has started, or may start, by name
+    :ivar queued: the allocations that deployments wait for, and why, by deployment
     """
 
     label: str
@@ -137,6 +139,7 @@ class RunView(Struct, frozen=True):
     fallbacks: tuple[str, ...]
     disk: RemovedRecord | None = None
     locations: tuple[LocationView, ...] = ()
+    queued: Mapping[str, str] = {}
 
     @property
     def jobs(self) -> tuple[int, int, int, int]:
@@ -195,6 +198,7 @@ class LiveRun:
         self._streamed = self._streamed_bytes = 0
         self._failures: dict[str, None] = {}
         self._fallbacks: dict[str, None] = {}
+        self._queued: dict[str, str] = {}
 
     @property
     def label(self) -> str:
@@ -229,6 +233,10 @@ class LiveRun:
                 self._streamed_bytes += record.bytes
             case LocationRecord():
                 self._locations.setdefault(record.location, _LiveLocation(record.location_cores))
+            case QueuedRecord(waits=None):
+                self._queued.pop(record.deployment, None)
+            case QueuedRecord(waits=str(waits)):
+                self._queued[record.deployment] = waits
             case RemovedRecord():
                 self._disk = record
             case EndRecord():
@@ -267,6 +275,7 @@ class LiveRun:
             tuple(self._fallbacks),
             self._disk,
             tuple(location.view(name) for name, location in sorted(self._locations.items())),
+            dict(self._queued) if state == "running" else {},
         )
 
     def _follow(self, record: JobRecord) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io._streamflow import HostJobs
+from streamflow_io.runtime.waiting_deployments import tell
 
 from .allocation import Allocation, Loss, Node
 from .launched_allocation import LaunchedAllocation, current_manager
@@ -373,10 +374,13 @@ async def _asked(deployment: str, choice: AllocationChoice, wanted: Wanted) -> A
             f"{deployment} has `submit` beside `nodes`: an allocation that is asked for has its own nodes"
         )
     manager = next((manager for manager in MANAGERS if manager.name.lower() == wanted.manager), None)
-    if manager is not None:
-        return await LaunchedAllocation.asked(deployment, manager, wanted, choice.launcher)
-    if choice.launcher is not None:
+    if manager is None and choice.launcher is not None:
         raise WorkflowExecutionException(
             f"{deployment} has a `launcher` beside `submit`, and Slurm has its own, srun: remove `launcher`"
         )
-    return await SlurmAllocation.find(deployment, wanted, None)
+    try:
+        if manager is None:
+            return await SlurmAllocation.find(deployment, wanted, None)
+        return await LaunchedAllocation.asked(deployment, manager, wanted, choice.launcher)
+    finally:
+        tell(deployment, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from streamflow_io.runtime.waiting_deployments import tell
+
 from .managers import Reason
 
 logger = logging.getLogger("streamflow")
@@ -25,6 +27,7 @@ class QueueWatch:
         self._last: str | None = None
         self._told: set[str] = set()
         logger.info(f"The deployment {deployment} waits in the queue of {manager} for allocation {job}")
+        tell(deployment, self._name)
 
     def looked(self, reason: Reason | None) -> str | None:
         """Note the reason that a look has found.
@@ -39,4 +42,5 @@ class QueueWatch:
         if reason.kind not in self._told:
             self._told.add(reason.kind)
             logger.info(f"The deployment {self._deployment} still waits for {self._name}: {reason.text}")
+        tell(self._deployment, f"{self._name}: {reason.text}")
         return None
