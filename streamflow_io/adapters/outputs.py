@@ -52,6 +52,7 @@ class EarlyOutput(BaseModel):
     :ivar fixed: other things than its early readers depend on whether the output exists
     :ivar record: the output that this one is a field of
     :ivar window: the most bytes that a reader may be behind, and the number of readers; None: the file is kept whole
+    :ivar waits: whether the job of a window is paused also before its readers have begun
     :ivar when_proven: the output streams only after a proof, made during the run, that its readers can read a stream
     """
 
@@ -68,6 +69,7 @@ class EarlyOutput(BaseModel):
     fixed: bool = False
     record: str | None = None
     window: tuple[int, int] | None = None
+    waits: bool = False
     when_proven: bool = False
 
     @property
@@ -128,7 +130,9 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
-            window=None if self.window is None else WindowSpec(size=self.window[0], readers=self.window[1]),
+            window=None
+            if self.window is None
+            else WindowSpec(size=self.window[0], readers=self.window[1], waits=self.waits),
         )
 
 

@@ -20,6 +20,7 @@ from streamflow_io.graph.memory_steps import MemoryPlan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.stream_windows import StreamWindow
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
 from streamflow_io.storage.admission.demand import StepStorage
@@ -92,11 +93,10 @@ def show_plan(console: Console, name: str, plan: Plan, locations: Mapping[str, K
             is_here = all(plan.graph.steps[step].site.is_here for step in memory.steps)
             say(console, _memory(memory, plan.service, is_here))
     if plan.intermediates.windows:
-        rows = [
-            (port_path(w.step, w.port), f"of {size_text(w.size)}" if w.why is None else "none", w.why or "")
-            for w in plan.intermediates.windows
-        ]
-        console.print(table("Windows: read bytes are removed at once", ("output", "window", "why not"), rows))
+        rows = [_window(window) for window in plan.intermediates.windows]
+        console.print(
+            table("Windows: read bytes are removed at once", ("output", "window", "why not, or not at once"), rows)
+        )
     if plan.parts.read_early:
         names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
         routes = ((route.site, route.consumer) for route in plan.parts.early_inputs)
@@ -117,6 +117,15 @@ def _disks(plan: Plan) -> dict[str, DiskForecast]:
 
 def _foretold(size: int, error: float | None) -> str:
     return size_text(size) + ("" if error is None else f" (earlier forecasts were {error:.0%} off)")
+
+
+def _window(window: StreamWindow) -> tuple[str, str, str]:
+    """The row of an output."""
+    name = port_path(window.step, window.port)
+    if window.why is not None:
+        return name, "none", window.why
+    late = f"more is kept until its readers have begun: {window.late}"
+    return name, f"of {size_text(window.size)}", "" if window.late is None else late
 
 
 def _disk_limit(limit: int, peaks: Sequence[int]) -> str:

@@ -97,6 +97,7 @@ def plan_intermediates(
     graph: IOGraph,
     edges: Sequence[StreamEdge],
     partitions: Sequence[Partition],
+    gangs: Sequence[Gang],
     config: SchedulerConfig,
     tools: Mapping[str, str],
     has_windows: bool,
@@ -111,7 +112,8 @@ def plan_intermediates(
     removal = plan_removal(workflow, annotations, partitions)
     windows: tuple[StreamWindow, ...] = ()
     if has_windows:
-        windows = _find_windows(workflow, annotations, graph, edges, partitions, removal, config, need_files)
+        late = dict(_late(annotations, gangs, config))
+        windows = _find_windows(workflow, annotations, graph, edges, partitions, removal, config, need_files, late)
     if config.intermediates == "keep":
         return IntermediatesPlan(None, windows)
     return IntermediatesPlan(removal, windows, config.disk_limit, tools)
@@ -126,6 +128,7 @@ def _find_windows(
     removal: Removal,
     config: SchedulerConfig,
     need_files: Mapping[tuple[str, str], str],
+    late: Mapping[str, str],
 ) -> tuple[StreamWindow, ...]:
     """Decide about the windows of a workflow that is not rewired."""
     facts = WindowFacts(
@@ -137,6 +140,7 @@ def _find_windows(
         dict(_not_paused(workflow, annotations)),
         need_files,
         _never(config),
+        late,
     )
     return plan_windows(facts, config.intermediates == "window")
 
@@ -147,6 +151,23 @@ def _never(config: SchedulerConfig) -> str | None:
     if config.observe:
         return "`observe: true`"
     return None
+
+
+def _late(
+    annotations: Mapping[str, StepAnnotations], gangs: Iterable[Gang], config: SchedulerConfig
+) -> Iterator[tuple[str, str]]:
+    """Yield the steps whose jobs may wait for cores, memory, space or a storage, and why."""
+    for gang in gangs:
+        for step in gang.steps:
+            hints = annotations.get(step)
+            if config.oversubscribe == "never":
+                yield step, "`oversubscribe: never`"
+            elif config.disk_limit is not None:
+                yield step, "`diskLimit`"
+            elif gang.apart is not None:
+                yield step, gang.apart
+            elif hints is not None and hints.concern_storage:
+                yield step, f"{step} may wait for its storage"
 
 
 def _not_paused(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> Iterator[tuple[str, str]]:

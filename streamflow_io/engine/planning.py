@@ -270,7 +270,7 @@ def _intermediates(
     from .intermediates import plan_intermediates, with_memory
 
     plan = plan_intermediates(
-        workflow, annotations, graph, edges, partitions, config, hints.sized, has_windows, need_files
+        workflow, annotations, graph, edges, partitions, gangs, config, hints.sized, has_windows, need_files
     )
     return with_memory(plan, annotations, graph, gangs, repeated, config)
 

@@ -92,7 +92,7 @@ class _Rewiring:
         # These run again on disk if their files do not fit.
         self._in_memory = () if memory is None else memory.steps
         windows = (window for window in plan.intermediates.windows if window.why is None)
-        self._windows = {(window.step, window.port): (window.size, window.readers) for window in windows}
+        self._windows = {(window.step, window.port): window for window in windows}
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
@@ -102,7 +102,9 @@ class _Rewiring:
                 processor = file_processor(output_processor(self._workflow.steps[step], port))
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 is_awaited = port_path(step, port) in self._awaited
-                more = {"secondary": secondary, "when_proven": is_awaited, "window": self._windows.get((step, port))}
+                more: dict[str, object] = {"secondary": secondary, "when_proven": is_awaited}
+                if (window := self._windows.get((step, port))) is not None:
+                    more |= {"window": (window.size, window.readers), "waits": window.late is None}
                 early[step].append(output.model_copy(update=more))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}

@@ -1,7 +1,8 @@
 """Decides which outputs have a window: all readers of such a file stream it, and nothing needs the whole file.
 
 Behind the slowest reader the bytes of the file are discarded while its job writes. So the file is never there as a
-whole, and can be read only once.
+whole, and can be read only once. The job is paused when a reader is too far behind. Before its readers have begun, the
+job is paused only if they wait for nothing else: what they wait for may need the cores of the paused job.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from streamflow_io.hints.globs import is_pattern, matches, overlap
+from streamflow_io.hints.inheritance import port_path
 
-from .io_graph import Delivery, Output, OutputKind, Route, StreamEdge
-from .last_readers import Removal
+from .io_graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
+from .last_readers import Removal, reader_of
 from .sites import SiteKind
 
 _AT = {
@@ -25,6 +27,8 @@ _AT = {
 }
 # In a queue, and in pods, the producer does not see at once what its readers have read.
 _KINDS = frozenset({SiteKind.LOCAL, SiteKind.HOSTS, SiteKind.CONTAINERS})
+# A reader behind such a hop may never get a file, or only together with others.
+_UNSURE = frozenset({HopKind.WHEN, HopKind.LINK_MERGE, HopKind.PICK_VALUE, HopKind.LOOP, HopKind.UNKNOWN})
 #: The window of an output for which no rule says one, in bytes.
 DEFAULT_SIZE = 256 * 10**6
 
@@ -36,6 +40,7 @@ class StreamWindow(Struct, frozen=True):
     :ivar readers: the number of jobs that read each file
     :ivar why: why there is no window; None: no reason is known
     :ivar is_of_rule: whether a rule asks for it
+    :ivar late: why the job is not paused before its readers have begun; None: the job is
     """
 
     step: str
@@ -44,6 +49,7 @@ class StreamWindow(Struct, frozen=True):
     readers: int = 0
     why: str | None = None
     is_of_rule: bool = False
+    late: str | None = None
 
 
 class WindowFacts(Struct, frozen=True):
@@ -55,6 +61,7 @@ class WindowFacts(Struct, frozen=True):
     :ivar writers: by step: why its jobs cannot be paused
     :ivar need_files: by step and port of a reader: why its jobs may need the whole file
     :ivar never: why no output has a window; None: no such reason
+    :ivar late: by step: why its jobs may wait before they start, though they have their input
     """
 
     outputs: Sequence[Output]
@@ -65,6 +72,7 @@ class WindowFacts(Struct, frozen=True):
     writers: Mapping[str, str] = field(default_factory=dict)
     need_files: Mapping[tuple[str, str], str] = field(default_factory=dict)
     never: str | None = None
+    late: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_windows(facts: WindowFacts, everywhere: bool) -> tuple[StreamWindow, ...]:
@@ -83,8 +91,53 @@ def plan_windows(facts: WindowFacts, everywhere: bool) -> tuple[StreamWindow, ..
             readers = facts.removal.readers.get((output.step, output.port))
             why = facts.never or next(_obstacles(output, facts), None)
             number = 0 if readers is None else len(readers.jobs)
-            found.append(StreamWindow(output.step, output.port, size, number, why, bool(sizes)))
+            late = None if why is not None else next(_delays(output, facts), None)
+            found.append(StreamWindow(output.step, output.port, size, number, why, bool(sizes), late))
     return tuple(found)
+
+
+def _delays(output: Output, facts: WindowFacts) -> Iterator[str]:
+    """Yield all reasons why a reader may begin only when the job of an output has ended, or other jobs have.
+
+    Those may need what the job holds, so that a pause would keep both waiting.
+    """
+    complete = _complete(output.step, facts)
+    for edge in (edge for edge in facts.edges if edge.route.output == output):
+        reader = edge.route.consumer
+        if reader is None:
+            continue
+        if (late := facts.late.get(reader.step)) is not None:
+            yield late
+        if edge.begins is not None:
+            yield f"{reader.step} starts when {edge.begins}"
+        if any(hop.kind in _UNSURE for hop in edge.route.hops):
+            yield f"{reader.step} may not read it"
+        for step, port in sorted(_read_by(reader.step, facts)):
+            if (step, port) != (output.step, output.port) and step not in complete:
+                yield f"{reader.step} also gets {port_path(step, port)}"
+
+
+def _complete(step: str, facts: WindowFacts) -> set[str]:
+    """The steps that have ended when a job of a step starts."""
+    early = {
+        (edge.route.output.step, edge.route.consumer.step)
+        for edge in facts.edges
+        if edge.route.consumer is not None and edge.delivery is not Delivery.TERMINATION
+    }
+    found, seen, ahead = set[str](), {step}, [step]
+    while ahead:
+        reader = ahead.pop()
+        before = {writer for writer, _ in _read_by(reader, facts)}
+        found.update(writer for writer in before if (writer, reader) not in early)
+        ahead += before - seen
+        seen |= before
+    return found - {step}
+
+
+def _read_by(step: str, facts: WindowFacts) -> set[tuple[str, str]]:
+    """The outputs, as step and port, that the jobs of a step get."""
+    readers = facts.removal.readers.items()
+    return {output for output, found in readers if step in map(reader_of, found.names)}
 
 
 def _obstacles(output: Output, facts: WindowFacts) -> Iterator[str]:

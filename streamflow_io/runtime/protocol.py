@@ -70,6 +70,7 @@ class WindowSpec(DriverMessage, frozen=True, kw_only=True):
 
     size: int
     readers: int
+    waits: bool = False
 
 
 class WatchedOutput(DriverMessage, frozen=True, kw_only=True):

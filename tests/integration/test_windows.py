@@ -14,6 +14,7 @@ import pytest
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.node import wait_for
 from lab.runs import RETRY, Bench, Run
+from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import declared, prospects
 from streamflow_io.records.history import read_history
@@ -360,6 +361,25 @@ def test_the_plan_says_that_nothing_is_compared(bench: Bench) -> None:
         "its job reads or writes /b/out, which has a window: run once with `intermediates: remove`"
         in reasons["/b/file"]
     )
+
+
+def test_the_plan_says_that_a_job_may_write_more_before_its_reader_begins(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cores of the job may be needed by what the reader waits for."""
+    read = tool("cat $w $i", {"i": streamable(), "w": "File"}, {"o": streamable("stdout")}, stdout="b.txt")
+    steps = {
+        "a": writer("seq 9"),
+        "w": {"run": tool("seq 9", {}, {"o": "stdout"}, stdout="w.txt"), "in": {}},
+        "b": {"run": read, "in": {"i": "a/o", "w": "w/o"}},
+        "c": reader("sha1sum < $i", "b/o", "c"),
+    }
+    path = bench.write(workflow({}, steps, {"o": "c/o"}), {}, io=True, **WINDOW)
+    late = {each.step: each.late for each in plan_file(path).plans["main"].intermediates.windows}
+    assert late == {"/a": "/b also gets /w/o", "/b": None}
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["plan", str(path)]) == 0
+    assert "more is kept until its readers have begun: /b also gets /w/o" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha1
 from pathlib import Path
 
+import psutil
 import pytest
 
-from lab.cwl import workflow
+from lab.cwl import streaming, tool, workflow
 from lab.disks import can_mount, small_disk
 from lab.node import wait_for
 from lab.runs import Bench
-from tests.integration.test_windows import BEGUN, WINDOW, numbers, reader, writer
+from tests.integration.test_windows import BEGUN, BLOCK, BLOCKS, WINDOW, numbers, reader, writer
 
 MB = 1 << 20
+MEMORY = int(psutil.virtual_memory().total / MB)
 
 #: Fills the disk.
 FILL = "head -c 99000000 /dev/zero > x.txt"
@@ -58,6 +61,38 @@ def lowest(disk: Path, begin: Path, end: Path) -> int:
     while not end.exists():
         free = min(free, *(os.statvfs(disk).f_bavail for _ in range(100)))
     return free * os.statvfs(disk).f_frsize
+
+
+def test_a_reader_that_begins_late(bench: Bench) -> None:
+    """A writer is paused until then, on a disk that is smaller than the file.
+
+    The reader waits for the memory of another job, which ends when the file grows no more.
+    """
+    bench.environment = BLOCKS
+    seen = "find .. -name a.txt -size +3M -printf %s"
+    rests = f'until one=$({seen}); sleep 0.5; test -n "$one" -a "$one" = "$({seen})"; do :; done; echo 1'
+    write = f"{numbers(BLOCK)} > one; for t in $(seq 240); do cat one; sleep 0.01; done"
+    rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
+    holds = tool(rests, {}, {"o": "stdout"}, stdout="x.txt")
+    steps = {
+        "a": writer(write, [rule], o="stdout"),
+        "b": reader("sha1sum < $i", "a/o", "b"),
+        "x": {"run": holds, "in": {}},
+    }
+    resources = {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": int(0.6 * MEMORY)}
+    for name in "bx":
+        steps[name]["run"]["requirements"].append(resources)
+    path, left = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True), list[str]()
+    disk = path.parent / "tmp"
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with small_disk(disk, left, 24 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    lines = "".join(f"{number}\n" for number in range(BLOCK)).encode()[2 : BLOCK + 2]
+    assert run.files["b.txt"].split()[0].decode() == sha1(240 * lines).hexdigest()
+    assert "SFIO-N00" not in run.log
+    assert left == []
 
 
 def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:

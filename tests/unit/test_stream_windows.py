@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
-from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.last_readers import JobReader, LastReaders, Removal
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 from streamflow_io.graph.stream_windows import DEFAULT_SIZE, StreamWindow, WindowFacts, plan_windows
@@ -23,6 +24,10 @@ def edge(output: Output, reader: str, port: str = "i", delivery: Delivery = Deli
 def readers(*steps: str, others: tuple[str, ...] = ()) -> LastReaders:
     jobs = frozenset(JobReader(f"{step}/__schedule__", "i", 0) for step in steps)
     return LastReaders(jobs, frozenset(others))
+
+
+def _through(kind: HopKind) -> StreamEdge:
+    return StreamEdge(Route(OUT, (Hop("/h", "p", kind),), Input("/b", "i", streamable=True)), STREAM, Delivery.STREAM)
 
 
 def facts(*edges: StreamEdge, read: LastReaders | None = None, **more: Any) -> WindowFacts:
@@ -101,6 +106,50 @@ QUEUE = Site((Deployment("q", "slurm", SiteKind.QUEUE),))
 )
 def test_a_file_that_something_needs(found: WindowFacts, why: str) -> None:
     assert only(found).why == why
+
+
+def read(**readers_of: tuple[str, ...]) -> Removal:
+    """The readers of the output `o` of each step. With a digit, of the output `o2`."""
+    second = {"a2": ("/a", "o2"), "b2": ("/b", "o2")}
+    return Removal({second.get(name, (f"/{name}", "o")): readers(*steps) for name, steps in readers_of.items()})
+
+
+B_READS: Final = edge(OUT, "/b")
+#: Comes from `/x`, and is not read before the job there has ended.
+OF_X: Final = edge(Output("/x", "o", OutputKind.FILE), "/a", delivery=Delivery.TERMINATION)
+
+
+@pytest.mark.parametrize(
+    ("removal", "edges", "late"),
+    [
+        (read(a=("/b",)), [B_READS], None),
+        # Of other steps, the reader gets only what was there before the writer.
+        (read(a=("/b",), x=("/a", "/b")), [B_READS], None),
+        (read(a=("/b",), x=("/y", "/b"), y=("/a",)), [B_READS, OF_X], None),
+        (read(a=("/b",), x=("/b",)), [B_READS], "/b also gets /x/o"),
+        (read(a=("/b",), a2=("/b",)), [B_READS], "/b also gets /a/o2"),
+        (read(a=("/b",), a2=("/x",), x=("/b",)), [B_READS], "/b also gets /x/o"),
+        (read(a=("/b", "/c"), b2=("/c",)), [B_READS, edge(OUT, "/c", "j")], "/c also gets /b/o2"),
+        # The writer starts before the other step has ended.
+        *(
+            (read(a=("/b",), x=("/a", "/b")), [B_READS, replace(OF_X, delivery=delivery)], "/b also gets /x/o")
+            for delivery in (Delivery.STREAM, Delivery.GATE, Delivery.COMMIT, Delivery.PART)
+        ),
+        # The reader may be skipped, or has a list of files.
+        (read(a=("/b",)), [_through(HopKind.WHEN)], "/b may not read it"),
+        (read(a=("/b",)), [_through(HopKind.PICK_VALUE)], "/b may not read it"),
+        (read(a=("/b",)), [_through(HopKind.GATHER)], "/b starts when every job of /a has opened its file"),
+        (read(a=("/b",)), [_through(HopKind.FORWARD)], None),
+    ],
+)
+def test_readers_that_may_begin_late(removal: Removal, edges: list[StreamEdge], late: str | None) -> None:
+    """The writer is not paused before they begin: its cores may be needed by what they wait for."""
+    found = WindowFacts([OUT], [edge.route for edge in edges], edges, removal)
+    assert only(found) == StreamWindow("/a", "o", DEFAULT_SIZE, len(removal.readers["/a", "o"].jobs), late=late)
+
+
+def test_readers_that_need_cores() -> None:
+    assert only(facts(late={"/b": "`oversubscribe: never`"})).late == "`oversubscribe: never`"
 
 
 def test_other_files_of_the_job_do_no_harm() -> None:

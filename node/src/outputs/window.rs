@@ -39,6 +39,12 @@ const LOOK: Duration = Duration::from_millis(5);
 const SEARCH: Duration = Duration::from_millis(200);
 /// A reader that has taken nothing for so long may wait for something else that the paused job writes.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Readers that have not begun for so long may wait for something that the paused job holds, or may never begin.
+const PATIENCE_AT_START: Duration = Duration::from_secs(30);
+/// Why a window is lifted.
+const NO_READER: &str = "its readers have not begun: the job goes on, and more is kept";
+const IDLE_READER: &str =
+    "its reader takes nothing, and may wait for another output: the job goes on, and more is kept";
 
 /// A file that is not there as a whole: its first bytes are discarded. The checksum is that of all of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +79,10 @@ impl Window {
     pub fn begin(job: &Path, port: &str, path: &Path, spec: &WindowSpec) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (readers, path) = (Readers::new(job, port), path.to_owned());
-        let (size, expected, of_thread) =
-            (spec.size.get() / MEBIBYTE * block(), spec.readers.get() as usize, Arc::clone(&shared));
+        let (size, of_thread) = (spec.size.get() / MEBIBYTE * block(), Arc::clone(&shared));
+        let (expected, waits) = (spec.readers.get() as usize, spec.waits);
         let thread = spawn("window", move || {
-            let work = || Written::open(path, readers, expected).map(|file| file.serve(size, &of_thread));
+            let work = || Written::open(path, readers, expected, waits).map(|file| file.serve(size, &of_thread));
             let outcome = work().unwrap_or_else(|why| {
                 lock(&of_thread.warnings).push(why);
                 Ok(None)
@@ -111,28 +117,36 @@ impl Window {
 #[derive(Debug, Default)]
 struct Pacing {
     pauses: bool,
-    /// The bytes that the slowest reader had at a moment, since when it has no more.
-    since: (u64, Duration),
+    /// The bytes that the slowest reader had at a moment, since when it has no more. None: a reader had not begun.
+    since: (Option<u64>, Duration),
     /// The job goes on until the slowest reader has caught up.
     lifted: bool,
 }
 
 impl Pacing {
-    /// Returns true if the window is lifted now, because a pause does not help.
+    /// Returns why the window is lifted now, because a pause does not help.
     ///
     /// # Arguments
-    /// * `written`, `read` - bytes of the file, and those that all readers have
-    /// * `reading` - all readers go on
-    fn decide(&mut self, now: Duration, size: u64, written: u64, read: u64, reading: bool) -> bool {
-        let behind = written.saturating_sub(read);
+    /// * `written`, `read` - bytes of the file, and those that all readers have; None: a reader has not begun
+    /// * `reading` - all readers go on, or will begin
+    fn decide(
+        &mut self,
+        now: Duration,
+        size: u64,
+        written: u64,
+        read: Option<u64>,
+        reading: bool,
+    ) -> Option<&'static str> {
+        let behind = written.saturating_sub(read.unwrap_or(0));
         if read != self.since.0 || !self.pauses {
             self.since = (read, now);
         }
-        let gives_up = self.pauses && now >= self.since.1 + PATIENCE;
+        let (patience, why) = read.map_or((PATIENCE_AT_START, NO_READER), |_| (PATIENCE, IDLE_READER));
+        let gives_up = self.pauses && now >= self.since.1 + patience;
         self.lifted = gives_up || (self.lifted && behind > size / 2);
         let limit = if self.pauses { size - size / 4 } else { size };
         self.pauses = reading && !self.lifted && behind > limit;
-        gives_up
+        gives_up.then_some(why)
     }
 }
 
@@ -143,6 +157,8 @@ struct Written {
     path: PathBuf,
     readers: Readers,
     expected: usize,
+    /// The job is also paused before all readers have begun.
+    waits: bool,
     discarded: u64,
     sha1: Sha1,
     buffer: Vec<u8>,
@@ -159,7 +175,7 @@ struct Written {
 impl Written {
     /// # Errors
     /// Why there is no window: a message for people.
-    fn open(path: PathBuf, readers: Readers, expected: usize) -> Result<Self, String> {
+    fn open(path: PathBuf, readers: Readers, expected: usize, waits: bool) -> Result<Self, String> {
         let no = |why: &dyn std::fmt::Display| kept(&path, why);
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(&path);
@@ -181,6 +197,7 @@ impl Written {
             path,
             readers,
             expected,
+            waits,
             discarded: 0,
             sha1: Sha1::new(),
             buffer: Vec::new(),
@@ -196,16 +213,14 @@ impl Written {
         let (start, mut pacing) = (Instant::now(), Pacing::default());
         while !shared.ends.load(Ordering::Relaxed) {
             let there = self.discarded > 0 || self.readers.look() >= self.expected;
-            let read = if there { self.readers.acknowledged() } else { 0 };
-            if let Some(why) = self.discard(read, shared) {
+            let read = there.then(|| self.readers.acknowledged());
+            if let Some(why) = self.discard(read.unwrap_or(0), shared) {
                 lock(&shared.warnings).push(kept(&self.path, &why));
                 self.stays = true;
             }
             let written = self.file.metadata().map_or(0, |found| found.len());
-            let reading = there && !self.stays && written > size && self.readers.ended() == 0;
-            if pacing.decide(start.elapsed(), size, written, read, reading) {
-                let why =
-                    "its reader takes nothing, and may wait for another output: the job goes on, and more is kept";
+            let reading = (there || self.waits) && !self.stays && written > size && self.readers.ended() == 0;
+            if let Some(why) = pacing.decide(start.elapsed(), size, written, read, reading) {
                 lock(&shared.warnings).push(kept(&self.path, &why));
             }
             shared.pauses.store(pacing.pauses, Ordering::Relaxed);
@@ -376,11 +391,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn readers_have_more_time_to_begin() {
+        let mut pacing = Pacing::default();
+        for (course, seconds, read, expected) in [
+            ("they have not begun", 1, None, (true, None)),
+            ("still not", 29, None, (true, None)),
+            ("now they have", 30, Some(0), (true, None)),
+            ("and take nothing", 34, Some(0), (true, None)),
+            ("so the job goes on", 35, Some(0), (false, Some(IDLE_READER))),
+        ] {
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, 200, read, true);
+            assert_eq!((pacing.pauses, lifted), expected, "{course}");
+        }
+        let mut pacing = Pacing::default();
+        for (course, seconds, written, read, expected) in [
+            ("they have not begun", 1, 200, None, (true, None)),
+            ("so the job goes on", 31, 200, None, (false, Some(NO_READER))),
+            ("for as long as needed", 99, 900, None, (false, None)),
+            ("until they have caught up", 100, 900, Some(840), (false, None)),
+            ("then it counts again", 101, 900, Some(850), (false, None)),
+            ("as before", 102, 1000, Some(850), (true, None)),
+        ] {
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, read, true);
+            assert_eq!((pacing.pauses, lifted), expected, "{course}");
+        }
+    }
+
+    #[test]
     fn the_job_is_paused_until_the_reader_has_come_closer() {
         let mut pacing = Pacing::default();
         let mut paused = |seconds: u64, written: u64, read: u64, reading: bool| {
-            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, read, reading);
-            (pacing.pauses, lifted)
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, Some(read), reading);
+            (pacing.pauses, lifted.is_some())
         };
         for (course, seconds, written, read, reading, expected) in [
             ("within the window", 0, 100, 0, true, (false, false)),

@@ -159,6 +159,8 @@ pub struct OutputRule {
 pub struct WindowSpec {
     pub size: NonZeroU64,
     pub readers: NonZeroU32,
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// An output whose files are watched.
