@@ -98,7 +98,7 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is not Delivery.TERMINATION and of not in plan.proofs.proven:
         return Prospect(of, to, "hinted")
     if (refused := next((proof for proof in _proofs(plan, of, "writes") if proof.is_refused), None)) is not None:
-        return Prospect(of, to, "refused", f"{of} {refused.reason}")
+        return Prospect(of, to, "refused", f"{of}: {refused.reason}")
     step, _, port = to.rpartition("/")
     candidate = plan.proofs.candidates.get(step or "/")
     is_candidate = candidate is not None and port in candidate.inputs

@@ -235,13 +235,13 @@ class DeliveredOutput:
     def _replaced_by(self, final: Value | None, committed: Collection[str]) -> frozenset[str]:
         """The files that other jobs have begun to read, if these jobs can read another file, or no file, instead.
 
-        As a rule, such a file had a temporary name. Its readers wait for its commit, so no other job has got their
-        results yet. Nothing else may depend on its name, however.
+        As a rule, such a file had a temporary name, or `cwl.output.json` gives another one. Its readers wait for its
+        commit, so no other job has got their results yet. Nothing else may depend on its name, however.
         """
         if self.output.kind is not OutputKind.FILE or final is None or not self._only_early:
             return _NO_PATHS
         item = next(iter(final.items), None)
-        replaced = {path: facts["basename"] for path, facts in self._facts.items() if item is None or path != item.path}
+        replaced = {path: facts["basename"] for path, facts in self._facts.items() if self._change(path, final.all)}
         if replaced.keys() & {*committed, *self.checksums}:
             return _NO_PATHS
         if item is None:
@@ -252,23 +252,31 @@ class DeliveredOutput:
 
     def _difference(self, final: Value) -> str | None:
         """The first difference between the output and its deliveries, in words; None: both are equal."""
-        now = final.all
-        for path, facts in sorted(self._facts.items()):
-            if path not in now:
-                at_end = f"the output is {_some(list(now))}" if now else "the output is empty"
-                return f"{path} was delivered early, but {at_end} at the end"
-            for name in sorted(facts.keys() - _NOT_COMPARED):
-                if now[path].get(name) != facts[name]:
-                    told = f"{path} was delivered early with the {name} {facts[name]}"
-                    return f"{told}, but has the {name} {now[path].get(name)} at the end"
-            beside = Item(path, now[path]).with_secondary_files()
-            # Not by a difference of sets, which would look at all files for each file.
-            if more := sorted(part.path for part in beside if part.path not in self._facts):
-                return f"{path} was delivered early without {_some(more)}"
+        for path in sorted(self._facts):
+            if (how := self._change(path, final.all)) is not None:
+                return how
         ordered = set(self._order)
         if list(dict.fromkeys(item.path for item in final.items if item.path in ordered)) != self._order:
             return f"{', '.join(self._order[:5])} were delivered early in this order, but are in another at the end"
         return None
+
+    def _change(self, path: str, now: Mapping[str, Mapping[str, Any]]) -> str | None:
+        """The first difference between a delivered file and the files at the end, in words; None: both are equal.
+
+        :param now: the CWL objects of the output at the end, by path
+        """
+        if path not in now:
+            at_end = f"the output is {_some(list(now))}" if now else "the output is empty"
+            return f"{path} was delivered early, but {at_end} at the end"
+        facts = self._facts[path]
+        for name in sorted(facts.keys() - _NOT_COMPARED):
+            if now[path].get(name) != facts[name]:
+                told = f"{path} was delivered early with the {name} {facts[name]}"
+                return f"{told}, but has the {name} {now[path].get(name)} at the end"
+        beside = Item(path, now[path]).with_secondary_files()
+        # Not by a difference of sets, which would look at all files for each file.
+        more = sorted(part.path for part in beside if part.path not in self._facts)
+        return f"{path} was delivered early without {_some(more)}" if more else None
 
     def _compare_directory(self, final: Value) -> Iterator[Warn | Fail]:
         if self.directory is None or self.directory.checksums is None or not final.items:

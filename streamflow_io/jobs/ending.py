@@ -35,6 +35,8 @@ class ReplacedError(Exception):
     def __init__(self, token: StreamToken, final: Token) -> None:
         source = token.source
         made = "nothing" if final.value is None else final.value["basename"]
+        if made == posixpath.basename(source.path):
+            made += " with another format, or with secondary files"
         super().__init__(
             f"the output `{source.port}` of job {source.job} is {made}, not {source.path}, which was "
             "read. Remove `streamable` and rules from that output, or give it a glob that temporary "

@@ -366,6 +366,19 @@ def test_an_output_that_is_written_again(proving: Proving) -> None:
     assert again.time("read") > again.time("end")
 
 
+def test_an_output_that_gets_another_name_at_the_end(proving: Proving) -> None:
+    """The reader starts again with the name that `cwl.output.json` gives; the output is not streamed any more."""
+    said = '{"out": {"class": "File", "path": "out.txt", "basename": "other.txt"}}'
+    document = chain(
+        producer(f"{slow('out.txt', 35)}\necho '{said}' > cwl.output.json"), reader(f"{READ}; echo ${{file##*/}}")
+    )
+    _, ours = proving.run_both(document)
+    assert_streamed(ours)
+    known = {(step, port): reason for step, port, reason, _ in proving.known()}
+    assert known == {("/a", "out"): "it was out.txt, and is other.txt at the end", ("/b", "file"): None}
+    assert " WARNING " not in ours.log
+
+
 def test_a_small_change_in_the_middle_is_found(proving: Proving) -> None:
     """The tool is not known to write front to back."""
     script = "head -c 32000000 /dev/zero > out.txt; sleep 1; printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"

@@ -512,6 +512,17 @@ def test_nothing_takes_the_place_of_a_file_on_which_nothing_else_depends() -> No
     assert played("begin lift +file.tmp end:", output(FILE, STREAM)) == ["stream:file.tmp"]
 
 
+@pytest.mark.parametrize(("name", "value"), [("basename", "other"), ("secondaryFiles", [{"path": "/out-2/file.idx"}])])
+def test_a_file_gets_other_properties_at_the_end(name: str, value: Any) -> None:
+    """`cwl.output.json` may say so of a file that others have begun to read."""
+    job = Played(output(FILE, STREAM))
+    job.play("begin lift +file")
+    job.handle(Succeeded({"out": Value((file("file", **{name: value}),))}))
+    job.handle("published")
+    assert job.tested.is_replaced("out", "file")
+    assert job.said == ["stream:file"]
+
+
 def test_a_file_of_the_same_name_elsewhere_takes_the_place_of_one_whose_name_counts() -> None:
     tested = output(FILE, STREAM, fixed_name=True)
     assert played("begin lift +draft/file end:final/file", tested) == ["stream:draft/file"]
