@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -123,7 +124,7 @@ class EmbeddedRuntime(NodeRuntime):
             os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
         except OSError as error:
             del self._jobs[job.identifier]
-            raise NodeRuntimeError(f"the directory of a job cannot be made: {error}") from error
+            raise self._not_made("the directory of a job cannot be made", error) from error
         return job
 
     async def check_workdir(self, workdir: str) -> None:
@@ -144,7 +145,15 @@ class EmbeddedRuntime(NodeRuntime):
         try:
             _write(job.directory / "job.json", os.O_EXCL, text)
         except OSError as error:
-            raise NodeRuntimeError(f"job.json cannot be written: {error}") from error
+            raise self._not_made("job.json cannot be written", error) from error
+
+    def _not_made(self, what: str, error: OSError) -> NodeRuntimeError:
+        """Return an error that says what to do if the disk is full."""
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return NodeRuntimeError(f"{what}: {error}")
+        other = "TMPDIR" if self.place is None else "workdir"
+        to_do = f"Remove files from its file system, or set another `{other}`"
+        return NodeRuntimeError(f"{what}: {error.strerror}: {self.directory}. {to_do}")
 
     async def has_events(self, job: NodeJob) -> bool:
         if not await aiofiles.os.path.exists(job.directory):
@@ -169,7 +178,7 @@ class EmbeddedRuntime(NodeRuntime):
             _write(new, os.O_TRUNC, text)
             os.replace(new, job.directory / "limit")
         except OSError as error:
-            raise NodeRuntimeError(f"limit cannot be written: {error}") from error
+            raise self._not_made("limit cannot be written", error) from error
 
     async def find(self, path: PurePath | str) -> FoundFile:
         # Without a process: each declared split asks for it.

@@ -129,6 +129,26 @@ async def test_a_job_without_a_directory_is_told_and_forgotten(tmp_path: Path) -
         await runtime.close()
 
 
+async def test_a_full_disk_for_temporary_files_is_named(tmp_path: Path) -> None:
+    """Jobs have their work directories elsewhere."""
+    if not can_mount(tmp_path):
+        pytest.skip("no disk of its own can be mounted")
+    left = list[str]()
+    with small_disk(tmp_path, left, 2**20):
+        runtime = await EmbeddedRuntime.start(tmp_path)
+        try:
+            job = await runtime.create_job("/a/0")
+            fill(tmp_path / "full")
+            to_do = r"Remove files from its file system, or set another `TMPDIR`"
+            with pytest.raises(
+                NodeRuntimeError, match=f"^job.json cannot be written: No space left on device: {tmp_path}/.*. {to_do}$"
+            ):
+                await job.wrap(JobSpec(name="/a/0"))
+        finally:
+            await runtime.close()
+    assert left == []
+
+
 async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
     """StreamFlow may run the command of one job twice at once: the second time it is not measured."""
     runtime = await EmbeddedRuntime.start(tmp_path)
