@@ -58,9 +58,12 @@ class _FreeSpace(Struct, frozen=True):
     refusal: str | None = None
 
 
-async def told_if_full(connector: Connector, location: ExecutionLocation, directory: str) -> str:
+async def told_if_full(
+    connector: Connector, location: ExecutionLocation, directory: str, on_node: str | None = None
+) -> str:
     """Return what is full and what to do, if nearly no space is left in a directory at a location. Raises nothing.
 
+    :param on_node: the directory as the node has it; None: the message names the directory as the location has it
     :return: an empty text if there is space, or if nothing is known
     """
     try:
@@ -69,7 +72,7 @@ async def told_if_full(connector: Connector, location: ExecutionLocation, direct
         # A connector may raise anything: the job has ended all the same.
         logger.debug(f"The free space of {directory} is not known: {error}")
         return ""
-    where = f"{directory} on {node_name(location)}"
+    where = f"{on_node or directory} on {node_name(location)}"
     if space.bytes < LITTLE:
         why = f"Its file system is full: {size_text(max(space.bytes, 0))} are left for {where}"
     elif not space.files:

@@ -198,7 +198,9 @@ class _LoggedConnector(CommandConnector):
         words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
         if code is not None and not self._logs.is_success(self._state.step, code):
             said = "\n\t".join(last_lines(said or "") or words.lines)
-            full = "" if workdir is None else await told_if_full(self.connector, location, workdir)
+            full = ""
+            if workdir is not None:
+                full = await told_if_full(self.connector, location, workdir, record.directory)
             self._state.keep(replace(words, printed=said, full=full))
         return None if result is None else (said, cast(int, code))
 

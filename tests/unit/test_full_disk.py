@@ -81,6 +81,13 @@ def test_a_host_is_asked(said: str, told: str | None) -> None:
     assert found == "" if told is None else found.endswith(told + end)
 
 
+async def test_a_directory_in_a_container_is_named_as_on_its_node() -> None:
+    """The user cannot find the path of the container there."""
+    location, said = ExecutionLocation("host", "hosts", local=False), BLOCKS.format("none 9000 9000 0 100% /")
+    found = await told_if_full(cast(Any, Host(said)), location, "/tmp/streamflow/x", "/data/x")
+    assert found.startswith("Its file system is full: 0 B are left for /data/x on hosts/host. ")
+
+
 class Node:
     """A connector to a host that this machine stands for."""
 
