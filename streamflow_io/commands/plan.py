@@ -39,7 +39,7 @@ from .console import say
 from .javascript import missing_engine
 from .plan_view import plan_to_json, show_plan
 from .sites import KnownLocations, known_locations
-from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
+from .streamflow_file import forgetful_context, mistake_at, quiet_streamflow, read_streamflow_file, unknown_steps
 
 
 class WorkflowPlans(Struct, frozen=True):
@@ -272,16 +272,16 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
 def _translated(
     workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None
 ) -> tuple[Plan, tuple[str, ...]]:
+    missing = [
+        mistake_at(path, ("workflows", workflow.name, "config", key), f"{found}: there is no such file", allowed)
+        for key, found, allowed in (("file", file, "a CWL file"), ("settings", inputs_path, "a job file"))
+        if found is not None and "://" not in found and not any(map(os.path.isfile, (found, found.partition("#")[0])))
+    ]
+    if missing:
+        raise HintErrors(missing)
     definition: CWLObject = cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
-        if "://" not in inputs_path and not os.path.isfile(inputs_path):
-            raise HintErrors.one(
-                path,
-                f"workflows.{workflow.name}.config.settings",
-                f"{inputs_path}: there is no such file",
-                "a job file",
-            )
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
             version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
         )
@@ -297,7 +297,8 @@ def _translated(
     walk = steps_of(definition)
     scripts = missing_engine(walk)  # before StreamFlow changes the document
     plan = translator.plan(walk, in_detail=True)
-    return plan, _warnings(plan, scripts)
+    unknown = unknown_steps(path, workflow.name, {*walk.workflows, *walk.tools})
+    return plan, (*_warnings(plan, scripts), *map(str, unknown))
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:

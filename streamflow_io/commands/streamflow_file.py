@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jsonschema import ValidationError
@@ -18,7 +18,7 @@ from streamflow.log_handler import logger
 from streamflow.main import build_context
 
 from streamflow_io._streamflow import mend_containers_on_ssh_hosts
-from streamflow_io.hints.errors import HintError, HintErrors, field_name
+from streamflow_io.hints.errors import HintError, HintErrors, Loc, field_name, listed
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 from streamflow_io.wording import shortened
 
@@ -50,7 +50,8 @@ def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContex
 def read_streamflow_file(path: Path) -> dict[str, Any]:
     """Return the content of a StreamFlow file. Call within :func:`quiet_streamflow`.
 
-    :raises HintErrors: with all mistakes in the file; also if the file cannot be read or is no YAML
+    :raises HintErrors: with all mistakes in the file; also if the file cannot be read or is no YAML, or names a
+        deployment that is not there
     """
     document = read_yaml(path, "StreamFlow file")
     if not isinstance(document, Mapping):
@@ -65,7 +66,7 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
         message = f"{told} is no version of StreamFlow files" if "version" in document else "there is no version"
         raise HintErrors.one(path, "version", message, ", ".join(versions), line=line)
     try:
-        return dict(validator.validate_file(str(path)))
+        content = dict(validator.validate_file(str(path)))
     except ValueError as error:  # StreamFlow makes dates of texts that look like one
         message = f"a value cannot be read: {error}"
         raise HintErrors.one(
@@ -78,6 +79,56 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
         raise HintErrors(
             mistakes or [HintError(str(path), None, "StreamFlow file", message, "a valid StreamFlow file")]
         ) from None
+    if unknown := list(_unknown_deployments(path, content)):
+        raise HintErrors(unknown)
+    return content
+
+
+def mistake_at(path: Path, way: Loc, message: str, allowed: str) -> HintError:
+    """Return a mistake at a value of a StreamFlow file, with the line of the value.
+
+    :param way: the keys that lead to the value
+    """
+    line = source_of(read_yaml(path, "StreamFlow file"), str(path)).line(*way)
+    return HintError(str(path), line, field_name("", way), message, allowed)
+
+
+def unknown_steps(path: Path, workflow: str, steps: Collection[str]) -> Iterator[HintError]:
+    """Yield the bindings of steps that a workflow does not have. StreamFlow ignores these bindings.
+
+    :param steps: the paths of all steps, and of workflows that are steps
+    """
+    document: Any = plain(read_yaml(path, "StreamFlow file"))
+    bindings = document["workflows"][workflow].get("bindings", [])
+    for number, binding in enumerate(bindings):
+        step = binding.get("step")
+        if step is not None and str(PurePosixPath(step)) not in steps:
+            way = ("workflows", workflow, "bindings", number, "step")
+            yield mistake_at(path, way, f"unknown step {step!r}", listed(steps))
+
+
+def _unknown_deployments(path: Path, document: Mapping[str, Any]) -> Iterator[HintError]:
+    """Yield the names of deployments that a valid StreamFlow file does not have."""
+    known = document.get("deployments") or document.get("models") or {}
+    for way, name in _named_deployments(document):
+        if name not in known:
+            yield mistake_at(path, way, f"unknown deployment {name!r}", listed(known))
+
+
+def _named_deployments(document: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for workflow, content in document["workflows"].items():
+        for number, binding in enumerate(content.get("bindings", [])):
+            way: Loc = ("workflows", workflow, "bindings", number, "target")
+            target = binding["target"]
+            targets = [((*way, place), each) for place, each in enumerate(target if isinstance(target, list) else ())]
+            for place, each in targets or [(way, target)]:
+                yield from (((*place, key), each[key]) for key in ("deployment", "model") if key in each)
+    for name, deployment in (document.get("deployments") or {}).items():
+        wraps = deployment.get("wraps")
+        if isinstance(wraps, Mapping):
+            yield ("deployments", name, "wraps", "deployment"), wraps["deployment"]
+        elif wraps is not None:
+            yield ("deployments", name, "wraps"), wraps
 
 
 def _mistakes(path: Path, document: Mapping[str, object], validator: SfValidator) -> Iterator[HintError]:

@@ -18,7 +18,7 @@ from streamflow_io.commands.doctor import _javascript
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints.cwl import CWLObject, _Walker
-from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.errors import HintError, HintErrors
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}
 READER: Document = {
@@ -123,6 +123,50 @@ def test_a_streamflow_file(tmp_path: Path, fields: Document, line: int, field: s
     if message:
         assert (error.file, error.line, error.field, error.message) == (str(path), line, field, message)
         assert error.allowed.startswith(allowed)
+
+
+@pytest.mark.parametrize(
+    ("target", "deployments", "field", "allowed"),
+    [
+        ({"deployment": "there"}, {}, "workflows.main.bindings[0].target.deployment", "none"),
+        (
+            [{"deployment": "here"}, {"deployment": "there"}],
+            {"here": {}},
+            "workflows.main.bindings[0].target[1].deployment",
+            "here",
+        ),
+        ({"deployment": "here"}, {"here": {"wraps": "there"}}, "deployments.here.wraps", "here"),
+        (
+            {"deployment": "here"},
+            {"here": {"wraps": {"deployment": "there"}}},
+            "deployments.here.wraps.deployment",
+            "here",
+        ),
+    ],
+)
+def test_a_deployment_that_is_not_there(
+    tmp_path: Path, target: object, deployments: dict[str, Document], field: str, allowed: str
+) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    workflow = {"type": "cwl", "config": {"file": "main.cwl"}, "bindings": [{"step": "/", "target": target}]}
+    here = {name: {"type": "docker", "config": {"image": "i"}, **more} for name, more in deployments.items()}
+    path = streamflow_file(tmp_path, workflows={"main": workflow}, deployments=here)
+    with pytest.raises(HintErrors) as planned:
+        plan_file(path)
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if '"there"' in text)
+    assert planned.value.errors == (HintError(str(path), line, field, "unknown deployment 'there'", allowed),)
+
+
+def test_a_binding_of_a_step_that_is_not_there(tmp_path: Path) -> None:
+    """StreamFlow ignores the binding."""
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **chain({"in": {"i": "a/o"}})}))
+    target = {"deployment": "here"}
+    bindings = [{"step": step, "target": target} for step in ("/", "/a", "/b/", "/c")]
+    workflows = {"main": {"type": "cwl", "config": {"file": "main.cwl"}, "bindings": bindings}}
+    path = streamflow_file(tmp_path, workflows=workflows, deployments={"here": {"type": "local", "config": {}}})
+    (warning,) = plan_file(path).warnings["main"]
+    line = path.read_text().splitlines().index('     "step": "/c",') + 1
+    assert warning == f"{path}:{line}: workflows.main.bindings[3].step: unknown step '/c'; allowed: /, /a, /b"
 
 
 def test_a_cwl_file_in_place_of_a_streamflow_file(tmp_path: Path) -> None:

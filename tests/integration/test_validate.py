@@ -450,18 +450,15 @@ def test_mistakes_in_hints_stop_a_run_and_are_told_once(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("main.cwl", None, "No such file"),
         ("main.cwl", "a: {b", "expected ',' or '}'"),
         ("main.cwl", "cwlVersion: v1.2\nclass: X\n", "X"),
         ("main.cwl", GRAPH, "#one, #two"),
         ("job.json", "a: {b", "expected ',' or '}'"),
     ],
 )
-def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str | None, message: str) -> None:
+def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str, message: str) -> None:
     path = bench.write(workflow({}, {}, {}), {}, io=True)
-    (path.parent / name).unlink()
-    if text is not None:
-        (path.parent / name).write_text(text)
+    (path.parent / name).write_text(text)
     with pytest.raises(HintErrors) as mistakes:
         plan_file(path)
     (error,) = mistakes.value.errors
@@ -470,14 +467,17 @@ def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str | None
     assert f"streamflow-io validate {path.parent}/main.cwl {path.parent}/job.json" in error.allowed
 
 
-def test_a_plan_without_its_job_file(bench: Bench) -> None:
+@pytest.mark.parametrize(("name", "field"), [("main.cwl", "file"), ("job.json", "settings")])
+def test_a_plan_without_a_file(bench: Bench, name: str, field: str) -> None:
     path = bench.write(workflow({}, {}, {}), {}, io=True)
-    (path.parent / "job.json").unlink()
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=1))
+    (path.parent / name).unlink()
     with pytest.raises(HintErrors) as mistakes:
         plan_file(path)
     (error,) = mistakes.value.errors
-    assert (error.file, error.field) == (str(path), "workflows.main.config.settings")
-    assert error.message == f"{path.parent}/job.json: there is no such file"
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if f'"{field}"' in text)
+    assert (error.file, error.line, error.field) == (str(path), line, f"workflows.main.config.{field}")
+    assert error.message == f"{path.parent}/{name}: there is no such file"
 
 
 def test_a_mistake_in_the_scheduler_config_stops_a_run(bench: Bench) -> None:
