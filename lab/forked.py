@@ -43,6 +43,8 @@ _PROGRAMS = {
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("lab.runtime_driver", "command"),
 }
+#: A variable of the environment. With the value `uvloop`, the programs use the event loop of uvloop.
+LOOP = "SFIO_TEST_LOOP"
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
 #: Of a socket, in bytes.
@@ -181,6 +183,8 @@ def _main(
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
+    if environment.get(LOOP) == "uvloop":
+        import_module("uvloop").install()
     tempfile.tempdir = None
     sys.argv = words
     module, name = _PROGRAMS[words[0]]

@@ -19,6 +19,7 @@ from asyncio.base_subprocess import BaseSubprocessTransport
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import cast
 
 from typing_extensions import TypeVarTuple, Unpack
 
@@ -196,9 +197,9 @@ class _ClosingProtocol(SubprocessStreamProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._process = transport
-        self._open = {number for number in self._open if transport.get_pipe_transport(number) is not None}
+        # Transports of uvloop are of no class of asyncio.
+        self._process = cast(asyncio.SubprocessTransport, transport)
+        self._open = {number for number in self._open if self._process.get_pipe_transport(number) is not None}
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         super().pipe_connection_lost(fd, exc)
@@ -219,8 +220,8 @@ class _ClosingProtocol(SubprocessStreamProtocol):
         self.over.set()
         for number in self._open:
             pipe = self._process.get_pipe_transport(number)
-            if isinstance(pipe, asyncio.WriteTransport) and number == 0:
-                pipe.abort()
+            if pipe is not None and number == 0:
+                cast(asyncio.WriteTransport, pipe).abort()
             elif pipe is not None and not _unread(pipe):
                 pipe.close()
         if self._open:
@@ -242,8 +243,8 @@ class _StartedProcess(Process):
 
 
 def _unread(pipe: asyncio.BaseTransport) -> int:
-    """The bytes that wait in a pipe."""
-    file = pipe.get_extra_info("pipe")
+    """The bytes that wait in a pipe, or in the socket that uvloop has in place of one."""
+    file = pipe.get_extra_info("pipe") or pipe.get_extra_info("socket")
     if file is None or pipe.is_closing():
         return 0
     return int.from_bytes(fcntl.ioctl(file.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)

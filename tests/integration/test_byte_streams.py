@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
+from lab.forked import LOOP
 from lab.gates import MEET
 from lab.runs import Bench, Run
 
@@ -74,6 +75,23 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     assert told["streamed"]["waited"] > 0.2
     assert ours.log.count("/b reads /a/out while it is written") == 1
     assert "while it is written" not in plain.log
+
+
+def test_a_chain_under_another_event_loop(bench: Bench) -> None:
+    """StreamFlow may choose uvloop one day."""
+    bench.environment = {LOOP: "uvloop"}
+    _, ours = bench.run_both(chain(producer(), reader(), reader("again")))
+    assert_streamed(ours)
+
+
+def test_a_failure_under_another_event_loop(bench: Bench) -> None:
+    failing = tool("echo line; echo oops >&2; exit 3", {}, {"out": streamable(outputBinding={"glob": "out.txt"})})
+    bench.environment = {LOOP: "uvloop"}
+    run = bench.run(chain(failing, reader()), io=True)
+    assert run.code == 1
+    assert "job /a/0 of step /a has failed (exit code 3)" in run.log
+    assert "oops" in run.log
+    assert bench.leftovers() == []
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
 import threading
 import warnings
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import uvloop
 
 from streamflow_io import processes
 from streamflow_io.processes import (
@@ -176,6 +178,26 @@ def test_another_event_loop_keeps_its_own_way() -> None:
         watch_children_without_threads()
     finally:
         asyncio.set_event_loop_policy(policy)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_the_output_of_a_process_ends_though_its_child_holds_it,
+        test_a_process_has_ended_though_its_child_holds_its_pipes,
+        test_a_slow_reader_gets_all_that_a_process_has_printed,
+        test_the_end_of_a_process_whose_output_nobody_reads,
+        test_a_process_that_does_not_want_to_end_is_killed,
+        test_pipes_are_closed_when_no_other_process_holds_them,
+    ],
+)
+def test_the_same_with_uvloop(test: Callable[..., Coroutine[None, None, None]], request: pytest.FixtureRequest) -> None:
+    fixtures = {name: request.getfixturevalue(name) for name in inspect.signature(test).parameters}
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(test(**fixtures))
+    finally:
+        loop.close()
 
 
 async def test_the_start_of_a_process_ends_when_all_tasks_are_cancelled() -> None:
