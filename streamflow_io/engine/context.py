@@ -131,7 +131,8 @@ class Run:
         self._intermediates = begin_removal(services, self.proofs.rehearsals, self._watchers)
         self.jobs.listen(self._listeners())
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
-        self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep)
+        make_space = None if self._intermediates is None else self._intermediates.make_space
+        self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep, make_space)
         self.failure = Failure(plan.workflow, allocations, self.logs.is_success)
         self._ignore_queues = listen(self._telemetry.queued)
         # After the filter that completes messages.

@@ -13,7 +13,7 @@ import shlex
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -76,12 +76,13 @@ class LastWords(Struct, frozen=True):
 
 
 class JobLogs:
-    """Keeps the output of jobs when their commands end.
+    """Keeps the output of jobs when their commands end, and makes space where one has failed on a full disk.
 
     No job waits for that, or fails because of it.
 
     :param steps: by name
     :param keep: keeps a file in the directory of the run, by its relative path
+    :param make_space: removes files that no job needs; None: the run removes no files
     """
 
     def __init__(
@@ -90,11 +91,13 @@ class JobLogs:
         steps: Mapping[str, Step],
         record: Callable[[Record], None],
         keep: Callable[[str, bytes], None],
+        make_space: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._context = context
         self._steps = steps
         self._record = record
         self._keep = keep
+        self.make_space = make_space
         self._attempts: Counter[str] = Counter()
         self._kept = 0
 
@@ -201,6 +204,8 @@ class _LoggedConnector(CommandConnector):
             full = ""
             if workdir is not None:
                 full = await told_if_full(self.connector, location, workdir, record.directory)
+            if full and self._logs.make_space is not None:
+                await self._logs.make_space()
             self._state.keep(replace(words, printed=said, full=full))
         return None if result is None else (said, cast(int, code))
 

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from lab.cwl import Document, found, streamable, tool, workflow
-from lab.disks import can_loop, real_disk
-from lab.runs import Bench
+from lab.disks import can_loop, can_mount, real_disk, small_disk
+from lab.runs import RETRY, Bench
 
 MB = 1 << 20
 STEPS = 8
@@ -63,6 +63,33 @@ def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(22 * MB).encode()]
     assert "SFIO-B005" not in run.log
+    assert left == []
+
+
+def test_a_job_that_fails_on_a_full_disk_finds_space_when_it_is_tried_again(bench: Bench) -> None:
+    """The job fails before the files are removed that no job needs any more, and is tried again at once."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 1, "tmpdirMin": 1}]
+
+    def write(size: int, **inputs: str) -> Document:
+        script = f"head -c {size * MB} /dev/zero"
+        return tool(script, inputs, {"o": "stdout"}, stdout="o.txt", requirements=space)
+
+    count = tool("wc -c < $i", {"i": "File"}, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    steps = {
+        "a": {"run": write(12), "in": {}},
+        "b": {"run": write(8, i="File"), "in": {"i": "a/o"}},
+        "c": {"run": write(9, i="File"), "in": {"i": "b/o"}},
+        "d": {"run": count, "in": {"i": "c/o"}},
+    }
+    config = {"intermediates": "remove"}
+    path, left = bench.write(workflow({}, steps, {"o": "d/o"}), {}, io=True, config=config, **RETRY), list[str]()
+    disk = path.parent / "tmp"
+    if not can_mount(disk):
+        pytest.skip("no disk of its own can be mounted")
+    with small_disk(disk, left, 27 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files["count.txt"].split() == [str(9 * MB).encode()]
     assert left == []
 
 

@@ -120,6 +120,20 @@ class Site:
         self.removing.ended(job)
 
 
+async def test_space_is_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a job that has ended go, and those of one that runs stay."""
+    monkeypatch.setattr(intermediates, "_SETTLING", 600.0)
+    site = Site(tmp_path, "/first", "/second")
+    first, second = site.start("/first"), site.start("/second")
+    try:
+        site.end(first)
+        await site.removing.make_space()
+        assert not Path(str(first.job.output_directory)).exists()
+        assert Path(str(second.job.output_directory)).exists()
+    finally:
+        await site.removing.run_closed()
+
+
 async def test_a_job_that_ends_meanwhile_is_measured_before_its_files_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

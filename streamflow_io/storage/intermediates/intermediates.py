@@ -114,6 +114,7 @@ class Intermediates(Listener):
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
         self._turning: asyncio.Task[None] | None = None
+        self._one_turn = asyncio.Lock()
         self._is_due = self._is_closed = self._is_over = False
         self._hurry = asyncio.Event()
         self._took = 0.0
@@ -177,6 +178,13 @@ class Intermediates(Listener):
         await self._turn(is_over=True)
         if not self._is_closed:
             self._record_disks()
+
+    async def make_space(self) -> None:
+        """Remove at once what no job needs, before a job fails: a full disk may be the reason. Raises nothing.
+
+        When the job has failed, nothing is removed until its next attempt begins.
+        """
+        await self._turn()
 
     async def run_closed(self) -> None:
         self._is_closed = True
@@ -284,13 +292,14 @@ class Intermediates(Listener):
 
         :param only_ends: let only jobs end that run once more, if another job waits for the space of their files
         """
-        if self._is_closed:
-            return
         try:
-            if only_ends:
-                self._end_repeated()
-            else:
-                await self._look_and_remove(is_over)
+            async with self._one_turn:
+                if self._is_closed:
+                    return
+                if only_ends:
+                    self._end_repeated()
+                else:
+                    await self._look_and_remove(is_over)
         except Exception as error:
             # The run goes on: files that stay do no harm.
             self._is_closed = True
