@@ -12,7 +12,7 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
-from streamflow.workflow.step import ExecuteStep
+from streamflow.workflow.step import ExecuteStep, TransferStep
 
 from streamflow_io.adapters.attempts import StreamingJobs
 from streamflow_io.adapters.job_spec import time_limit
@@ -198,6 +198,10 @@ class Run:
         return job.is_io_task or (
             self.config.oversubscribe != "never" and any(map(self.streaming_jobs.is_running, job.sources))
         )
+
+    def only_copies(self, job_name: str) -> bool:
+        """Whether a job has no tool, and is there for the copy of a result."""
+        return isinstance(self._plan.workflow.steps.get(get_job_step_name(job_name)), TransferStep)
 
     async def submit(self, job: JobState) -> None:
         """Wait until a job that has its input can be scheduled, and tell the listeners of the job.

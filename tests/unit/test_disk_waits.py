@@ -111,9 +111,16 @@ async def test_who_runs_again_waits_like_others(caplog: pytest.LogCaptureFixture
         ("/again/0", (Status.RECOVERY, Status.FIREABLE), False),
     ],
 )
-def test_who_can_make_space(job: str, others: tuple[Status, ...], is_idle: bool) -> None:
+@pytest.mark.parametrize("has_results", [False, True])
+def test_who_can_make_space(job: str, others: tuple[Status, ...], is_idle: bool, has_results: bool) -> None:
+    """The job of a result that was copied never ends for StreamFlow."""
     placed = {f"/other/{number}": SimpleNamespace(status=status) for number, status in enumerate(others)}
-    scheduler = SimpleNamespace(job_allocations={"/again/0": SimpleNamespace(status=Status.ROLLBACK), **placed})
+    if has_results:
+        placed["/o-collector/0"] = SimpleNamespace(status=Status.FIREABLE)
+    scheduler = SimpleNamespace(
+        job_allocations={"/again/0": SimpleNamespace(status=Status.ROLLBACK), **placed},
+        run=SimpleNamespace(only_copies=lambda name: name == "/o-collector/0"),
+    )
     if job == "/new/0":
         del scheduler.job_allocations["/again/0"]
     assert IOAwareScheduler._is_idle(cast(Any, scheduler), job) is is_idle
