@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.subprocess import DEVNULL
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation import connector
 from streamflow_io.runtime.allocation.allocation import Node
 from streamflow_io.runtime.allocation.connector import AllocationConnector
+from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation
 
 HERE = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
 
@@ -104,6 +106,37 @@ async def test_the_only_place_of_a_file_is_named_when_it_is_lost(tmp_path: Path)
             await asyncio.wait_for(run.fetch(first, node("n2"), node("n1")), 60)
     finally:
         await run.nodes.undeploy(False)
+
+
+async def test_commands_wait_until_a_node_is_cleared_that_still_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two of its programs are killed. A command that comes meanwhile finds the files of the node."""
+    begun, cleared = asyncio.Event(), asyncio.Event()
+
+    async def clear(*_: object) -> None:
+        begun.set()
+        await cleared.wait()
+
+    monkeypatch.setattr(LaunchedAllocation, "clear", clear)
+    nodes = AllocationConnector("nodes", "/", None, launcher(tmp_path), ("n1",))
+    await nodes.deploy(False)
+    try:
+        programs = [await nodes.start(node("n1"), ["sleep", "600"], DEVNULL, DEVNULL, DEVNULL) for _ in range(2)]
+        for program in programs:
+            program.kill()
+        losses = [asyncio.create_task(nodes.explain(node("n1"), program)) for program in programs]
+        await begun.wait()
+        command = asyncio.create_task(nodes.run(node("n1"), ["echo", "here"], capture_output=True))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        cleared.set()
+        assert await command == ("here", 0)
+        found = await asyncio.gather(*losses, return_exceptions=True)
+        assert [type(loss) for loss in found] == [WorkflowExecutionException] * 2
+        assert caplog.text.count("No more jobs start at nodes/n1") == 1
+    finally:
+        await nodes.undeploy(False)
 
 
 async def test_a_node_that_does_not_answer_keeps_nobody_waiting(

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from importlib.resources import files
@@ -85,6 +86,8 @@ class AllocationConnector(OwnHosts):
         self._lost: dict[str, str] = {}
         # The lost nodes on which commands can still remove what jobs have left.
         self._answering: set[str] = set()
+        # Held while the reason is sought why a program of a node has ended.
+        self._explaining: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._processes: dict[str, set[Process]] = {}
         self._files = SharedFiles()
         self._prefetched = PrefetchedAnswers()
@@ -294,7 +297,10 @@ class AllocationConnector(OwnHosts):
         self, location: ExecutionLocation, words: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> Process:
         name = self.own(location).name
-        self._check(name)
+        if name in self._lost and name not in self._answering:
+            # The node may answer when all that was left there has ended.
+            async with self._explaining[name]:
+                self._check(name)
         process = await self._deployed().start(name, [*self._before, *words], stdin, stdout, stderr)
         running = {other for other in self._processes.get(name, ()) if other.returncode is None}
         self._processes[name] = running | {process}
@@ -314,14 +320,22 @@ class AllocationConnector(OwnHosts):
         name = self.own(location).name
         if self._closing:
             return
-        if name not in self._lost:
-            if (loss := await self._deployed().why(name, code)) is None:
+        async with self._explaining[name]:
+            if name not in self._lost and not await self._is_lost_now(name, code):
                 return
-            self._lose(name, loss.reason)
+        raise WorkflowExecutionException(self._lost[name])
+
+    async def _is_lost_now(self, name: str, code: int) -> bool:
+        """Whether a node is lost, after the end of a program there that was to go on."""
+        if (loss := await self._deployed().why(name, code)) is None:
+            return False
+        self._lose(name, loss.reason)
+        try:
             await self._deployed().clear(name)
+        finally:
             if loss.answers:
                 self._answering.add(name)
-        raise WorkflowExecutionException(self._lost[name])
+        return True
 
     def _lose(self, name: str, reason: str) -> None:
         # All nodes are lost with their allocation: one message is enough.
