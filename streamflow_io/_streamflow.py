@@ -830,14 +830,22 @@ def mend_shells() -> None:
 async def _execute_to_the_end(self: BaseShell, *words: Any, **options: Any) -> tuple[str, int] | None:
     # A command that has not begun does not run any more.
     await (turn := _TURNS.setdefault(self._lock, asyncio.Lock())).acquire()
-    return await asyncio.shield(_execute_in_turn(turn, _execute(self, *words, **options)))
+    return await _to_the_end(turn, _execute(self, *words, **options))
 
 
-async def _execute_in_turn(turn: asyncio.Lock, executing: Awaitable[tuple[str, int] | None]) -> tuple[str, int] | None:
-    try:
-        return await executing
-    finally:
-        turn.release()
+async def _to_the_end(turn: asyncio.Lock, executing: Awaitable[tuple[str, int] | None]) -> tuple[str, int] | None:
+    """Let a command run to its end, and its shell be free then, also when the caller is cancelled."""
+
+    async def execute() -> tuple[str, int] | None:
+        try:
+            return await executing
+        finally:
+            turn.release()
+
+    task = asyncio.create_task(execute())
+    # Without its caller, nothing asks for the error of a command.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return await asyncio.shield(task)
 
 
 class _HostShell(SubprocessShell):  # type: ignore[misc]
@@ -865,7 +873,13 @@ class _HostShell(SubprocessShell):  # type: ignore[misc]
         # As in `mend_shells`.
         await (turn := self._lock).acquire()
         executing = self._execute(command, environment, workdir, capture_output, timeout)
-        return await asyncio.shield(_execute_in_turn(turn, executing))
+        return await _to_the_end(turn, executing)
+
+    async def _close(self) -> None:
+        # The caller of a command that still runs was cancelled. StreamFlow would wait 5 s for the end of the command.
+        if self._lock.locked():
+            await end_process(self._proc)
+        await super()._close()
 
     async def _execute(
         self,

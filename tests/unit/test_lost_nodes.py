@@ -17,6 +17,8 @@ from streamflow.core.scheduling import Hardware
 from streamflow.data.manager import DefaultDataManager
 from streamflow.deployment.connector.local import LocalConnector
 
+from lab.node import wait_for
+from lab.processes import of_processes
 from streamflow_io._streamflow import HostScheduler
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation import connector
@@ -137,6 +139,22 @@ async def test_commands_wait_until_a_node_is_cleared_that_still_answers(
         assert caplog.text.count("No more jobs start at nodes/n1") == 1
     finally:
         await nodes.undeploy(False)
+
+
+async def test_a_command_that_was_cancelled_ends_with_the_deployment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An example is the checksum of a large file after Ctrl-C."""
+    nodes = AllocationConnector("nodes", "/", None, launcher(tmp_path), ("n1",))
+    await nodes.deploy(False)
+    begun = tmp_path / "begun"
+    command = asyncio.create_task(nodes.run(node("n1"), [f"touch {begun}; exec sleep 600"], capture_output=True))
+    await asyncio.to_thread(wait_for, begun.exists, "a command that runs")
+    command.cancel()
+    await asyncio.wait({command})
+    await nodes.undeploy(False)
+    assert [record.levelname for record in caplog.records if record.levelname != "INFO"] == []
+    assert not [words for _, (words,) in of_processes("cmdline") if str(begun).encode() in words]
 
 
 async def test_a_node_that_does_not_answer_keeps_nobody_waiting(
