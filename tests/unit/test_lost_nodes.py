@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from asyncio.subprocess import DEVNULL
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 from streamflow.core.context import StreamFlowContext
@@ -25,6 +27,8 @@ from streamflow_io.runtime.allocation import connector
 from streamflow_io.runtime.allocation.allocation import Node
 from streamflow_io.runtime.allocation.connector import AllocationConnector
 from streamflow_io.runtime.allocation.launched_allocation import LaunchedAllocation
+from streamflow_io.runtime.allocation.seen_files import SeenFiles
+from streamflow_io.runtime.allocation.shared_files import SharedFiles
 
 HERE = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
 
@@ -155,6 +159,38 @@ async def test_a_command_that_was_cancelled_ends_with_the_deployment(
     await nodes.undeploy(False)
     assert [record.levelname for record in caplog.records if record.levelname != "INFO"] == []
     assert not [words for _, (words,) in of_processes("cmdline") if str(begun).encode() in words]
+
+
+async def test_nothing_is_left_of_a_look_at_what_nodes_share_when_the_run_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released, does = asyncio.Event(), asyncio.Event(), SeenFiles._does
+
+    async def wait_and_do(seen: SeenFiles, name: str, script: str) -> bool:
+        if script.startswith("test"):
+            begun.set()
+            await released.wait()
+        return await does(seen, name, script)
+
+    monkeypatch.setattr(SeenFiles, "_does", wait_and_do)
+    # The driver does not tell what the nodes see.
+    monkeypatch.setattr(SharedFiles, "sees", AsyncMock(return_value=False))
+    (directory := tmp_path / "files").mkdir()
+    (path := directory / "file").touch()
+    nodes = AllocationConnector("nodes", "/", None, launcher(tmp_path), ("n1", "n2"))
+    await nodes.deploy(False)
+    copying = asyncio.create_task(
+        nodes.copy_remote_to_remote(str(path), str(tmp_path / "copy"), [node("n2")], node("n1"))
+    )
+    await begun.wait()
+    copying.cancel()
+    await asyncio.wait({copying})
+    undeploying = asyncio.create_task(nodes.undeploy(False))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    released.set()
+    await undeploying
+    assert os.listdir(directory) == ["file"]
 
 
 async def test_a_node_that_does_not_answer_keeps_nobody_waiting(

@@ -116,6 +116,9 @@ class AllocationConnector(OwnHosts):
         self._closing = True
         for looking in (*self._hardware.values(), *self._addresses.values()):
             looking.cancel()
+        proofs = asyncio.gather(*self._seen.proofs, *self._files.proofs, return_exceptions=True)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(proofs, _RELEASE_SECONDS)
         try:
             await super().undeploy(external)
         finally:

@@ -7,8 +7,9 @@ import logging
 import os
 import posixpath
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -53,6 +54,11 @@ class SeenFiles:
         self._thread = FileThread()
         # By the names of both nodes, and the numbers of their file systems. None: no directory can be made there.
         self._proven: dict[tuple[str, str, str, str], asyncio.Task[bool | None]] = {}
+
+    @property
+    def proofs(self) -> Collection[asyncio.Future[Any]]:
+        """The looks at what nodes share, which go on when their callers are cancelled, and remove what they make."""
+        return self._proven.values()
 
     async def is_same(self, path: str, one: str, other: str) -> bool:
         """Whether two nodes see the same file, or directory, at a path."""

@@ -11,10 +11,10 @@ import re
 import shlex
 import stat
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from streamflow.core.exception import WorkflowExecutionException
@@ -124,6 +124,11 @@ class SharedFiles:
         # Nodes with files that the driver may not see.
         self._apart: set[str] = set()
         self._thread = FileThread()
+
+    @property
+    def proofs(self) -> Collection[asyncio.Future[Any]]:
+        """The looks at what nodes share with the driver, which go on when their callers are cancelled."""
+        return self._shared.values()
 
     async def answer(self, node: str, text: str, ask: Ask) -> Said | None:
         """Carry out a command.
