@@ -158,9 +158,12 @@ async def ready(output: Conversation, program: str, seconds: float) -> ReadyEven
                 said.append(line.decode(errors="replace").strip())
         return None
 
-    with contextlib.suppress(asyncio.TimeoutError, ValueError):
-        if (event := await asyncio.wait_for(read(), seconds)) is not None:
-            return event
+    try:
+        with contextlib.suppress(asyncio.TimeoutError, ValueError):
+            if (event := await asyncio.wait_for(read(), seconds)) is not None:
+                return event
+    except Exception as error:  # each connector raises errors of its own
+        raise NodeRuntimeError(f"{program} does not start: {str(error) or type(error).__name__}") from error
     why = "; ".join(filter(None, said[-_SAID_LINES:])) or "there is no output"
     raise NodeRuntimeError(f"{program} does not start: {why}")
 

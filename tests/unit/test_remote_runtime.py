@@ -27,7 +27,7 @@ from streamflow_io._streamflow import NOT_WRITTEN
 from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
-from streamflow_io.runtime.conversation import Conversation, ShellConversation
+from streamflow_io.runtime.conversation import Conversation, ShellConversation, ready
 from streamflow_io.runtime.conversing import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.locations import Place
@@ -435,6 +435,23 @@ async def test_a_serve_that_is_killed_while_it_starts(access: Access, workdir: P
     with pytest.raises(NodeRuntimeError, match="host/host: sfio-node serve does not start"):
         await RemoteRuntime.start(access, str(workdir), stand_in())
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_a_node_that_is_lost_while_it_starts() -> None:
+    """The job then fails at its own command. A failure manager tries it again elsewhere."""
+
+    class Lost(Conversation):
+        async def line(self) -> bytes | None:
+            raise WorkflowExecutionException("node n1 is DOWN")
+
+        async def send(self, line: str) -> None:
+            raise NotImplementedError
+
+        async def close(self, seconds: float) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(NodeRuntimeError, match="at n1 does not start: node n1 is DOWN"):
+        await ready(Lost(), "sfio-node serve at n1", 60)
 
 
 async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
