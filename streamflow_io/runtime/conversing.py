@@ -237,6 +237,7 @@ class ConversingRuntime(NodeRuntime):
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(NodeRuntimeError(reason))
+                answer.exception()  # perhaps its request could not be sent, and nothing awaits it
 
     @abstractmethod
     async def _remove(self, ended: bool) -> None:

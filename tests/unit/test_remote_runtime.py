@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -470,7 +471,7 @@ async def test_a_serve_that_ends(access: Access, workdir: Path, monkeypatch: pyt
 
 
 async def test_a_connection_breaks_before_its_end_is_known(
-    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The host counts as lost before the job does that cannot be asked for: the job may be tried again elsewhere."""
     left: list[str] = []
@@ -486,6 +487,8 @@ async def test_a_connection_breaks_before_its_end_is_known(
         with pytest.raises(NodeRuntimeError, match=r"^sfio-node serve has ended at host/host$"):
             await job.wrap(JobSpec(name="j"))
         assert left == ["sfio-node serve has ended at host/host"]
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
