@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from streamflow_io.wording import counted
+
 _SHOWN = 3
 
 
@@ -23,7 +25,7 @@ class Room(Struct, frozen=True):
     memory: float | None
 
     def __str__(self) -> str:
-        cores = "" if self.cores is None else f"{self.cores:g} cores"
+        cores = "" if self.cores is None else counted(self.cores, "core")
         memory = "" if self.memory is None else f"{self.memory:,.0f} MiB of memory"
         return " and ".join(filter(None, (cores, memory)))
 

@@ -4,9 +4,15 @@ import re
 from collections.abc import Sequence
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun: `1 step`, `1,400 steps`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def counted(number: float, what: str) -> str:
+    """Return a number with its noun: `1 step`, `1,400 steps`, `0.5 cores`."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {what}{'' if number == 1 else 's'}"
+
+
+def how_often(number: int) -> str:
+    """Return how often something has happened: `once`, `2 times`."""
+    return "once" if number == 1 else counted(number, "time")
 
 
 def first_of(texts: Sequence[str], most: int) -> str:

@@ -14,3 +14,4 @@ pub mod registration;
 pub mod results;
 pub mod values;
 pub mod verify;
+pub mod wording;

@@ -18,6 +18,7 @@ from streamflow_io.report.analysis.requirements import (
     requirements,
 )
 from streamflow_io.report.page import number
+from streamflow_io.wording import counted
 
 from .console import PlainResult, table
 
@@ -97,18 +98,18 @@ def _number(value: float | None) -> str:
 
 def _summary(found: Requirements) -> Iterator[str]:
     seconds = f"{number(found.seconds)} s" + ("" if found.ended else ", not ended")
-    yield f"{found.run}: {seconds}, {found.requests:,} requests of {found.channels:,} channels"
+    yield f"{found.run}: {seconds}, {counted(found.requests, 'request')} of {counted(found.channels, 'channel')}"
     yield f"All together: {_together(found)}"
     for storage in found.storages:
         if storage.storage is not None:
             yield f"{storage.storage}, {storage.direction}: {_together(storage)}"
     told = [] if found.overlap is None else [f"overlap with compute {found.overlap:.0%}"]
-    told.append(f"{found.waits:,} phases waited for, {number(found.wait_seconds)} s")
-    told.append(f"{found.exposed:,} requests exposed, {number(found.exposed_seconds)} s")
+    told.append(f"{counted(found.waits, 'phase')} waited for, {number(found.wait_seconds)} s")
+    told.append(f"{counted(found.exposed, 'request')} exposed, {number(found.exposed_seconds)} s")
     yield "; ".join(told)
     for step in found.steps:
         if step.limited and step.limit is not None:
-            share = f"{step.limited:,} of {step.phases:,} phases ({step.limited / step.phases:.0%})"
+            share = f"{step.limited:,} of {counted(step.phases, 'phase')} ({step.limited / step.phases:.0%})"
             yield f"{step.step}: {share} had a limit, {number(step.limit)} MB/s in the median"
 
 

@@ -134,10 +134,10 @@ class Logs(Struct, frozen=True):
                 say(console, f"    {line}")
         for stream in job.read:
             of = " or ".join(stream.outputs)
-            say(console, f"  read {of} as a byte stream: {_bytes(stream.bytes)}, of {stream.source}")
+            say(console, f"  read {of} as a byte stream: {counted(stream.bytes, 'byte')}, of {stream.source}")
         for stream in job.written:
             of = " or ".join(stream.outputs)
-            say(console, f"  wrote {of} as a byte stream: {_bytes(stream.bytes)}, for {stream.job}")
+            say(console, f"  wrote {of} as a byte stream: {counted(stream.bytes, 'byte')}, for {stream.job}")
 
     def _lines(self, command: CommandRecord) -> Iterator[str]:
         what = "standard error" if command.stream == "stderr" else "standard output and standard error"
@@ -146,12 +146,12 @@ class Logs(Struct, frozen=True):
             return
         text = _text(self.directory, command)
         if text is None:
-            yield f"({_bytes(command.bytes)} on its {what}, which are not kept)"
+            yield f"({counted(command.bytes, 'byte')} on its {what}, which are not kept)"
             return
         parts = [text] if isinstance(text, str) else text
         for number, part in enumerate(parts):
             if number:
-                yield f"... {_bytes(command.bytes - self._kept(command))} are left out ..."
+                yield f"... {counted(command.bytes - self._kept(command), 'byte')} are left out ..."
             yield from last_lines(part, len(part))
 
     def _kept(self, command: CommandRecord) -> int:
@@ -169,10 +169,6 @@ def _text(directory: Path, command: CommandRecord) -> str | list[str] | None:
     if command.cut is None:
         return content.decode(errors="replace")
     return [part.decode(errors="replace") for part in (content[: command.cut], content[command.cut :])]
-
-
-def _bytes(number: int) -> str:
-    return f"{number:,} bytes" if number != 1 else "1 byte"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -41,7 +41,7 @@ class KnownLocations(Struct, frozen=True):
         count = "" if self.count is None else counted(self.count, "location")
         each = " each" if self.count not in (None, 1) else ""
         at_most = "" if self.are_alike else "at most "
-        cores = "" if self.cores is None else f"{at_most}{self.cores:g} cores{each}"
+        cores = "" if self.cores is None else f"{at_most}{counted(self.cores, 'core')}{each}"
         return ", ".join(filter(None, (count, cores, self.origin)))
 
 
@@ -73,7 +73,7 @@ def meets(gang: Gang, steps: Mapping[str, Step], locations: Mapping[str, KnownLo
 
 def meeting_text(gang: Gang, steps: Mapping[str, Step], locations: Mapping[str, KnownLocations]) -> str:
     """Return whether a gang meets on one location, in words."""
-    needed = f"{gang_cores([gang], steps)[gang.steps[0]]:g} cores"
+    needed = counted(gang_cores([gang], steps)[gang.steps[0]], "core")
     known = meets(gang, steps, locations)
     if known is False:
         return f"no, with {needed}: a reader may run elsewhere, and read by TCP"

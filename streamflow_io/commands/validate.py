@@ -21,6 +21,7 @@ from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.rules import ToolEdge, check_both_ends, check_streamable
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_text import TooMuchError
+from streamflow_io.wording import counted
 
 from .console import say, show_errors, table
 from .cwltool_validation import run_cwltool
@@ -71,7 +72,7 @@ class Validation(Struct, frozen=True):
         if self.ok and any(self.steps.values()):
             console.print(_table(self.steps))
         hinted = sum(1 for step in self.steps.values() if step)
-        verdict = f"valid: {len(self.steps)} steps, {hinted} with hints" if self.ok else "not valid"
+        verdict = f"valid: {counted(len(self.steps), 'step')}, {hinted} with hints" if self.ok else "not valid"
         say(console, f"{self.workflow}: {verdict}", "bold")
 
 

@@ -16,6 +16,7 @@ from streamflow_io.adapters.paths import CHECKSUM
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.parts.said_parts import SaidParts
+from streamflow_io.wording import counted
 
 # Paths differ between attempts. Contents are compared by checksum.
 _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "contents", "listing", "secondaryFiles"})
@@ -302,8 +303,9 @@ class DeliveredOutput:
         listed = self._listed
         if listed is not None and (more := sorted({item.path for item in final.items} - listed)):
             yield Fail(
-                f"the output `{self.output.port}` was committed by `{self.output.rule.committed}` with {len(listed)} "
-                f"files, which other jobs have, but {len(more)} more are there at the end: {_some(more)}"
+                f"the output `{self.output.port}` was committed by `{self.output.rule.committed}` with "
+                f"{counted(len(listed), 'file')}, which other jobs have, but it has {len(more)} more at the end: "
+                f"{_some(more)}"
             )
 
     def told_changes(self) -> Iterator[Warn | Fail]:

@@ -35,6 +35,7 @@ from streamflow_io.runtime.protocol import (
     StreamEvent,
     WarningEvent,
 )
+from streamflow_io.wording import counted
 
 # Commits are not logged if they come fewer seconds than this before the end of the job.
 _EARLY = 0.1
@@ -305,7 +306,7 @@ class EarlyRecords:
             )
             if ended - commits.first >= _EARLY:
                 what = output if path is None else f"{path} of {step}"
-                first = "" if path is not None else f"the first of {commits.files:,} files of "
+                first = "" if path is not None else f"the first of {counted(commits.files, 'file')} of "
                 self._say(
                     (output,), f"{first}{what} was committed {ended - commits.first:.1f} s before its job had ended"
                 )

@@ -24,6 +24,7 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent, StreamPart
 from streamflow_io.runtime.wire import has_opened_again, is_from_outside
+from streamflow_io.wording import counted
 
 
 class ReplacedError(Exception):
@@ -179,7 +180,11 @@ async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None
             if node_job is None or str(producer.output_directory / token.source.path) != part.path:
                 continue
             if not await node_job.runtime.begins_with(part):
-                when = "it was closed" if part.first.whole else f"{part.first.bytes} bytes of it had been streamed"
+                when = (
+                    "it was closed"
+                    if part.first.whole
+                    else f"{counted(part.first.bytes, 'byte')} of it had been streamed"
+                )
                 how = f"{part.path} was written again after {when}"
                 raise RewrittenError(token.source.job, how)
             break

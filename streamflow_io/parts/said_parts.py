@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from streamflow_io.hints.globs import matches
 from streamflow_io.runtime.protocol import PartEvent
+from streamflow_io.wording import counted
 
 
 class SaidParts:
@@ -46,9 +47,10 @@ class SaidParts:
 
 def _shown(event: PartEvent) -> str:
     pieces = [
-        f"{len(piece)} characters of text" if isinstance(piece, str) else str(list(piece)) for piece in event.pieces
+        f"{counted(len(piece), 'character')} of text" if isinstance(piece, str) else str(list(piece))
+        for piece in event.pieces
     ]
-    return f"{event.size} bytes, {', '.join(pieces[:4]) or 'no extents'}{', ...' if len(pieces) > 4 else ''}"
+    return f"{counted(event.size, 'byte')}, {', '.join(pieces[:4]) or 'no extents'}{', ...' if len(pieces) > 4 else ''}"
 
 
 def is_found(globs: Collection[str], path: str) -> bool:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 from streamflow_io.records.jobs import CAUSES
-from streamflow_io.wording import counted, size_text
+from streamflow_io.wording import counted, how_often, size_text
 
 from .analysis.edges import GraphFlow, GraphStep, WorkflowGraph
 from .analysis.results import RunResult
@@ -377,7 +377,7 @@ def _said(job: TimelineJob) -> str:
         if seconds:
             told.append(f"{name} {seconds:.2f} s")
     if job.pauses:
-        told.append(f"paused {job.pauses:,} times, {job.paused_seconds or 0.0:.2f} s")
+        told.append(f"paused {how_often(job.pauses)}, {job.paused_seconds or 0.0:.2f} s")
     if job.bytes_read or job.bytes_written:
         told.append(f"read {size_text(job.bytes_read or 0)}, wrote {size_text(job.bytes_written or 0)}")
     if job.location is not None:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
-from streamflow_io.wording import displayed
+from streamflow_io.wording import counted, displayed, how_often
 
 from .analysis.edges import EdgeResult
 from .analysis.locations import LocationResult, rest_of
@@ -200,17 +200,16 @@ def notes(run: RunResult) -> list[str]:
 def remarks(run: RunResult) -> list[str]:
     """Return remarks about a run that no table shows."""
     lent = (
-        f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
+        f"{run.run}: {counted(lent.jobs, 'job')} of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
         "held and did not use."
         for lent in run.lent
     )
     rehearsed = (
-        f"{run.run}: {of.input} was rehearsed {'once' if of.rehearsals == 1 else f'{of.rehearsals:,} times'}, "
-        f"in {number(of.seconds)} s: {of.finding}."
+        f"{run.run}: {of.input} was rehearsed {how_often(of.rehearsals)}, in {number(of.seconds)} s: {of.finding}."
         for of in run.rehearsed
     )
     held_back = (
-        f"{run.run}: {of.bursts:,} bursts on {of.storage} waited for their slots in a schedule, "
+        f"{run.run}: {counted(of.bursts, 'burst')} on {of.storage} waited for slots in a schedule, "
         f"{number(of.seconds)} s at most."
         for of in run.held_back
     )

@@ -191,7 +191,7 @@ def test_a_job_that_fitted_only_a_lost_node_does_not_wait(nodes: Site) -> None:
     assert ours.code == 1
     assert len(ours.times("large")) == 1
     assert re.search(
-        rf"Job /a/0 cannot start: it asks for 2 cores and 16 MiB of memory, and there are 1 cores and .* on {OTHER} "
+        rf"Job /a/0 cannot start: it asks for 2 cores and 16 MiB of memory, and there are 1 core and .* on {OTHER} "
         rf"\(hpc\), because ssh to node {ONE} of allocation 7 of PBS was ended by signal 9",
         ours.log,
     )

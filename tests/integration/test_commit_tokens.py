@@ -146,7 +146,7 @@ def test_every_rule_in_one_workflow(bench: Bench) -> None:
         assert_early(ours.part(name))
     for name in ("termination", "fewer", "computed"):
         assert_late(ours.part(name))
-    assert "output out: on_n_files promised 3 files, 2 are there at the end: committed only now" in ours.log
+    assert "output out: on_n_files promised 3 files, found 2 at the end: committed only now" in ours.log
     why = "/computed/a/out is computed by outputEval"
     assert f"/computed/a/out -> /computed/b/file is delivered at termination: {why}" in ours.log
     assert plain.part("elements").time("read 3.txt") > plain.part("elements").time("end")
@@ -219,7 +219,7 @@ def test_more_files_that_come_when_a_list_has_been_handed_on_fail_the_run(bench:
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
     run = bench.run(workflow({}, steps, {"made": "a/out"}))
     assert not run.ok
-    assert "by `on_n_files` with 3 files, which other jobs have, but 1 more are there at the end: 4.txt" in run.log
+    assert "by `on_n_files` with 3 files, which other jobs have, but it has 1 more at the end: 4.txt" in run.log
 
 
 @pytest.mark.long
@@ -291,12 +291,12 @@ BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
         pytest.param(LARGE + BYTE % 7_000_001, "was written again between byte 62", marks=pytest.mark.long),
         pytest.param(
             LARGE + "echo new > new; mv new out.txt",
-            "was replaced after 10000000 bytes of it were streamed",
+            "was replaced after 10000000 bytes of it had been streamed",
             marks=pytest.mark.long,
         ),
         pytest.param(
             LARGE + "truncate --size=5000000 out.txt",
-            "was cut after 10000000 bytes of it were streamed",
+            "was cut after 10000000 bytes of it had been streamed",
             marks=pytest.mark.long,
         ),
     ],

@@ -135,7 +135,7 @@ async def test_a_container_with_less_memory_than_its_host(tmp_path: Path, caplog
     ("asked", "container", "there"),
     [
         ({"cores": 3}, {"cores": 8}, "there are 2 cores and 1,000 MiB of memory on a container of debian:12"),
-        ({"cores": 2}, {"cores": 1}, "there are 1 cores and 1,000 MiB of memory on a container of debian:12"),
+        ({"cores": 2}, {"cores": 1}, "there are 1 core and 1,000 MiB of memory on a container of debian:12"),
         ({"memory": 1500}, {"memory": 4000.0}, "there are 2 cores and 1,000 MiB of memory on a container"),
     ],
 )

@@ -44,7 +44,7 @@ def planned(capsys: pytest.CaptureFixture[str], bench: Bench, document: Document
     ("resources", "message"),
     [
         ({"coresMin": CORES + 62}, f"it asks for {CORES + 62} cores and 16 MiB of memory, and there are {CORES} cores"),
-        ({"ramMin": 10 * MEMORY, "coresMin": "$(1)"}, f"it asks for 1 cores and {10 * MEMORY:,} MiB of memory"),
+        ({"ramMin": 10 * MEMORY, "coresMin": "$(1)"}, f"it asks for 1 core and {10 * MEMORY:,} MiB of memory"),
     ],
 )
 def test_a_job_that_can_never_start_ends_the_run(

@@ -11,6 +11,7 @@ from itertools import permutations
 from pathlib import Path
 
 from lab.node import Event, Job, wait_for
+from streamflow_io.wording import counted, how_often
 
 from .files import Fact, Files, Inode
 from .model import Model, Output, Rule, Unmet
@@ -219,12 +220,12 @@ class Judge:
         """
         output, rule = unmet.output, unmet.rule
         if rule.committed == "on_n_files":
-            said = {f"on_n_files promised {rule.n_files} files, {unmet.found['']} are there at the end"}
+            said = {f"on_n_files promised {counted(rule.n_files, 'file')}, found {unmet.found['']} at the end"}
         elif rule.committed == "on_file":
             said = {f"on_file waited for {', '.join(unmet.deps)} to the end"}
         else:
             said = {
-                f"on_close:{rule.closes} never came, {self.subject(path)} closed {closes} times"
+                f"on_close:{rule.closes} never came, {self.subject(path)} closed {how_often(closes)}"
                 for path, most in unmet.found.items()
                 for closes in range(min(most, self.closes(output, rule, path)), most + 1)
             }

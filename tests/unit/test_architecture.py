@@ -19,13 +19,13 @@ ROOT = Path(__file__).parents[2] / "streamflow_io"
 
 # Small modules that know nothing of the plugin; each imports only those before it.
 GROUND = {
+    "wording": "words for people",
     "errors": "what others' exceptions say",
     "files": "files, written whole and not believed where others may write",
     "capacity": "how much a job asks for and a location has",
     "grouping": "things by what they have in common",
     "series": "numbers over time",
     "nested": "what is in nested data",
-    "wording": "words for people",
     "messages": "the codes of messages, and what they mean",
     "installed_features": "what the core asks of features",
     "loop_connection": "an SQLite file, in the thread of the event loop",

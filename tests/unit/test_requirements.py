@@ -95,7 +95,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "/save" in text
     assert "All together: 20 MB/s required, 84 MB/s reached, at most" in text
-    assert "1 phases waited for, 2 s; 4 requests exposed, 2 s" in text
+    assert "1 phase waited for, 2 s; 4 requests exposed, 2 s" in text
 
 
 # Why there is nothing

@@ -170,7 +170,7 @@ def test_another_attempt_says_something_else() -> None:
         job.begin()
         job.handle(said("a", [(0, length)]))
     assert job.said[1:] == [
-        "the part a is another one than before: 2 bytes, [0, 2], and was 1 bytes, [0, 1]; other jobs have the part "
+        "the part a is another one than before: 2 bytes, [0, 2], and was 1 byte, [0, 1]; other jobs have the part "
         "already, by the rule {port: chunks, of: reads} of `sfio:ReadSession`"
     ]
 

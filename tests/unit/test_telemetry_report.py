@@ -130,7 +130,7 @@ def test_the_report_has_the_rehearsals_of_each_input(last: RehearsedRecord, told
 
 def test_the_report_has_the_bursts_that_a_schedule_held_back() -> None:
     held = [HeldRecord(time=BEGIN + time, storage="scratch", until=BEGIN + 8) for time in (2, 7, 8)]
-    assert remarks(result(*held)) == ["run: 2 bursts on scratch waited for their slots in a schedule, 7 s at most."]
+    assert remarks(result(*held)) == ["run: 2 bursts on scratch waited for slots in a schedule, 7 s at most."]
 
 
 def test_a_killed_run_ends_with_its_last_record() -> None:

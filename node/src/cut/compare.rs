@@ -10,6 +10,7 @@ use super::rule::Rule;
 use super::told::Found;
 use super::walk::walk;
 use crate::protocol::part::{size, Piece};
+use crate::protocol::wording::counted;
 
 const BLOCK: u64 = 1 << 20;
 
@@ -64,7 +65,7 @@ impl Comparison {
         };
         let (real, ours) = (file.metadata().map_err(at)?.len(), size(&part.pieces));
         if real != ours {
-            return Ok(Some(format!("{name}: the split has written {real} bytes, the rule gives {ours}")));
+            return Ok(Some(format!("{name}: the split has written {}, the rule gives {ours}", counted(real, "byte"))));
         }
         let place = self.first_difference(&file, &part.pieces).map_err(at)?;
         Ok(place.map(|place| format!("{name}: byte {place} is another one")))

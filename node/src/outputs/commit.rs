@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::job::{Commit, Dependency, Kind, Output, Rule};
+use crate::protocol::wording::{counted, how_often};
 
 /// A fact about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +279,7 @@ impl Tracked {
             Commit::NFiles(promised) => {
                 let found = of_rule().count() as u64;
                 (found < *promised)
-                    .then(|| format!("on_n_files promised {promised} files, {found} are there at the end"))
+                    .then(|| format!("on_n_files promised {}, found {found} at the end", counted(*promised, "file")))
             }
             Commit::Close(promised) if *promised > 1 => {
                 let path = of_rule().find(waits)?;
@@ -287,7 +288,7 @@ impl Tracked {
                 let found = if is_whole { self.rules[index].closes } else { closes };
                 let name = if is_whole { &self.output.root } else { path }.file_name().unwrap_or_default();
                 let what = if is_whole { "its files were".into() } else { format!("{} was", name.to_string_lossy()) };
-                Some(format!("on_close:{promised} never came, {what} closed {found} times"))
+                Some(format!("on_close:{promised} never came, {what} closed {}", how_often(found)))
             }
             Commit::File(_) => {
                 of_rule().find(waits)?;
@@ -378,7 +379,7 @@ mod tests {
                 Commit::Close(2),
                 "+a.x !a.x",
                 Some(&["a.x"]),
-                "+a.x a.x:1 =a.x (on_close:2_never_came,_a.x_was_closed_1_times) #p",
+                "+a.x a.x:1 =a.x (on_close:2_never_came,_a.x_was_closed_once) #p",
             ),
             (Commit::Close(2), "!a.x -a.x !a.x", None, "+a.x a.x:1 +a.x a.x:1"),
             (Commit::Close(1), "+b.y !b.y", Some(&["b.y"]), "#p"),
@@ -400,7 +401,7 @@ mod tests {
                 Commit::NFiles(3),
                 "!a !a !b",
                 Some(&["a", "b"]),
-                "+a a:1 =a a:2 +b b:1 =b (on_n_files_promised_3_files,_2_are_there_at_the_end) #p",
+                "+a a:1 =a a:2 +b b:1 =b (on_n_files_promised_3_files,_found_2_at_the_end) #p",
             ),
             (Commit::NFiles(2), "!a -a !b", None, "+a a:1 =a +b b:1 =b"),
             (Commit::NFiles(2), "!a -a !b !a", None, "+a a:1 =a +b b:1 =b a:2 #p"),

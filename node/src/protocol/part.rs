@@ -9,6 +9,7 @@ pub use crate::protocol::messages::FileIdentity as Identity;
 use crate::protocol::messages::FilePart;
 use crate::protocol::values::Digest;
 pub use crate::protocol::values::Piece;
+use crate::protocol::wording::counted;
 
 const MOST_PIECES: usize = 64;
 /// Longer than a tick of any kernel. Each kernel has 100 ticks a second or more.
@@ -100,7 +101,8 @@ pub fn check(pieces: &[Piece], size: u64) -> Result<(), String> {
     for piece in pieces {
         match piece {
             Piece::Extent { offset, length } if offset.checked_add(*length).is_none_or(|end| end > size) => {
-                return Err(format!("extent [{offset}, {length}] is outside the file, which has {size} bytes"));
+                let size = counted(size, "byte");
+                return Err(format!("extent [{offset}, {length}] is outside the file, which has {size}"));
             }
             _ => {}
         }

@@ -14,6 +14,7 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::protocol::messages::FirstBytes;
 use crate::protocol::verify::{Blocks, Difference, Digest};
+use crate::protocol::wording::counted;
 use crate::streams::acknowledgements::Acknowledgements;
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
@@ -171,7 +172,7 @@ impl Source {
         match remote_file::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file))) {
             Ok((found, file)) if found == size => Ok(Some((&self.path, file))),
             Ok((found, _)) => {
-                let message = format!("{path} was committed with {size} bytes, and has {found}");
+                let message = format!("{path} was committed with {}, and has {found}", counted(size, "byte"));
                 Err(Failure::Rewritten(message))
             }
             Err(error) => Err(self.cannot_read(error)),
@@ -268,11 +269,11 @@ impl Source {
         let (path, reached) = (self.path.display(), self.reached);
         let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
         if file.len() < reached {
-            return rewritten(format!("was cut after {reached} bytes of it were streamed"));
+            return rewritten(format!("was cut after {} of it had been streamed", counted(reached, "byte")));
         }
         if file_id(&self.path).is_some_and(|named| named != file_id_of(&file)) {
             if reached > 0 {
-                return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
+                return rewritten(format!("was replaced after {} of it had been streamed", counted(reached, "byte")));
             }
             (self.file, self.growth_armed) = (None, false);
             self.compared = Compared::default();
@@ -290,7 +291,7 @@ impl Source {
         }
         match self.producer.state {
             State::Committed(size) if file.len() != size => {
-                rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
+                rewritten(format!("was committed with {}, and has {}", counted(size, "byte"), file.len()))
             }
             // A program that knows the size of its file goes to the end at most.
             State::Committed(size) if self.taken > size => {

@@ -21,6 +21,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_commands import NodeRuntimeError, seconds_to_compare
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import FileIdentity
+from streamflow_io.wording import counted
 
 from .split_key import (
     DIFFERENT,
@@ -129,7 +130,8 @@ class DeclaredSplit(Struct, frozen=True):
         rule = f"The rule of `sfio:ReadSession` for {self.name}"
         if difference is None:
             logger.info(
-                f"{rule} is verified: {parts} parts are as the program has written them. Later runs write no parts"
+                f"{rule} is verified: {counted(parts, 'part')}, byte for byte as the program writes. Later runs write "
+                "no parts"
             )
         else:
             logger.warning(coded(f"{rule} is refuted, and does nothing: {difference}", Code.REFUTED))

@@ -20,6 +20,7 @@ from streamflow_io.graph.candidates import ToolPrograms
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.jobs.proof_key import OtherPrograms
 from streamflow_io.parts.said_parts import in_order
+from streamflow_io.wording import counted
 
 from .verdicts import VerdictKey
 
@@ -186,7 +187,7 @@ def _difference_of_lists(cut: Sequence[str], written: Sequence[Values]) -> str |
         if ours != theirs:
             return f"element {number} of the output is {theirs}, the rule gives {ours}"
     if len(cut) != len(names):
-        return f"the output has {len(names)} elements, the rule gives {len(cut)}"
+        return f"the output has {counted(len(names), 'element')}, the rule gives {len(cut)}"
     if beside := next((file for file in written if file.get("secondaryFiles")), None):
         return f"{beside.get('basename')} has secondaryFiles"
     return None

@@ -13,7 +13,7 @@ from streamflow_io.installed_features import subclass_of
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.analysis.network import known
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, how_often
 
 from .proposal import CommitHint, GateHint, IOTaskHint, Proposal, Refusal, StreamHint
 
@@ -110,10 +110,9 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
     if most > 1 and files < _OFTEN_CLOSED:
         reason = f"it was closed {most} times, by the only job: nothing tells that it always is"
         return Refusal(output, f"on_close:{most}", reason)
-    times = "once" if most == 1 else f"{most} times"
     evidence = (
         f"{counted(len({record.job for record in written}), 'job')}, {counted(files, 'file')} ({_names(written)}): "
-        f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
+        f"closed {how_often(most)}, on average {fmean(leads):.1f} s before the job ended"
     )
     return Proposal(CommitHint(output), evidence, CommitRule("on_close", most), lead=max(leads))
 

@@ -15,6 +15,7 @@ from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.report.analysis.critical_path import PathSpan, critical_path
 from streamflow_io.report.analysis.network import step_of
 from streamflow_io.report.analysis.requirements import requirements
+from streamflow_io.wording import how_often
 
 from .evidence import EARLY, evidence
 from .proposal import (
@@ -203,10 +204,9 @@ def _slower(history: History) -> Iterator[Proposal]:
         if found.step not in without or size < SMALL or reached is None or not window:
             continue
         if (required := size / _MB / window) <= HIDDEN * reached:
-            times = "once" if found.phases == 1 else f"{found.phases:,} times"
             evidence = (
-                f"{times} {size / _MB:.0f} MB, for which a job waited after {window:.1f} s in the median: "
-                f"{_rate(required)} would do, {_rate(reached)} were reached"
+                f"{how_often(found.phases)} {size / _MB:.0f} MB, for which a job waited after {window:.1f} s in the "
+                f"median: {_rate(required)} would do, {_rate(reached)} were reached"
             )
             yield Proposal(RequiredHint(found.step), evidence)
 

@@ -7,6 +7,8 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
+from streamflow_io.wording import counted
+
 
 class Content(Struct, frozen=True):
     """The bytes of a file, or its first ones: how many, and their digest."""
@@ -114,7 +116,7 @@ def reading_obstacle(reading: Reading, size: int, digest: int | None) -> str | N
     :param digest: of as many of its first bytes as were read. None: the file is shorter
     """
     if reading.content.count > size or (reading.at_end and reading.content.count < size):
-        return f"a program has read {reading.content.count} bytes of {reading.path}, which has {size}"
+        return f"a program has read {counted(reading.content.count, 'byte')} of {reading.path}, which has {size}"
     if reading.content.count == 0 < size:
         return f"a program has opened {reading.path}, and read nothing with CAPIO's library"
     if reading.content.digest != digest:

@@ -14,6 +14,7 @@ from streamflow_io.features.schedules.policy import MOST_JOBS, MOST_POINTS, Poin
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.wording import counted
 
 _CURVE_ALLOWED = (
     "JOBS:MB/s,... as in 1:110,4:400,16:250, or a file that `streamflow-io storage probe --json` has written"
@@ -49,7 +50,7 @@ class ScheduleOptions(ShareOptions):
 def _curve(text: str, way: Way) -> Points:
     points = _read_curve(text, way).points
     if len(points) > MOST_POINTS or points[-1][0] > MOST_JOBS or max(rate for _, rate in points) > HIGHEST:
-        message = f"it is too large: {len(points)} points, up to {points[-1][0]} jobs"
+        message = f"it is too large: {counted(len(points), 'point')}, up to {counted(points[-1][0], 'job')}"
         allowed = f"{MOST_POINTS} points, up to {MOST_JOBS} jobs and {HIGHEST:g} MB/s"
         raise HintErrors.one(text, "--curve", message, allowed)
     return points

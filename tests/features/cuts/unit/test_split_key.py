@@ -112,7 +112,7 @@ def test_what_is_the_same() -> None:
     ("files", "difference"),
     [
         (written("b.txt", "a.txt"), "element 1 of the output is b.txt, the rule gives a.txt"),
-        (written("a.txt"), "the output has 1 elements, the rule gives 2"),
+        (written("a.txt"), "the output has 1 element, the rule gives 2"),
         (written("a.txt", "b.txt", "c.txt"), "the output has 3 elements, the rule gives 2"),
         (written("a.txt", "b.txt", directory="/out/x"), "/out/x/a.txt is not in the output directory of the job"),
         ([written("a.txt")[0] | {"secondaryFiles": [{}]}, *written("b.txt")], "a.txt has secondaryFiles"),

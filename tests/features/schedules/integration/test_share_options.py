@@ -24,7 +24,7 @@ def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path, capsys:
     assert (ledger.holds, ledger.model_extra) == ("auto", {"curve": {"write": curve, "read": curve}})
     assert (group / "plans").is_dir()
     assert "allowed: with --holds auto" in said("--curve", "1:5")
-    assert "it is too large: 1 points, up to 2000000 jobs" in said("--holds", "auto", "--curve", "2000000:5")
+    assert "it is too large: 1 point, up to 2,000,000 jobs" in said("--holds", "auto", "--curve", "2000000:5")
     assert not (tmp_path / "bad").exists()
 
 
