@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-_ENDS_IN_CODE = re.compile(r"\[SFIO-[A-Z]\d{3}\]$")
+_ENDS_IN_CODE = re.compile(r"\[(SFIO-[A-Z]\d{3})\]$")
 
 
 class Code(str, Enum):
@@ -85,6 +85,12 @@ class Code(str, Enum):
 def is_about(text: str, code: Code) -> bool:
     """Whether a message ends in a code."""
     return text.endswith(f"[{code.value}]")
+
+
+def code_of(text: str) -> str | None:
+    """Return the code in which a message ends."""
+    found = _ENDS_IN_CODE.search(text)
+    return found and found[1]
 
 
 def coded(text: str, code: Code) -> str:

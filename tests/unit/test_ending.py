@@ -224,6 +224,19 @@ def test_what_is_said_at_the_end() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("it has an expression [SFIO-S004]", "it has an expression [SFIO-S004]"),
+        (f"it {'x' * 500} [SFIO-S004]", f"it {'x' * 197}... [SFIO-S004]"),
+    ],
+)
+def test_the_last_line_says_how_to_learn_more(reason: str, shown: str) -> None:
+    run = (edge("/a/log", "/c/in", Delivery.TERMINATION, reason), job("/a/0", 0, 0, 7))
+    last = ending_lines(history(*run, end=7))[-1]
+    assert last == f"Not delivered as asked: /a/log: {shown}; more: streamflow-io explain SFIO-S004"
+
+
 def test_a_failed_run_claims_nothing() -> None:
     fallback = FallbackRecord(time=BEGIN, job="/b/0", step="/b", output="/a/out", reason="it runs elsewhere")
     run = (

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
+from streamflow_io.messages.codes import code_of
 from streamflow_io.records.files import OFF
 from streamflow_io.records.history import History, JobAttempt
 from streamflow_io.records.jobs import CAUSES
@@ -343,7 +344,8 @@ def _early_parts(history: History) -> Iterator[str]:
 
 def _fallback_lines(history: History) -> Iterator[str]:
     if (line := fallback_line(history)) is not None:
-        yield line
+        code = code_of(line)
+        yield line if code is None else f"{line}; more: streamflow-io explain {code}"
     elif history.edges and history.status == "completed":
         yield "Nothing was delivered later than asked"
 
@@ -359,7 +361,9 @@ def fallback_line(history: History) -> str | None:
     if not found:
         return None
     what, reason = next(iter(found))
-    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
+    if len(reason) > _LONGEST:
+        code = code_of(reason)
+        reason = f"{reason[:_LONGEST]}...{'' if code is None else f' [{code}]'}"
     if more := len({name for name, _ in found}) - 1:
         return f"Not delivered as asked: {what} and {counted(more, 'other')}; {what}: {reason}"
     return f"Not delivered as asked: {what}: {reason}"
