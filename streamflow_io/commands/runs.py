@@ -40,7 +40,7 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
     first = ("RUN\n  workflow",) if is_wide else ("RUN", "workflow")
     rows = []
     for run in runs:
-        workflow = workflows[run.workflow]
+        workflow = f"{run.workflow_name}: {workflows[run.workflow]}" if run.workflow_name else workflows[run.workflow]
         if is_wide:
             most = max(longest, _LEAST) - 2
             workflow = workflow if len(workflow) <= most else f"{workflow[: most - 1]}…"

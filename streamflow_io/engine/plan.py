@@ -168,6 +168,7 @@ class Plan(Struct, frozen=True, dict=True):
     """The plan of a workflow.
 
     :ivar workflow: as StreamFlow translates it; rewired when the plan is applied
+    :ivar name: that of the workflow in the StreamFlow file
     :ivar file: the CWL file
     :ivar annotations: the hints that hold, by step path
     :ivar graph: how files go from step to step
@@ -179,6 +180,7 @@ class Plan(Struct, frozen=True, dict=True):
     """
 
     workflow: Workflow
+    name: str = ""
     file: str = ""
     annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
     graph: GraphPlan = field(default_factory=GraphPlan)

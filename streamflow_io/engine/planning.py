@@ -131,6 +131,7 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     return Plan(
         workflow,
+        name=name,
         file=walk.uri,
         annotations=annotations,
         graph=GraphPlan(

@@ -197,6 +197,7 @@ def start_records(plan: Plan, config: SchedulerConfig, file: str, now: float) ->
         time=now,
         name=plan.workflow.name,
         workflow=plan.file,
+        workflow_name=plan.name,
         streamflow_file=file,
         host=socket.gethostname(),
         pid=os.getpid(),

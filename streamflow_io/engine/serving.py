@@ -55,7 +55,10 @@ def _wire_early_inputs(plan: Plan) -> None:
         replace_transfer(workflow, readers, posixpath.join(step, "__transfer__", port))
 
 
-def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:
-    """Let the scheduler record the run of a workflow without hints; nothing else is to be done."""
+def begin_without_hints(workflow: Workflow, name: str, file: str, scheduler: IOAwareScheduler) -> None:
+    """Let the scheduler record the run of a workflow without hints; nothing else is to be done.
+
+    :param name: that of the workflow in the StreamFlow file
+    """
     tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
-    scheduler.begin(Plan(workflow, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))
+    scheduler.begin(Plan(workflow, name, file, {tool: StepAnnotations(tool) for tool in tools}))

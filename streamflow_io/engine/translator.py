@@ -75,7 +75,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             workflow = plan.workflow
         else:
             workflow = self._translate()
-            begin_without_hints(workflow, str(self.cwl_definition.loadingOptions.fileuri or ""), scheduler)
+            file = str(self.cwl_definition.loadingOptions.fileuri or "")
+            begin_without_hints(workflow, self.workflow_config.name, file, scheduler)
         look_up_in_constant_time(workflow)
         gc.freeze()
         return workflow

@@ -70,6 +70,7 @@ class RunSummary(Struct, frozen=True):
     """A line of the list of runs.
 
     :ivar workflow: the CWL file
+    :ivar workflow_name: that in the StreamFlow file; None: an older run, which does not say the name
     :ivar began: in seconds since the epoch
     :ivar seconds: from the beginning to the last record
     """
@@ -79,6 +80,7 @@ class RunSummary(Struct, frozen=True):
     began: float
     seconds: float
     state: RunState
+    workflow_name: str | None = None
 
 
 def list_runs(most: int | None = None) -> list[RunSummary]:
@@ -102,7 +104,7 @@ def _summary(name: str) -> RunSummary | None:
         if not isinstance(first, RunRecord):
             return None
         seconds = max(0.0, os.fstat(file.fileno()).st_mtime - first.time)
-        return RunSummary(name, first.workflow, first.time, seconds, _state(file, first))
+        return RunSummary(name, first.workflow, first.time, seconds, _state(file, first), first.workflow_name)
 
 
 def _state(file: BinaryIO, run: RunRecord) -> RunState:

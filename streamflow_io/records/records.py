@@ -65,6 +65,7 @@ class RunRecord(BaseRecord, frozen=True, tag="run", kw_only=True):
     version: Literal[1] = VERSION
     name: str
     workflow: Annotated[str, Meta(description="the CWL file")]
+    workflow_name: Annotated[str | None, Meta(description="its name in the StreamFlow file")] = None
     streamflow_file: str | None = None
     host: Annotated[str | None, Meta(description="the driver's node")] = None
     pid: Annotated[int | None, Meta(description="the process of the driver, on that node")] = None

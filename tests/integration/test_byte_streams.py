@@ -61,6 +61,8 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     plain, ours = bench.run_both(chain(first, reader()))
     assert plain.time("read") > plain.time("end")
     assert_streamed(ours)
+    (run,) = [one for one in bench.telemetry() if one["event"] == "run"]
+    assert run["workflowName"] == "main"
     early = ("edge", "reading", "streamed", "committed", "fallback")
     told = {one["event"]: one for one in bench.telemetry() if one["event"] in early}
     assert told.keys() == {"edge", "reading", "streamed"}

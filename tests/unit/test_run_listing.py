@@ -124,6 +124,11 @@ def test_no_name_of_a_workflow_is_folded(name: str) -> None:
     assert len([line for line in text.splitlines() if line.startswith("│")]) == (1 if len(name) <= 16 else 2)
 
 
+def test_a_workflow_has_its_name_in_the_streamflow_file() -> None:
+    summary = RunSummary("demo", "/w/main.cwl", BEGIN, 12.345, "completed", workflow_name="calling")
+    assert "calling: main.cwl" in terminal.shown(answer([summary], more=False))
+
+
 def test_workflows_in_files_of_one_name_are_told_apart() -> None:
     files = ["file:///home/me/a%20b/rnaseq/main.cwl", "/home/me/calling/main.cwl", "/x/calling/main.cwl", "/x/qc.cwl"]
     assert [told_apart(files)[file] for file in files] == [
