@@ -20,7 +20,7 @@ WORDS = (EQUAL, "waits", "fails", "stopped", "differs")
 
 _HEAD = """# Tools
 
-This page says whether a program can read or write a stream.
+This page is for you if you want to know whether a program can read or write a stream.
 Each case is one command under one rule, compared with its run without StreamFlow-IO.
 
 {summary}

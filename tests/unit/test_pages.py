@@ -67,6 +67,12 @@ def test_pages_keep_within_their_budgets() -> None:
     assert sum(words.values()) <= 45_000
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=named)
+def test_a_page_begins_with_its_readers(page: Path) -> None:
+    _title, first, *_ = page.read_text().split("\n\n")
+    assert re.match(r"This page (is (for|the reference for)|leads you)\b", first)
+
+
 def test_the_site_has_all_pages() -> None:
     text = re.sub(r"!!python/\S+|!ENV", "", (REPOSITORY / "mkdocs.yml").read_text())
     site = YAML(typ="safe").load(text)
