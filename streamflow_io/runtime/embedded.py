@@ -148,7 +148,9 @@ class EmbeddedRuntime(NodeRuntime):
             raise self._not_made("job.json cannot be written", error) from error
 
     def _not_made(self, what: str, error: OSError) -> NodeRuntimeError:
-        """Return an error that says what to do if the disk is full."""
+        """Return an error that says what to do if the disk is full, or that `sfio-node serve` has ended."""
+        if isinstance(error, FileNotFoundError):
+            return NodeRuntimeError(ENDED)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return NodeRuntimeError(f"{what}: {error}")
         other = "TMPDIR" if self.place is None else "workdir"

@@ -96,8 +96,9 @@ async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: 
         Path(job.events_path).touch()
         assert await job.has_started()
         shutil.rmtree(runtime.directory)
-        with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended"):
-            await job.has_started()
+        for refused in (job.has_started(), job.wrap(JobSpec(name="/a/0")), runtime.create_job("/a/1")):
+            with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended"):
+                await refused
     finally:
         serve.kill()
         await runtime.close()
