@@ -51,7 +51,7 @@ _FILES: Final = Type("File", 1)
 #: StreamFlow 0.2.0rc3 does not quote those files of a list that are arguments, so that only some names can be there.
 _NAMES_IN_LISTS: Final = ("plain", "ünï", "a+b", "-dash", "a.b.c", "x" * 60, "100%")
 _NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]", "a$b", "*", "b\\")
-_HARD_NAMES: Final = ("it's", 'a "b"', " x ", "a;b&c", "-n", "--", "~", "a\nb")
+_HARD_NAMES: Final = ("it's", 'a "b"', " x ", "a;b&c", "-n", "--", "~")
 #: Reads its input under another name.
 _ANOTHER_NAME: Final = "${ var f = self; f.basename = 'another ' + f.basename; return f; }"
 #: The most characters of a name that names are made from.
