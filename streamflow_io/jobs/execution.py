@@ -51,7 +51,7 @@ from streamflow_io.runtime.values import readable
 from streamflow_io.storage.intermediates.job_in_memory import JobInMemory
 from streamflow_io.tasks import to_the_end
 
-from .delivering import Deliverer
+from .delivering import CommitChangedError, Deliverer
 from .ending import (
     GaveWayError,
     JobFailedError,
@@ -500,7 +500,11 @@ class Execution:
                 if tokens is None:
                     tokens = await self._deliverer.collect(output, split.made(output))
             self._splitting.ended(split, tokens)
-            await self._deliverer.succeeded(tokens)
+            try:
+                await self._deliverer.succeeded(tokens)
+            except CommitChangedError:
+                await self._writes.changed(output.port for output in self._step.early_outputs)
+                raise
             attempt.end(True)
             await self._splitting.delivered(split, runtime, tokens, ready.globs)
             if rehearsals is not None:

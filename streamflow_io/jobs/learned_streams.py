@@ -6,7 +6,7 @@ import os
 import textwrap
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -42,6 +42,8 @@ from .reach import Reach
 _REASON = 400
 # Why a declared input is not streamed again: its job holds cores, and gains nothing.
 _WAITED = "the command asks by path for more than its bytes, and then waited longer for the whole file than it had run"
+# Why an output is not streamed again on whose name something depends.
+_CHANGED = "the output had another name, or was another file, when its job had ended"
 # The least gain for readers: seconds, and a part of the time of the job.
 _LEAST_SECONDS = 2.0
 _LEAST_PART = 0.1
@@ -545,3 +547,10 @@ class LearnedWrites:
                 f"{name} was complete {ended - last.time:.1f} s before its job ended, when it was closed {times}"
             )
             await self._learned.proofs.remember(Proof(key, self._step, time.time(), closes=last.closes))
+
+    async def changed(self, ports: Iterable[str]) -> None:
+        """Let outputs not be streamed again without a hint: the job has failed with one that is another in the end."""
+        for port in ports:
+            if self._learned.is_streamed(self._step, port):
+                key = self._learned.written(self._step, port)
+                await self._learned.proofs.remember(Proof(key, self._step, time.time(), reason=_CHANGED))

@@ -23,6 +23,7 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, TriedBeside, Way, known_proofs
+from tests.campaign.verdict import clear_error
 from tests.integration.test_byte_streams import assert_streamed, slow
 
 AUTO = {"streaming": "auto", "rehearse": "never"}
@@ -249,9 +250,9 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("streams", None)
     plan = plan_file(path).plans["main"]
     asyncio.run(
-        proving.remember(Proof(ProofKey(plan.proofs.contents["/a"], "writes", "out"), "/a", 1.0, reason="was cut"))
+        proving.remember(Proof(ProofKey(plan.proofs.contents["/a"], "writes", "out"), "/a", 1.0, reason="it was cut"))
     )
-    assert state() == ("refused", "/a/out was cut [SFIO-L002]")
+    assert state() == ("refused", "/a/out: it was cut [SFIO-L002]")
 
 
 def test_what_is_planned_of_the_jobs_of_a_scatter(bench: Bench) -> None:
@@ -366,17 +367,31 @@ def test_an_output_that_is_written_again(proving: Proving) -> None:
     assert again.time("read") > again.time("end")
 
 
+SAID = '{"out": {"class": "File", "path": "out.txt", "basename": "other.txt"}}'
+RENAMED = f"{slow('out.txt', 35)}\necho '{SAID}' > cwl.output.json"
+
+
 def test_an_output_that_gets_another_name_at_the_end(proving: Proving) -> None:
     """The reader starts again with the name that `cwl.output.json` gives; the output is not streamed any more."""
-    said = '{"out": {"class": "File", "path": "out.txt", "basename": "other.txt"}}'
-    document = chain(
-        producer(f"{slow('out.txt', 35)}\necho '{said}' > cwl.output.json"), reader(f"{READ}; echo ${{file##*/}}")
-    )
-    _, ours = proving.run_both(document)
+    _, ours = proving.run_both(chain(producer(RENAMED), reader(f"{READ}; echo ${{file##*/}}")))
     assert_streamed(ours)
     known = {(step, port): reason for step, port, reason, _ in proving.known()}
     assert known == {("/a", "out"): "it was out.txt, and is other.txt at the end", ("/b", "file"): None}
     assert " WARNING " not in ours.log
+
+
+def test_an_output_gets_another_name_on_which_something_depends(proving: Proving) -> None:
+    """No job can take back the name, so the run fails. The next run reads the complete file."""
+    read = tool(f"{READ}; echo $name", {"file": "File", "name": "string"}, {"out": "stdout"}, stdout="read.txt")
+    document = chain(producer(RENAMED), read)
+    document["steps"]["b"]["in"]["name"] = {"source": "a/out", "valueFrom": "$(self.basename)"}
+    path = proving.bench.write(document, {}, io=True, config=AUTO)
+    proving.prove(path, {("/b", "file"): "net"}, name="out.txt")
+    ours = proving.bench.finish(proving.bench.start(path), path)
+    assert "has the basename other.txt at the end" in clear_error(ours.log)
+    assert proving.bench.leftovers() == []
+    _, again = proving.run_both(document, way=None)
+    assert again.time("read") > again.time("end")
 
 
 def test_a_small_change_in_the_middle_is_found(proving: Proving) -> None:
