@@ -26,7 +26,7 @@ _COMMON: Mapping[str, str] = {
     "`STREAMFLOW_FILE`": "the StreamFlow file, as for `streamflow run`",
     "`RUN`": "the name of a run, `last`, or the path of telemetry",
     "`--workflow NAME`": "a workflow, if the StreamFlow file has several",
-    "`--output`, `-o FILE`": "write into this file (default: print)",
+    "`-o`, `--output FILE`": "write into this file (default: print)",
     "`--force`": "replace FILE if it exists",
     "`--file FILE`": "the file with learned facts (default: learned.db in your data directory)",
 }

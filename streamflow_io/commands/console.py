@@ -161,7 +161,7 @@ def show_errors(console: Console, errors: Sequence[HintError]) -> None:
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the file that a command writes, and for the workflow."""
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write into this file (default: print)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
 

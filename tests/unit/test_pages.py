@@ -73,6 +73,10 @@ def test_a_page_begins_with_its_readers(page: Path) -> None:
     assert re.match(r"This page (is (for|the reference for)|leads you)\b", first)
 
 
+def test_the_short_name_of_an_option_comes_first() -> None:
+    assert re.findall(r"`--[\w-]+`, `-\w\b", (DOCS / "command-line.md").read_text()) == []
+
+
 def test_the_site_has_all_pages() -> None:
     text = re.sub(r"!!python/\S+|!ENV", "", (REPOSITORY / "mkdocs.yml").read_text())
     site = YAML(typ="safe").load(text)
