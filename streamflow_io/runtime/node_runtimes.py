@@ -51,6 +51,7 @@ class NodeRuntimes:
         self.deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
         self._checks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._is_closing = False
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
         """Return the node runtime at a location.
@@ -79,6 +80,8 @@ class NodeRuntimes:
     async def copy(self, source: ExecutionLocation, path: str, target: ExecutionLocation, script: str) -> str | None:
         """Let a script at a location read the archive of a file or directory of another one; see
         :meth:`RemoteRuntime.fetch`.
+
+        :raises CancelledError: if the run ends meanwhile
         """
         try:
             sender, receiver = await asyncio.gather(self.at(source), self.at(target))
@@ -86,10 +89,14 @@ class NodeRuntimes:
             return str(error)
         if not isinstance(receiver, RemoteRuntime):
             return f"{receiver.location} receives no files"
-        return await receiver.fetch(sender, path, script)
+        why = await receiver.fetch(sender, path, script)
+        if why is not None and self._is_closing:
+            raise asyncio.CancelledError
+        return why
 
     async def close(self) -> None:
         """End all node runtimes; nothing of them is left."""
+        self._is_closing = True
         await asyncio.gather(*map(_close, self._runtimes.values()))
         await self.deployments.release()
 

@@ -27,6 +27,7 @@ from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import JobSpec
+from streamflow_io.runtime.remote import RemoteRuntime
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -241,6 +242,28 @@ async def test_a_deployment_stays_until_its_runtime_has_ended(
     monkeypatch.setattr(Host, "undeploy", note)
     await asyncio.gather(deployed.manager.undeploy_all(), runtimes.close())
     assert undeployed == [False]
+
+
+async def test_a_copy_that_ends_with_the_run_is_not_made_by_the_driver(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """StreamFlow ends its steps after the node runtimes."""
+    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
+    runtimes, copies, ended = NodeRuntimes(deployed.context), asyncio.Event(), asyncio.Event()
+
+    async def fetch(*_: object) -> str:
+        copies.set()
+        await ended.wait()
+        return "sfio-node serve has ended"
+
+    monkeypatch.setattr(RemoteRuntime, "fetch", fetch)
+    copying = asyncio.create_task(runtimes.copy(location, "/file", location, ""))
+    await copies.wait()
+    await runtimes.close()
+    ended.set()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    await deployed.manager.undeploy_all()
 
 
 async def test_the_end_does_not_wait_for_a_start_that_loses_a_cancellation(
