@@ -23,6 +23,8 @@ REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 SPACK = "recipes/spack/packages/py-streamflow-io/package.py"
 STREAMABLE = ", streamable: true"
+#: The most characters of a line in a block on the site, in a window of 1,280 pixels.
+COLUMNS = 85
 _WHERE = ("*.md", ".github/*.md", ".github/*/*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
 PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
 
@@ -159,6 +161,12 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
             ast.parse(block.text)
         else:
             assert block.language in ("", "sh", "console", "cwl"), block
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))], ids=named)
+def test_comments_in_blocks_are_seen_without_scrolling(page: Path) -> None:
+    lines = [line for block in blocks(page.read_text()) if block.language for line in block.text.splitlines()]
+    assert [line for line in lines if len(line) > COLUMNS and re.search(r"(^|\s)# ", line)] == []
 
 
 def test_blocks_of_a_shell_can_be_read() -> None:
