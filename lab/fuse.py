@@ -28,6 +28,14 @@ status, file = os.stat(backing), os.open(backing, os.O_RDONLY)
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
 OPENDIR, READDIR, RELEASEDIR, ACCESS, CREATE, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 35, 36, 42
 HOUR = 3600
+waiting = set()
+def give_up(*_):
+    global mode
+    mode = "fails"
+    for unique in waiting:
+        try: os.write(device, struct.pack("<IiQ", 16, -5, unique))
+        except OSError: pass
+signal.signal(signal.SIGTERM, give_up)
 def attributes(node):
     kind, size = (0o40755, 0) if node == 1 else (0o100644, status.st_size)
     time = int(status.st_mtime)
@@ -55,6 +63,7 @@ while True:
         offset, size = struct.unpack_from("<Q I", request, 48)
         answer = os.pread(file, size, offset)
         if offset + size > since and os.path.exists(flag):
+            if mode in ("hangs", "waits"): waiting.add(unique)
             if mode == "hangs" or (mode == "waits" and os.fork() != 0): continue
             while mode == "waits" and os.path.exists(flag): time.sleep(0.02)
             child = mode == "waits"
@@ -65,8 +74,9 @@ while True:
     if child: os._exit(0)
 """
 # Its input ends with the process of the tests, however that ends. A mount that is left would disturb other runs:
-# StreamFlow looks at all mounts of the machine.
-_KEEPER = '"$@" < /dev/null & cat; umount --lazy "$0"; kill -KILL $!'
+# StreamFlow looks at all mounts of the machine. The server ends when nothing uses the file system any more: an earlier
+# end would fail the look of another run.
+_KEEPER = '"$@" < /dev/null & cat; umount --lazy "$0"; kill -TERM $!; wait $!'
 
 
 def may_mount() -> bool:

@@ -33,7 +33,7 @@ class Node(Here):
     def __init__(self) -> None:
         super().__init__("nodes", "/")
         self.scripts: list[str] = []
-        self._files = cast(SharedFiles, SimpleNamespace(answer=self._is_not_shared))
+        self._files = cast(SharedFiles, SimpleNamespace(answer=self._is_not_shared, proofs=()))
 
     async def _is_not_shared(self, *_: Any) -> None:
         return None
