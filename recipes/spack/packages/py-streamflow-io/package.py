@@ -1,7 +1,7 @@
 """A recipe for Spack, which was never run: `spack repo add recipes/spack`, `spack dev-build py-streamflow-io@0.1.0`.
 
-Spack has no StreamFlow, so the package cannot be built before a recipe `py-streamflow` is there. A release adds `pypi`
-and the checksum of its source distribution.
+In July 2026, Spack has no `py-streamflow`, `py-msgspec` and `py-kubernetes-asyncio`, and older `py-aiofiles` and
+`py-cwl-utils`. The package cannot be built before. A release adds `pypi` and the checksum of its source distribution.
 """
 
 from spack.package import depends_on, license, version  # noqa: A004 - so it is called there
