@@ -12,16 +12,13 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Job, Status
-from streamflow.ext.utils import load_extensions
-from streamflow.main import build_context
 
 from lab.node import wait_for
 from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.engine.context import Run
-from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.runtime.allocation.allocation import Allocation
 from streamflow_io.runtime.allocation.connector import AllocationConnector
-from tests.integration.test_gang_placement import Cores, Hosts
+from tests.integration.test_gang_placement import Cores, Hosts, scheduling
 
 ENDED = "allocation 7 of Slurm has ended"
 TYPES = {"nodes": "sfio.allocation", "others": "sfio.allocation", "hosts": "ssh"}
@@ -34,15 +31,7 @@ class Cluster:
     """
 
     def __init__(self, directory: Path) -> None:
-        load_extensions()
-        context = build_context(
-            {
-                "path": str(directory / "streamflow.yml"),
-                "database": {"type": "default", "config": {"connection": ":memory:"}},
-                "scheduling": {"scheduler": {"type": "sfio.io-aware", "config": {}}},
-            }
-        )
-        self.scheduler = cast(IOAwareScheduler, context.scheduler)
+        context, self.scheduler = scheduling(directory)
         self.allocations = {}
         for name in ("nodes", "others"):
             connector = AllocationConnector(name, "/")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from streamflow.core.config import BindingConfig
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
@@ -44,6 +45,20 @@ class Hosts(LocalConnector):  # type: ignore[misc]
             )
             for name, cores in self._cores.items()
         }
+
+
+def scheduling(directory: Path, **config: Any) -> tuple[StreamFlowContext, IOAwareScheduler]:
+    """StreamFlow with the plugin's scheduler, without a run."""
+    load_extensions()
+    context = build_context(
+        {
+            "path": str(directory / "streamflow.yml"),
+            "database": {"type": "default", "config": {"connection": ":memory:"}},
+            "scheduling": {"scheduler": {"type": "sfio.io-aware", "config": config}},
+        }
+    )
+    assert isinstance(context.scheduler, IOAwareScheduler)
+    return context, context.scheduler
 
 
 class Cores(HardwareRequirement):  # type: ignore[misc]
@@ -82,17 +97,7 @@ class Cluster:
         stdin: str | None = None,
         **config: Any,
     ) -> None:
-        load_extensions()
-        self.context = build_context(
-            {
-                "path": str(directory / "streamflow.yml"),
-                "database": {"type": "default", "config": {"connection": ":memory:"}},
-                "scheduling": {"scheduler": {"type": "sfio.io-aware", "config": {"oversubscribe": "gangs", **config}}},
-            }
-        )
-        scheduler = self.context.scheduler
-        assert isinstance(scheduler, IOAwareScheduler)
-        self.scheduler = scheduler
+        self.context, self.scheduler = scheduling(directory, **{"oversubscribe": "gangs", **config})
         workflow = Workflow(self.context, {}, "main")
         graph = GraphPlan(STEPS, gangs=(gang,))
         proofs = ProofsPlan()
@@ -103,9 +108,9 @@ class Cluster:
             step.command = CWLCommand(step=step, step_stdin="$(inputs.file.path)")
             proofs = ProofsPlan({stdin: Candidate("tool", ("file",))})
         service = Service(streams=True)
-        scheduler.begin(Plan(workflow, annotations=annotations or {}, graph=graph, service=service, proofs=proofs))
-        assert scheduler.run is not None
-        self.run = scheduler.run
+        self.scheduler.begin(Plan(workflow, annotations=annotations or {}, graph=graph, service=service, proofs=proofs))
+        assert self.scheduler.run is not None
+        self.run = self.scheduler.run
         self.targets = []
         for name, hosts in deployments.items():
             self.context.deployment_manager.deployments_map[name] = Hosts(name, hosts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import cast
 from unittest.mock import AsyncMock
 
 import pytest
@@ -14,11 +13,8 @@ from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Storage
 from streamflow.core.workflow import Job, Status
 from streamflow.data import remotepath
-from streamflow.ext.utils import load_extensions
-from streamflow.main import build_context
 
-from streamflow_io.engine.scheduler import IOAwareScheduler
-from tests.integration.test_gang_placement import Cores, Hosts
+from tests.integration.test_gang_placement import Cores, Hosts, scheduling
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -48,15 +44,7 @@ class Cluster:
     """StreamFlow with the plugin's scheduler, and two nodes. Each node has room for one job."""
 
     def __init__(self, directory: Path, asked: HardwareRequirement) -> None:
-        load_extensions()
-        context = build_context(
-            {
-                "path": str(directory / "streamflow.yml"),
-                "database": {"type": "default", "config": {"connection": ":memory:"}},
-                "scheduling": {"scheduler": {"type": "sfio.io-aware", "config": {}}},
-            }
-        )
-        self.scheduler = cast(IOAwareScheduler, context.scheduler)
+        context, self.scheduler = scheduling(directory)
         self.nodes = Nodes("nodes", {"n1": 2, "n2": 2})
         context.deployment_manager.deployments_map["nodes"] = self.nodes
         self._asked = asked
