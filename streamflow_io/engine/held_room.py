@@ -109,13 +109,7 @@ class HeldRoom:
 
 def _names_of(placed: JobAllocation) -> set[str]:
     """The locations of a job, with the hosts of containers."""
-    names, left = set(), list(placed.locations)
-    while left:
-        location = left.pop()
-        names.add(location.name)
-        if location.stacked and location.wraps is not None:
-            left.append(location.wraps)
-    return names
+    return {location.name for location in with_inner(placed.locations)}
 
 
 def _is_exceeded(location: AvailableLocation, used: Mapping[str, Hardware]) -> bool:

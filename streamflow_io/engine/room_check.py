@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
@@ -73,7 +74,10 @@ class HostUse:
             self._busy[location.deployment][location.name] += change
 
 
-def with_inner(locations: Iterable[AvailableLocation]) -> Iterator[AvailableLocation]:
+_Location = TypeVar("_Location", AvailableLocation, ExecutionLocation)
+
+
+def with_inner(locations: Iterable[_Location]) -> Iterator[_Location]:
     """Locations, with the hosts of containers."""
     for location in locations:
         yield location

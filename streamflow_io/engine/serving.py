@@ -60,5 +60,5 @@ def begin_without_hints(workflow: Workflow, name: str, file: str, scheduler: IOA
 
     :param name: that of the workflow in the StreamFlow file
     """
-    tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
+    tools = (path for path, step in workflow.steps.items() if isinstance(step, ExecuteStep))
     scheduler.begin(Plan(workflow, name, file, {tool: StepAnnotations(tool) for tool in tools}))
