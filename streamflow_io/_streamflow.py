@@ -535,11 +535,14 @@ def _deployed(connector: Connector | None) -> Connector | None:
 async def remove_jobs(connector: Connector) -> None:
     """Remove the jobs of this run that a queue manager still has, also those that wait in its queue.
 
+    From now on the queue manager gets no jobs of this run: their commands end as if their callers were cancelled.
+
     StreamFlow 0.2.0rc3 means to when it undeploys, but asks in the location that is inside the right one, and fails.
     """
     connector = _deployed(connector)
     if not isinstance(connector, QueueManagerConnector):
         return
+    _CLOSED.add(connector)
     submissions = dict(_SUBMISSIONS.get(connector, {}))
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
     await _remove_known_jobs(connector, jobs)
@@ -1126,6 +1129,8 @@ _run_queued = QueueManagerConnector.run
 
 #: The submissions whose jobs StreamFlow does not know yet, or will never know, and their locations.
 _SUBMISSIONS = weakref.WeakKeyDictionary[QueueManagerConnector, dict["asyncio.Task[str]", ExecutionLocation]]()
+#: The queue managers that get no more jobs of this run. StreamFlow cancels its jobs only after all else has ended.
+_CLOSED = weakref.WeakSet[QueueManagerConnector]()
 
 
 # What `squeue` says of a job that has ended so long ago that Slurm has forgotten the job.
@@ -1202,7 +1207,11 @@ async def _submit(
     """Submit a job and return its name.
 
     A submission goes on when its caller is cancelled, because :func:`remove_jobs` needs the name of each job.
+
+    :raises CancelledError: also if the run ends
     """
+    if self in _CLOSED:
+        raise asyncio.CancelledError
     submission = asyncio.create_task(submit(location=location, **options))
     submissions = _SUBMISSIONS.setdefault(self, {})
     submissions[submission] = location

@@ -314,14 +314,20 @@ def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, numbe
 
 def test_a_run_that_waits_for_rehearsals_can_be_interrupted(bench: Bench) -> None:
     auto = {"streaming": "auto", "rehearse": "wait"}
-    tools = {"quick": reader('cat "$text" > out'), "slow": SLOW}
-    path = bench.write(consumers(bench, tools, count=0), {}, io=True, config=auto)
+    document = consumers(bench, {"quick": reader('cat "$text" > out')})
+    # The shorter of two jobs would be rehearsed first, so the slow one begins after the proof of the quick one.
+    late = tool(f"seq {LINES} > out.txt", {"done": "File"}, {"text": found("out.txt")})
+    steps = {"late": {"run": late, "in": {"done": "wait/done"}}, "slow": {"run": SLOW, "in": {"text": "late/text"}}}
+    more = workflow({}, steps, {"slow": "slow/out"})
+    for part in ("steps", "outputs"):
+        document[part] |= more[part]
+    path = bench.write(document, {}, io=True, config=auto)
     # An interpreter of its own waits for its threads at its end, as for that of the store of proofs.
     process = bench.start(path, PYTHONUNBUFFERED="1")
+    wait_for_rehearsal()
     log = path.with_name("stderr")
     wait_for(lambda: "The run waits for" in log.read_text(), "the end of its steps", 60)
-    wait_for(lambda: "/quick/text may be read" in log.read_text(), "a proof", 60)
-    wait_for_rehearsal()
+    assert "/quick/text may be read" in log.read_text()
     os.killpg(process.pid, signal.SIGINT)
     process.wait(30)
     wait_for(lambda: bench.leftovers() == [], "the end of everything", 30)

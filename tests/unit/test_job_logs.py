@@ -187,6 +187,23 @@ async def test_a_job_that_was_submitted_at_the_end_of_a_run_is_removed(
         await running
 
 
+async def test_no_job_is_submitted_after_the_jobs_of_a_run_were_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """StreamFlow ends no jobs of its own when a run is interrupted: a job may be about to be submitted."""
+    monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
+    _streamflow.mend_queue_managers()
+    queue, location = Queue(tmp_path), ExecutionLocation("queue", "queue")
+    queue._scheduled_jobs["6"] = location
+    removing = asyncio.create_task(_streamflow.remove_jobs(queue))
+    await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await queue.run(location, ["true"], job_name="/a/0")
+    assert not queue.submitting.is_set()
+    await removing
+    assert queue.removed == [(location, ["6"])]
+
+
 async def test_a_submission_that_does_not_answer_leaves_no_other_job(tmp_path: Path) -> None:
     queue, location = Queue(tmp_path), ExecutionLocation("queue", "queue")
     queue._scheduled_jobs["6"] = location
