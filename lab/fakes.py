@@ -157,7 +157,7 @@ class FakeRun:
         self.records: list[Record] = []
         self.config = SchedulerConfig()
         self.failure = Failure(cast(Any, None), self.places)
-        self.full_disks = FullDisks(lambda _: None)
+        self.full_disks = FullDisks(lambda _: None, lambda _, path: path)
         self.scheduled_space = None
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)

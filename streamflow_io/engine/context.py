@@ -124,7 +124,6 @@ class Run:
         parts = PartsOfRun(services)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
-        self.full_disks = FullDisks(context.deployment_manager.get_connector)
         self.scheduled_space = make_scheduled_space(services)
         limits = [] if self._space is None else self._space.watchers
         self._watchers = [*limits, *filter(None, [self.scheduled_space])]
@@ -133,6 +132,7 @@ class Run:
         self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         make_space = None if self._intermediates is None else self._intermediates.make_space
         self.logs = JobLogs(context, plan.workflow.steps, record, self._telemetry.keep, make_space)
+        self.full_disks = FullDisks(context.deployment_manager.get_connector, self.logs.on_node)
         self.failure = Failure(plan.workflow, allocations, self.logs.is_success)
         self._ignore_queues = listen(self._telemetry.queued)
         # After the filter that completes messages.

@@ -58,12 +58,10 @@ class _FreeSpace(Struct, frozen=True):
     refusal: str | None = None
 
 
-async def told_if_full(
-    connector: Connector, location: ExecutionLocation, directory: str, on_node: str | None = None
-) -> str:
+async def told_if_full(connector: Connector, location: ExecutionLocation, directory: str, on_node: str) -> str:
     """Return what is full and what to do, if nearly no space is left in a directory at a location. Raises nothing.
 
-    :param on_node: the directory as the node has it; None: the message names the directory as the location has it
+    :param on_node: the directory as the node has it, for the message
     :return: an empty text if there is space, or if nothing is known
     """
     try:
@@ -72,7 +70,7 @@ async def told_if_full(
         # A connector may raise anything: the job has ended all the same.
         logger.debug(f"The free space of {directory} is not known: {error}")
         return ""
-    where = f"{on_node or directory} on {node_name(location)}"
+    where = f"{on_node} on {node_name(location)}"
     if space.bytes < LITTLE:
         why = f"Its file system is full: {size_text(max(space.bytes, 0))} are left for {where}"
     elif not space.files:
@@ -134,10 +132,14 @@ class FullDisks:
     """Lets a job that has failed where the disk was full start again where there is space, if there is any.
 
     :param connector_of: returns the connector of a deployment
+    :param on_node: returns a path at a location as its node has the path
     """
 
-    def __init__(self, connector_of: Callable[[str], Connector | None]) -> None:
+    def __init__(
+        self, connector_of: Callable[[str], Connector | None], on_node: Callable[[ExecutionLocation, str], str]
+    ) -> None:
         self._connector_of = connector_of
+        self._on_node = on_node
         # By job, and by the location where it has failed: what was full.
         self._full: dict[str, dict[tuple[str, str], str]] = {}
         # By job: the locations that have space.
@@ -153,7 +155,8 @@ class FullDisks:
             return
         location = job.location
         if full is None and (connector := self._connector_of(location.deployment)) is not None:
-            full = await told_if_full(connector, location, job.target.workdir)
+            workdir = job.target.workdir
+            full = await told_if_full(connector, location, workdir, self._on_node(location, workdir))
         if full:
             self._full.setdefault(job.name, {})[location.deployment, location.name] = full
 

@@ -171,6 +171,7 @@ class _LoggedConnector(CommandConnector):
         stdin, stdout, stderr = options["stdin"], options["stdout"], options["stderr"]
         is_ours = is_separate_standard_error(stderr)
         names = [name if isinstance(name, str) else None for name in (stdin, stdout, None if is_ours else stderr)]
+        on_node = None if workdir is None else self._logs.on_node(location, workdir)
         record = CommandRecord(
             time=0,
             job=self._state.name,
@@ -178,7 +179,7 @@ class _LoggedConnector(CommandConnector):
             attempt=1,
             command=command_text(list(options["command"]), names[0], names[1], names[2]),
             location=node_name(location),
-            directory=None if workdir is None else self._logs.on_node(location, workdir),
+            directory=on_node,
             started=time.time(),
             stream="both" if stderr == stdout else "stderr",
         )
@@ -202,8 +203,8 @@ class _LoggedConnector(CommandConnector):
         if code is not None and not self._logs.is_success(self._state.step, code):
             said = "\n\t".join(last_lines(said or "") or words.lines)
             full = ""
-            if workdir is not None:
-                full = await told_if_full(self.connector, location, workdir, record.directory)
+            if workdir is not None and on_node is not None:
+                full = await told_if_full(self.connector, location, workdir, on_node)
             if full and self._logs.make_space is not None:
                 await self._logs.make_space()
             self._state.keep(replace(words, printed=said, full=full))

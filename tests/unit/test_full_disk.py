@@ -13,8 +13,9 @@ from typing import Any, cast
 import pytest
 from streamflow.core.deployment import ExecutionLocation
 
+from lab.fakes import FakeRun
 from lab.fuse import may_mount, served
-from streamflow_io.jobs.full_disks import space_of, told_if_full
+from streamflow_io.jobs.full_disks import FullDisks, space_of, told_if_full
 
 BLOCKS = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n{}\n"
 FILES = "Filesystem Inodes IUsed IFree IUse% Mounted on\n{}\n"
@@ -76,7 +77,7 @@ def test_what_is_no_answer_of_df(said: str) -> None:
 )
 def test_a_host_is_asked(said: str, told: str | None) -> None:
     location = ExecutionLocation("host", "hosts", local=False)
-    found = asyncio.run(told_if_full(cast(Any, Host(said)), location, "/w"))
+    found = asyncio.run(told_if_full(cast(Any, Host(said)), location, "/w", "/w"))
     end = ". Remove files, as with `streamflow-io clean`, or set another `workdir`"
     assert found == "" if told is None else found.endswith(told + end)
 
@@ -86,6 +87,15 @@ async def test_a_directory_in_a_container_is_named_as_on_its_node() -> None:
     location, said = ExecutionLocation("host", "hosts", local=False), BLOCKS.format("none 9000 9000 0 100% /")
     found = await told_if_full(cast(Any, Host(said)), location, "/tmp/streamflow/x", "/data/x")
     assert found.startswith("Its file system is full: 0 B are left for /data/x on hosts/host. ")
+
+
+async def test_the_full_disk_of_a_job_that_moves_is_named_as_on_its_node(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host(BLOCKS.format("none 9000 9000 0 100% /"))
+    disks, job = FullDisks(lambda _: cast(Any, host), lambda _, path: f"/data{path}"), FakeRun().state("/a/0")
+    await disks.failed(job, None)
+    disks.tell(job.name)
+    (message,) = caplog.messages
+    assert f" are left for /data{job.target.workdir} on " in message
 
 
 class Node:
@@ -105,7 +115,8 @@ PLACES = pytest.mark.parametrize("location", [ExecutionLocation("h", "hosts"), E
 async def test_nothing_is_left_where_space_is_looked_for(
     tmp_path: Path, location: ExecutionLocation, name: str
 ) -> None:
-    assert await told_if_full(cast(Any, Node()), location, str(tmp_path / name)) == ""
+    place = str(tmp_path / name)
+    assert await told_if_full(cast(Any, Node()), location, place, place) == ""
     assert [*tmp_path.iterdir()] == []
 
 
@@ -120,7 +131,7 @@ async def test_nothing_is_left_if_a_look_for_space_is_interrupted(
     (programs / "dd").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "fsync", lambda _: seen.write_text("".join(os.listdir(place))))
-    assert await told_if_full(cast(Any, Node()), location, str(place)) == ""
+    assert await told_if_full(cast(Any, Node()), location, str(place), str(place)) == ""
     assert seen.read_text() == ""
 
 
@@ -132,5 +143,5 @@ async def test_a_quota_is_seen(tmp_path: Path, location: ExecutionLocation) -> N
     (backing := tmp_path / "backing").touch()
     (place := tmp_path / "place").mkdir()
     with served(backing, place, "quota", 0, tmp_path / "flag"):
-        said = await told_if_full(cast(Any, Node()), location, str(place))
+        said = await told_if_full(cast(Any, Node()), location, str(place), str(place))
     assert said.startswith(f"Its file system takes no more files (Disk quota exceeded): {place} on ")
