@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from lab.node import wait_for
 
 # As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
@@ -61,6 +63,23 @@ def real_disk(directory: Path, left: list[str], size: int = _REAL_SIZE) -> Itera
         (directory / "lost+found").rmdir()
         yield
     image.unlink()
+
+
+@contextlib.contextmanager
+def disk_of_a_test(directory: Path, size: int, *, is_real: bool = False) -> Iterator[None]:
+    """A file system of its own at a directory. The test is skipped where none can be mounted.
+
+    :param size: bytes
+    :param is_real: ext4 in a file, instead of a file system in memory
+    :raises AssertionError: if something still uses the disk in the end
+    """
+    directory.mkdir(exist_ok=True)
+    if not (can_loop if is_real else can_mount)(directory):
+        pytest.skip("no disk of its own can be mounted")
+    left = list[str]()
+    with (real_disk if is_real else small_disk)(directory, left, size):
+        yield
+    assert left == []
 
 
 @contextlib.contextmanager

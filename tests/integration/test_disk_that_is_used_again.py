@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
-
 from lab.cwl import Document, found, streamable, tool, workflow
-from lab.disks import can_loop, can_mount, real_disk, small_disk
+from lab.disks import disk_of_a_test
 from lab.runs import RETRY, Bench
 
 MB = 1 << 20
@@ -40,30 +38,24 @@ def test_a_window_on_a_file_that_is_larger_than_the_disk(bench: Bench) -> None:
         "b": {"run": count, "in": {"i": "a/o"}},
         "c": {"run": last, "in": {"i": "b/o"}},
     }
-    path, left = bench.write(workflow({}, steps, {"count": "c/o"}), {}, io=True), list[str]()
+    path = bench.write(workflow({}, steps, {"count": "c/o"}), {}, io=True)
     disk = path.parent / "tmp"
-    if not can_loop(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with real_disk(disk, left, 160 * MB):
+    with disk_of_a_test(disk, 160 * MB, is_real=True):
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     assert run.files["last.txt"].split() == [str(400 * MB).encode()]
-    assert left == []
 
 
 def test_a_disk_that_holds_a_third_of_all_files(bench: Bench) -> None:
-    path, left = bench.write(chain(), {}, io=True, config={"intermediates": "remove"}), list[str]()
+    path = bench.write(chain(), {}, io=True, config={"intermediates": "remove"})
     disk = path.parent / "tmp"
-    if not can_loop(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with real_disk(disk, left, 64 * MB):
+    with disk_of_a_test(disk, 64 * MB, is_real=True):
         size = shutil.disk_usage(disk).free
         run = bench.finish(bench.start(path), path)
     assert size < STEPS * 22 * MB / 3
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(22 * MB).encode()]
     assert "SFIO-B005" not in run.log
-    assert left == []
 
 
 def test_a_job_that_fails_on_a_full_disk_finds_space_when_it_is_tried_again(bench: Bench) -> None:
@@ -82,15 +74,12 @@ def test_a_job_that_fails_on_a_full_disk_finds_space_when_it_is_tried_again(benc
         "d": {"run": count, "in": {"i": "c/o"}},
     }
     config = {"intermediates": "remove"}
-    path, left = bench.write(workflow({}, steps, {"o": "d/o"}), {}, io=True, config=config, **RETRY), list[str]()
+    path = bench.write(workflow({}, steps, {"o": "d/o"}), {}, io=True, config=config, **RETRY)
     disk = path.parent / "tmp"
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with small_disk(disk, left, 27 * MB):
+    with disk_of_a_test(disk, 27 * MB):
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(9 * MB).encode()]
-    assert left == []
 
 
 def test_files_with_several_names_and_with_holes(bench: Bench) -> None:
@@ -107,12 +96,9 @@ def test_files_with_several_names_and_with_holes(bench: Bench) -> None:
         "c": {"run": count, "in": {"i": "b/o", "b": "a/b", "holes": "a/holes"}},
     }
     document = workflow({}, steps, {"count": "c/o"})
-    path, left = bench.write(document, {}, io=True, config={"intermediates": "remove"}), list[str]()
+    path = bench.write(document, {}, io=True, config={"intermediates": "remove"})
     disk = path.parent / "tmp"
-    if not can_loop(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with real_disk(disk, left, 84 * MB):
+    with disk_of_a_test(disk, 84 * MB, is_real=True):
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(340 * MB).encode()]
-    assert left == []

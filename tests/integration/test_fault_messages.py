@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
-from lab.disks import can_mount, fill, small_disk
+from lab.disks import disk_of_a_test, fill
 from lab.runs import RETRY, Bench, wait_for_note
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_commands import NodeRuntimeError
@@ -132,10 +132,7 @@ async def test_a_job_without_a_directory_is_told_and_forgotten(tmp_path: Path) -
 
 async def test_a_full_disk_for_temporary_files_is_named(tmp_path: Path) -> None:
     """Jobs have their work directories elsewhere."""
-    if not can_mount(tmp_path):
-        pytest.skip("no disk of its own can be mounted")
-    left = list[str]()
-    with small_disk(tmp_path, left, 2**20):
+    with disk_of_a_test(tmp_path, 2**20):
         runtime = await EmbeddedRuntime.start(tmp_path)
         try:
             job = await runtime.create_job("/a/0")
@@ -147,7 +144,6 @@ async def test_a_full_disk_for_temporary_files_is_named(tmp_path: Path) -> None:
                 await job.wrap(JobSpec(name="/a/0"))
         finally:
             await runtime.close()
-    assert left == []
 
 
 async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
@@ -244,45 +240,35 @@ def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> 
 def test_a_job_that_finds_its_disk_full_is_told_why(bench: Bench, settings: Document) -> None:
     """The standard error of the job is on the same disk, and stays empty."""
     disk = bench.directory / "disk"
-    disk.mkdir()
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
     made = tool("head -c 9000000 /dev/zero", {}, {"out": "stdout"}, stdout="a.txt")
-    document, left = workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), list[str]()
+    document = workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"})
     path = bench.write(document, {}, io=True, **settings)
-    with small_disk(disk, left, 2**22):
+    with disk_of_a_test(disk, 2**22):
         run = bench.finish(bench.start(path, TMPDIR=str(disk)), path)
     assert not run.ok
     assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
     assert " on the driver's node. Remove files, as with `streamflow-io clean`, or set another `workdir`\n" in run.log
-    assert left == []
 
 
 def test_results_that_their_disk_is_too_small_for(bench: Bench) -> None:
     made = tool("head -c 9000000 /dev/zero", {}, {"out": "stdout"}, stdout="a.txt")
-    path, left = bench.write(workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), {}, io=True), list[str]()
+    path = bench.write(workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}), {}, io=True)
     disk = path.parent / "out"
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with small_disk(disk, left, 2**22):
+    with disk_of_a_test(disk, 2**22):
         run = bench.finish(bench.start(path), path)
     assert not run.ok
     assert (
         f"FAILED Workflow execution: No space left on device: StreamFlow cannot write {disk}/a.txt. Remove files "
         "from its file system, as with `streamflow-io clean`, or set another `--outdir` or `workdir`\n"
     ) in run.log
-    assert left == []
 
 
 def test_a_database_on_a_full_disk_is_told_in_one_line(bench: Bench) -> None:
     """The run also ends: an opened database has a thread."""
     disk = bench.directory / "disk"
-    disk.mkdir()
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    file, left = disk / "a.db", list[str]()
+    file = disk / "a.db"
     made = tool("echo 1", {}, {"out": "stdout"}, stdout="a.txt")
-    with small_disk(disk, left, 2**16):
+    with disk_of_a_test(disk, 2**16):
         fill(disk / "filler")
         run = bench.run(
             workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"}),
@@ -292,4 +278,3 @@ def test_a_database_on_a_full_disk_is_told_in_one_line(bench: Bench) -> None:
     (line,) = [line for line in run.log.splitlines() if " ERROR " in line]
     assert f"StreamFlow's database {file} cannot be used: database or disk is full. Mend this, or add " in line
     assert "Traceback" not in run.log
-    assert left == []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.cwl import Document, tool, workflow
-from lab.disks import can_mount, fill, small_disk
+from lab.disks import disk_of_a_test, fill
 from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import VERSION
 from streamflow_io.records.learned.proofs import known_proofs
@@ -83,11 +83,8 @@ def learning(bench: Bench, store: Path) -> Path:
 @pytest.mark.parametrize("is_full", [True, pytest.param(False, marks=pytest.mark.long)], ids=["full", "read-only"])
 def test_what_cannot_be_kept_is_said_once(bench: Bench, is_full: bool) -> None:
     disk = bench.directory / "disk"
-    disk.mkdir()
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    path, left = learning(bench, disk / "learned.db"), list[str]()
-    with small_disk(disk, left, 2**16):
+    path = learning(bench, disk / "learned.db")
+    with disk_of_a_test(disk, 2**16):
         if is_full:
             fill(disk / "filler")
         else:
@@ -97,7 +94,7 @@ def test_what_cannot_be_kept_is_said_once(bench: Bench, is_full: bool) -> None:
     assert "The run waits for 2 rehearsals of inputs that may stream" in ours.log
     [warning] = warnings(ours)
     assert warning.startswith("What streams without a hint is not remembered in this run: ")
-    assert bench.leftovers() == left == []
+    assert bench.leftovers() == []
 
 
 def test_two_runs_learn_the_same_at_once(bench: Bench) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from lab.cwl import streaming, tool, workflow
-from lab.disks import can_mount, small_disk
+from lab.disks import disk_of_a_test
 from lab.node import wait_for
 from lab.runs import Bench
 from tests.integration.test_windows import BEGUN, BLOCK, BLOCKS, WINDOW, numbers, reader, writer
@@ -40,18 +40,15 @@ WAIT = 'for t in $(seq 300); do test -e "$TRACE.end" && break; sleep 0.1; done'
 )
 def test_a_full_disk(bench: Bench, write: str, read: str, named: str) -> None:
     steps = {"a": writer(write), "b": reader(f"exec < $i; {read}", "a/o", "b")}
-    path, left = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW), list[str]()
+    path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW)
     disk = path.parent / "tmp"
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with small_disk(disk, left, 24 * MB):
+    with disk_of_a_test(disk, 24 * MB):
         run = bench.finish(bench.start(path), path)
     assert not run.ok
     assert f"job /{named}/0 of step /{named} has failed (exit code 1)" in run.log
     assert f"\nIts file system is full: 0 B are left for {disk}/streamflow/" in run.log
     assert "SFIO-S030" not in run.log
     assert run.log.count("EXECUTING step") == 2
-    assert left == []
 
 
 def lowest(disk: Path, begin: Path, end: Path) -> int:
@@ -82,17 +79,14 @@ def test_a_reader_that_begins_late(bench: Bench) -> None:
     resources = {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": int(0.6 * MEMORY)}
     for name in "bx":
         steps[name]["run"]["requirements"].append(resources)
-    path, left = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True), list[str]()
+    path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True)
     disk = path.parent / "tmp"
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
-    with small_disk(disk, left, 24 * MB):
+    with disk_of_a_test(disk, 24 * MB):
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     lines = "".join(f"{number}\n" for number in range(BLOCK)).encode()[2 : BLOCK + 2]
     assert run.files["b.txt"].split()[0].decode() == sha1(240 * lines).hexdigest()
     assert "SFIO-N00" not in run.log
-    assert left == []
 
 
 def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
@@ -106,12 +100,10 @@ def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
         "a": writer(f'{numbers(4 * MB)}; {leave}; touch "$TRACE.full"; {until("told")}'),
         "b": reader(f"{until('full')}; sha1sum < $i", "a/o", "b"),
     }
-    path, left = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW), list[str]()
+    path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW)
     disk, log = path.parent / "tmp", path.parent / "stderr"
-    if not can_mount(disk):
-        pytest.skip("no disk of its own can be mounted")
     full, told = (path.with_name(f"trace.{name}") for name in ("full", "told"))
-    with small_disk(disk, left, 24 * MB), ThreadPoolExecutor() as watching:
+    with disk_of_a_test(disk, 24 * MB), ThreadPoolExecutor() as watching:
         free = watching.submit(lowest, disk, full, told)
         process = bench.start(path)
         wait_for(lambda: log.exists() and "SFIO-N004" in log.read_text(), "the message about the window", 60)
@@ -122,4 +114,3 @@ def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
     assert "a.txt is kept whole, without a window: no room to test for holes: No space left on device" in run.log, (
         run.errors
     )
-    assert left == []
