@@ -653,9 +653,14 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         :raises NeverStartsError: if the run cannot go on within its limit
         """
-        if self.run is None or job is None or self.run.disk_limit is None:
+        if self.run is None or job is None:
             return True
-        return self.run.disk_limit.may_start(job, location, _target.get().workdir)
+        workdir, space = _target.get().workdir, self._scheduled_space
+        # On other disks the driver cannot see what is free.
+        is_here = location.local and location.wraps is None
+        if is_here and space is not None and not space.may_start(workdir):
+            return False
+        return self.run.disk_limit is None or self.run.disk_limit.may_start(job, location, workdir)
 
     @classmethod
     def get_schema(cls) -> str:

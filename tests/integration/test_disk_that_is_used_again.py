@@ -82,6 +82,24 @@ def test_a_job_that_fails_on_a_full_disk_finds_space_when_it_is_tried_again(benc
     assert run.files["count.txt"].split() == [str(9 * MB).encode()]
 
 
+def test_a_job_starts_when_the_files_are_gone_that_the_job_before_has_read(bench: Bench) -> None:
+    """The jobs ask for less than they write. The disk has room for the files of two of them."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 1, "tmpdirMin": 1}]
+    write = tool(f"head -c {12 * MB} /dev/zero", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    copy = tool("cat $i", {"i": "File"}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    count = tool("wc -c < $i", {"i": "File"}, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    steps: dict[str, Document] = {"s0": {"run": write, "in": {}}}
+    for number in range(1, STEPS):
+        steps[f"s{number}"] = {"run": copy, "in": {"i": f"s{number - 1}/o"}}
+    steps["last"] = {"run": count, "in": {"i": f"s{STEPS - 1}/o"}}
+    document = workflow({}, steps, {"count": "last/o"})
+    path = bench.write(document, {}, io=True, config={"intermediates": "remove"})
+    with disk_of_a_test(path.parent / "tmp", 27 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files["count.txt"].split() == [str(12 * MB).encode()]
+
+
 def test_files_with_several_names_and_with_holes(bench: Bench) -> None:
     """StreamFlow counts each name and each hole, and more than the disk has. The third job needs what is free."""
     space = [{"class": "ResourceRequirement", "outdirMin": 22, "tmpdirMin": 1}]

@@ -29,7 +29,8 @@ class Disks:
     def __init__(self) -> None:
         self.used: dict[str, Hardware] = {}
         self.woken = 0
-        self.space = ScheduledSpace(self.used, self.wake)
+        self.free = 0
+        self.space = ScheduledSpace(self.used, self.wake, lambda directory: self.free)
         self.states: dict[str, Any] = {}
 
     def wake(self) -> None:
@@ -189,6 +190,43 @@ def test_a_job_that_lacks_space_waits_until_it_is_placed() -> None:
     disks.space.waits("a", True)
     disks.start("a", 1)
     assert not disks.space.is_short
+
+
+def test_a_job_waits_for_files_that_are_about_to_go() -> None:
+    """Each job may write as much as the largest one before."""
+    disks, hurried = Disks(), list[bool]()
+    disks.space.removes(lambda: True, lambda: hurried.append(True), lambda _: ())
+    disks.free = 59 * MIB
+    assert disks.space.may_start("/w")
+    for job, written in (("a", 30), ("b", 20)):
+        disks.start(job, 100)
+        disks.end(job, 100, written)
+    disks.start("c", 100)
+    assert not disks.space.may_start("/w")
+    assert hurried
+    disks.free += MIB
+    assert disks.space.may_start("/w")
+    disks.free -= MIB
+    disks.measure(a=30)
+    assert not disks.space.may_start("/w")
+    woken = disks.woken
+    disks.measure(b=20)
+    assert disks.woken > woken
+    assert disks.space.may_start("/w")
+
+
+def test_no_job_waits_for_files_that_nobody_removes() -> None:
+    disks = Disks()
+    disks.free = 0
+    disks.start("a", 100)
+    disks.end("a", 100, 30)
+    assert disks.space.may_start("/w")
+    disks.space.removes(lambda: True, lambda: None, lambda _: ())
+    assert not disks.space.may_start("/w")
+    woken = disks.woken
+    disks.space.give_up()
+    assert disks.woken > woken
+    assert disks.space.may_start("/w")
 
 
 @given(

@@ -152,7 +152,10 @@ class DiskLimit(SpaceWatcher):
         return self._places.values()
 
     def removes(
-        self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
+        self,
+        is_removing: Callable[[], bool],
+        hurry: Callable[[], None],
+        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
     ) -> None:
         self._is_removing, self._holders = is_removing, holders
 

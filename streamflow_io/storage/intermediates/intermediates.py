@@ -84,8 +84,6 @@ class Intermediates(Listener):
         watchers: Sequence[SpaceWatcher] = (),
     ) -> None:
         self._watchers = tuple(watchers)
-        for watcher in watchers:
-            watcher.removes(self._is_turning, self._holders)
         self._steps = workflow.steps
         self._context = context
         self._removal = removal
@@ -118,6 +116,8 @@ class Intermediates(Listener):
         self._is_due = self._is_closed = self._is_over = False
         self._hurry = asyncio.Event()
         self._took = 0.0
+        for watcher in watchers:
+            watcher.removes(self._is_turning, self._hurry.set, self._holders)
 
     def begin(self, workflow: str) -> None:
         """Warn if the run may not fit on the disk.

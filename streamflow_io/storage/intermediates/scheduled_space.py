@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import posixpath
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec import Struct, field
 from streamflow.core.scheduling import Hardware, Storage
@@ -18,6 +18,7 @@ from streamflow_io.adapters.jobs import JobState
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CommittedEvent, Event, JobSpec
 
+from .disk_forecast import free_bytes
 from .space_watcher import SpaceWatcher
 
 #: The name of a location, and the mount point of a disk there.
@@ -54,11 +55,18 @@ class ScheduledSpace(SpaceWatcher):
 
     :param used: the hardware in use, by the name of a location
     :param wake: lets StreamFlow call :meth:`give_back`, and look again whether jobs can start
+    :param free: returns the bytes that are free on the disk of a directory
     """
 
-    def __init__(self, used: MutableMapping[str, Hardware], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        used: MutableMapping[str, Hardware],
+        wake: Callable[[], None],
+        free: Callable[[str], float] = free_bytes,
+    ) -> None:
         self._used = used
         self._wake = wake
+        self._free = free
         self._jobs: dict[str, _JobSpace] = {}
         # The job of each directory, by name: the names are random.
         self._owners: dict[str, str] = {}
@@ -67,10 +75,39 @@ class ScheduledSpace(SpaceWatcher):
         self._waiting: set[str] = set()
         # The jobs that have ended, and that the run has not measured.
         self._ended: dict[JobState, None] = {}
+        # The most that StreamFlow has measured of a job, in MiB.
+        self._largest = 0.0
+        self._is_held_back = False
+        self._is_removing: Callable[[], bool] = lambda: False
+        self._hurry: Callable[[], None] = lambda: None
 
     @property
     def is_short(self) -> bool:
         return bool(self._waiting)
+
+    def removes(
+        self,
+        is_removing: Callable[[], bool],
+        hurry: Callable[[], None],
+        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
+    ) -> None:
+        self._is_removing, self._hurry = is_removing, hurry
+
+    def may_start(self, directory: str) -> bool:
+        """Whether a job may start. If not, it waits until those files of ended jobs are gone that no job needs.
+
+        The job waits if the free space is too little for it and the running jobs, each as large as the largest so far.
+
+        :param directory: on the disk of the job
+        """
+        if not self._ended or not self._is_removing():
+            return True
+        running = sum(bool(space.reserved) for space in self._jobs.values())
+        if self._free(directory) >= (running + 1) * self._largest * _MIB:
+            return True
+        self._is_held_back = True
+        self._hurry()
+        return False
 
     def waits(self, job: str, is_for_space: bool) -> None:
         """Note whether a job that cannot start now lacks disk space."""
@@ -98,6 +135,7 @@ class ScheduledSpace(SpaceWatcher):
         for disk, size in self._sizes(locations).items():
             counted = space.reserved.get(disk, 0.0) + size - before.get(disk, 0.0)
             counted = max(counted, 0.0)
+            self._largest = max(self._largest, counted - space.holes)
             space.counted[disk] = space.counted.get(disk, 0.0) + counted
             space.compared[disk] = space.compared.get(disk, 0.0) + counted - space.holes
         space.reserved = {}
@@ -138,6 +176,11 @@ class ScheduledSpace(SpaceWatcher):
                 space.unmeasured -= 1 if size is not None else -math.inf
                 space.written += (size or 0) / _MIB
                 self._give_surplus_back(space)
+        self._wake_held_back()
+
+    def give_up(self) -> None:
+        self._is_removing = lambda: False
+        self._wake_held_back()
 
     def freed(self, sizes: Mapping[str, int]) -> None:
         for path, size in sizes.items():
@@ -159,6 +202,11 @@ class ScheduledSpace(SpaceWatcher):
                 given = Storage(mount, min(size, counted))
                 self._used[location] = used - Hardware(storage={mount: given})
         self._due.clear()
+
+    def _wake_held_back(self) -> None:
+        if self._is_held_back:
+            self._is_held_back = False
+            self._wake()
 
     def _give_back_all(self, job: str) -> None:
         """Give back all of a job that has ended, if nothing is left of the job: files have holes, and blocks."""

@@ -28,11 +28,15 @@ class SpaceWatcher(Listener):
         return ()
 
     def removes(
-        self, is_removing: Callable[[], bool], holders: Callable[[Collection[str]], Sequence[tuple[str, int]]]
+        self,
+        is_removing: Callable[[], bool],
+        hurry: Callable[[], None],
+        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
     ) -> None:
         """Set the functions that tell about files.
 
         :param is_removing: whether files of ended jobs are about to be measured or removed
+        :param hurry: lets that happen soon
         :param holders: returns the largest files and directories on some nodes, with their bytes
         """
 
