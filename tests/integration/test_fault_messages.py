@@ -75,7 +75,7 @@ def test_one_failure_is_told_once_with_all_that_follows_from_it(bench: Bench) ->
 
 
 def test_a_killed_exec(bench: Bench) -> None:
-    path = bench.write(pipeline(f"note start; {LINES}"), {}, True)
+    path = bench.write(pipeline(f"{LINES}; exec sleep 600"), {}, True)
     process = bench.start(path)
     wait_for_note(path, " read\n")
     (pid,) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "-a-0 --" in line]

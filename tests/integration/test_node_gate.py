@@ -162,8 +162,7 @@ def test_other_files_are_read_meanwhile(runtime_with_gate: Node) -> None:
     producer = Producer(runtime, globs="f", committed="on_close")
     job = consume(runtime, "ls / > other; cp other done; cat in/f > result", gate(runtime, "f"))
     wait_for((runtime.base / "done").exists, "what it does before")
-    wait_for(lambda: sleeps_in_call(job), "the call that waits")
-    time.sleep(0.1)  # for the node runtime to see that
+    job.wait_for("gate")  # The node runtime has seen that.
     began = time.monotonic()
     time.sleep(0.2)
     waited = time.monotonic() - began

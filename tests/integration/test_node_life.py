@@ -178,12 +178,16 @@ def test_cancel(runtime: Node, outputs: bool) -> None:
 
 def test_cancel_is_one_signal(runtime: Node) -> None:
     log, ready = runtime.base / "log", runtime.base / "ready"
-    script = f"trap 'echo t >> {log}' TERM; touch {ready}; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.05; done"
+    os.mkfifo(fifo := runtime.base / "fifo")
+    # The shell starts one program after the signal: many would take longer than the job has until it is killed.
+    wait = f"exec 3<> {fifo}; touch {ready}; until [ -e {log} ]; do read -r line <&3; done; sleep 0.4"
+    script = f"trap 'echo t >> {log}' TERM; {wait}"
     job = runtime.shell("j", script, outputs=[output(runtime.base / "out", "*")])
     wait_for(ready.exists, "the trap")
     job.cancel()
     assert job.wait() == 75
     assert log.read_text() == "t\n"
+    fifo.unlink()
 
 
 def test_cancel_kills_who_does_not_listen(runtime: Node) -> None:
@@ -223,8 +227,8 @@ def test_a_socket_is_waited_for_like_a_pipe(runtime: Node) -> None:
     """SSH servers give a socket."""
     here, there = socket.socketpair()
     with here, there:
-        job = runtime.shell("j", "sleep 0.5 & exit 0", stdout=there.fileno(), stderr=there.fileno())
         began = time.monotonic()
+        job = runtime.shell("j", "sleep 0.5 & exit 0", stdout=there.fileno(), stderr=there.fileno())
         assert job.wait() == 0
         assert time.monotonic() - began > 0.3
 
@@ -376,18 +380,24 @@ def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
     def descriptors() -> int:
         return len(os.listdir(f"/proc/{runtime.server.pid}/fd"))
 
-    before = descriptors()
-    for i in range(300):
-        directory = runtime.run / "jobs" / f"t{i}"
+    def finish(name: str) -> None:
+        directory = runtime.run / "jobs" / name
         directory.mkdir()
         (directory / "events.jsonl").write_text('{"event":"started","pid":1}\n{"event":"exit"}\n')
-    wait_for(lambda: len(runtime.printed) == 601, "all events")
+
+    # What serve opens after it has said that it is ready is open after its first job.
+    finish("first")
+    wait_for(lambda: len(runtime.printed) == 3, "the events of the first job")
+    before = descriptors()
+    for i in range(300):
+        finish(f"t{i}")
+    wait_for(lambda: len(runtime.printed) == 603, "all events")
     inotify = [
         Path(f"/proc/{runtime.server.pid}/fdinfo/{fd}").read_text()
         for fd in os.listdir(f"/proc/{runtime.server.pid}/fd")
     ]
     assert sum(len(re.findall("^inotify wd", text, re.MULTILINE)) for text in inotify) == 1
-    assert descriptors() == before
+    wait_for(lambda: descriptors() <= before, "the end of what was opened for them")
 
 
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]

@@ -14,6 +14,7 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.deployment.wrapper import ConnectorWrapper
 
+from lab.node import wait_for
 from lab.wording import uncoded
 from tests.integration.test_gang_placement import WIDE, Cluster, Hosts
 
@@ -110,9 +111,8 @@ async def test_what_waits_for_memory_says_of_what(tmp_path: Path, caplog: pytest
     await cluster.start("/a/0", memory=600)
     cluster.on("one")
     waiting = asyncio.create_task(cluster.start("/b/0", "/a/0", memory=600))
-    await asyncio.sleep(0.1)
-    assert "Job /b/0 needs no free core, and waits for memory on one.example: it asks for 600 MiB, and 400" in said(
-        caplog
+    await until_said(
+        caplog, "Job /b/0 needs no free core, and waits for memory on one.example: it asks for 600 MiB, and 400"
     )
     await cluster.end("/a/0")
     await asyncio.wait_for(waiting, 10)
@@ -125,8 +125,7 @@ async def test_a_container_with_less_memory_than_its_host(tmp_path: Path, caplog
     cluster.on("one", memory=500)
     await cluster.start("/b/0", "/a/0", memory=300)
     waiting = asyncio.create_task(cluster.start("/b/1", "/a/0", memory=300))
-    await asyncio.sleep(0.1)
-    assert "waits for memory on a container of debian:12: it asks for 300 MiB, and 200 of 500" in said(caplog)
+    await until_said(caplog, "waits for memory on a container of debian:12: it asks for 300 MiB, and 200 of 500")
     await cluster.end("/b/0")
     await asyncio.wait_for(waiting, 10)
 
@@ -153,5 +152,8 @@ async def test_a_job_that_no_container_has_room_for_ends_the_run(
     assert not [name for name in names if name in message]
 
 
-def said(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(record.getMessage() for record in caplog.records)
+async def until_said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    """Wait until a message has these words."""
+    await asyncio.to_thread(
+        wait_for, lambda: any(words in record.getMessage() for record in caplog.records), f"a message: {words}"
+    )

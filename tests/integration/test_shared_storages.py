@@ -221,6 +221,14 @@ def test_a_run_that_is_alone_has_all_that_it_can_use_at_once(runs: Runs, shared:
     run.client.close()
 
 
+@pytest.fixture
+def never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no run taken for one that has stopped, however long nothing is heard of the run."""
+    monkeypatch.setattr(sessions, "HOLDS_BACK_NOBODY", 1e9)
+    monkeypatch.setattr(sessions, "HOLDS_NOTHING", 1e9)
+
+
+@pytest.mark.usefixtures("never_stopped")
 def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory) -> None:
     one, two = runs("one"), runs("two")
     one.request(lacks=60, useful=100)
@@ -230,9 +238,7 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
     one.wait_for(lambda run: run.leases[-1].contended == {"write"})
     assert two.given == 0
     one.request(kept=40)
-    began = time.monotonic()
     two.wait_for(lambda run: run.given == 60)
-    assert time.monotonic() - began < 8, "it was taken for stopped"
     found = entries(shared)
     assert found["one"]["held"] == {"write": 40}
     assert found["two"]["held"] == {"write": 60}
@@ -285,6 +291,7 @@ def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
 # Kills and stops
 
 
+@pytest.mark.usefixtures("never_stopped")
 def test_what_killed_runs_held_is_free(runs: Runs, processes: Processes, shared: SharedDirectory) -> None:
     killed = processes(holding(shared, 100))
     assert killed.answer() == 100
@@ -293,9 +300,7 @@ def test_what_killed_runs_held_is_free(runs: Runs, processes: Processes, shared:
     run.wait_for(lambda run: run.leases)
     assert not run.given
     killed.kill()
-    began = time.monotonic()
     run.wait_for(lambda run: run.given == 100)
-    assert time.monotonic() - began < 8, "it was taken for stopped"
     assert [*entries(shared)] == ["run"]
 
 
@@ -318,7 +323,6 @@ def test_a_run_that_is_stopped(
     stopped.kill(signal.SIGSTOP)
     monkeypatch.setattr(sessions, "_LOCAL", replace(sessions._LOCAL, beat=0.2))
     monkeypatch.setattr(sessions, "HOLDS_BACK_NOBODY", 1.0)
-    monkeypatch.setattr(sessions, "HOLDS_NOTHING", 2.0)
     first, second = runs("first"), runs("second")
     first.request(lacks=30, seconds=1000)
     first.wait_for(lambda run: run.leases)
@@ -330,6 +334,7 @@ def test_a_run_that_is_stopped(
     second.request(lacks=70)
     second.wait_for(lambda run: run.leases)
     assert not second.given
+    monkeypatch.setattr(sessions, "HOLDS_NOTHING", 2.0)
     second.wait_for(lambda run: run.given == 70)
     assert len(second.warnings) == 1
     assert "has not been heard of for 2 s: its bandwidth is given to other runs" in second.warnings[0]
@@ -756,7 +761,6 @@ def test_a_lock_that_somebody_keeps_again_and_again(
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 time.sleep(0.4)
                 fcntl.flock(lock, fcntl.LOCK_UN)
-                time.sleep(0.01)
 
     processes(keeps)
     kept = 100

@@ -46,11 +46,15 @@ FILE = {"glob": "out.txt"}
 
 
 def until_read_by(*names: str) -> str:
-    """Wait in a producer until readers have had its first line; not with plain StreamFlow, where they come later."""
+    """Wait in each attempt of a producer until its readers have had the first line of this attempt.
+
+    With plain StreamFlow no producer waits: the readers come later.
+    """
     return f"""
 limit = time.time() + 40
 while "SFIO_JOB" in os.environ and time.time() < limit:
-    if all(name + " line 1" in open(os.environ["TRACE"]).read() for name in {list(names)!r}):
+    noted = open(os.environ["TRACE"]).read()
+    if all(noted.count(" " + name + " line 1") >= noted.count(" start") for name in {list(names)!r}):
         break
     time.sleep(0.05)
 """
@@ -167,12 +171,15 @@ def feeder(bench: Bench) -> int:
 
 
 def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
-    document = pipeline(producer(lines("b") + "time.sleep(0.5)"), standard_input("b"))
+    # The feeder lives as long as its producer.
+    end = 'while "SFIO_JOB" in os.environ and not os.path.exists(os.environ["TRACE"] + ".killed"): time.sleep(0.01)\n'
+    document = pipeline(producer(lines("b") + end), standard_input("b"))
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)
     process = bench.start(path)
     wait_for_note(path, "b line 1")
     os.kill(feeder(bench), signal.SIGKILL)
+    path.with_name("trace.killed").touch()
     ours = bench.finish(process, path)
     assert ours.ok, ours.errors
     # What the shell says of the killed process is not among what the job has printed.
