@@ -108,6 +108,7 @@ class Case:
         does not come back, or what is limited stays so
     :ivar jump: seconds by which the clock jumps
     :ivar local: of a random choice, for :meth:`local_steps`
+    :ivar held: whether producers of some workloads wait in the middle of their work until the fault has come
     """
 
     number: int
@@ -121,6 +122,7 @@ class Case:
     relief: float | None
     jump: float = 0.0
     local: int = 0
+    held: bool = False
 
     def local_steps(self, steps: Iterable[str]) -> set[str]:
         """The steps that run on the driver's node where the others run in containers."""

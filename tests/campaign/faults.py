@@ -35,12 +35,14 @@ class Place:
 
     :ivar temporary: its directory for temporary files
     :ivar jump: the file that tells its clock by how much to be wrong
+    :ivar hold: the file for which producers wait that are held
     :ivar bench: what has started it
     :ivar where: its jobs run; None: here
     """
 
     temporary: Path
     jump: Path
+    hold: Path
     bench: Bench
     where: Hosts | Engine | Allocation | None = None
 
@@ -50,7 +52,13 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
 
     :return: what was done, for people; None: the run, or what the fault is about, had ended before
     """
+    try:
+        return _strike(case, driver, place)
+    finally:
+        place.hold.touch()
 
+
+def _strike(case: Case, driver: Driver, place: Place) -> str | None:
     def jobs_run() -> bool:
         if isinstance(place.where, Hosts):
             return bool(place.where.jobs())
@@ -64,7 +72,7 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
         return None
     match case.fault.victim:
         case "disk":
-            return _disk(case, place.temporary, driver)
+            return _disk(case, place, driver)
         case "clock":
             place.jump.write_text(str(case.jump))
             return f"the clock jumps by {case.jump:g} s"
@@ -200,8 +208,9 @@ def _victims(case: Case, driver: Driver, processes: list[Process]) -> list[Proce
             return [process for process in processes if role in process.roles]
 
 
-def _disk(case: Case, directory: Path, driver: Driver) -> str:
+def _disk(case: Case, place: Place, driver: Driver) -> str:
     """Leave no byte free on a file system, or let it do nothing, for `relief` seconds or until the driver has ended."""
+    directory = place.temporary
     if case.fault.kind == "stuck":
         with stuck(directory):
             # Whoever waits for it cannot end.
@@ -209,6 +218,7 @@ def _disk(case: Case, directory: Path, driver: Driver) -> str:
         return f"{directory} was stuck for {case.relief or 0:.2f} s"
     filler = directory / "filler"
     fill(filler)
+    place.hold.touch()
     _pause(case.relief, driver)
     filler.unlink()
     return f"no space in {directory}" + ("" if case.relief is None else f" for {case.relief:.2f} s")

@@ -104,10 +104,12 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | Al
         raise RuntimeError(f"{case.workload} fails without a fault: {run.errors}")
     beside = bench.write(document, job, True, config) if case.workload in BESIDE else None
     path = bench.write(document, job, True, config, **(RETRY if case.retries else {}))
-    place = Place(path.parent / "tmp", path.parent / "jump", bench, where)
+    place = Place(path.parent / "tmp", path.parent / "jump", path.parent / "hold", bench, where)
     environment = dict(ENVIRONMENTS.get(case.workload, {}))
     if case.fault.victim == "clock":
         environment |= {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
+    if case.held:
+        environment["CAMPAIGN_HOLD"] = str(place.hold)
     # A network that comes back late is part of the trial.
     seconds = RUN_SECONDS + (case.relief or 0) + (_LABORATORY_SECONDS if isinstance(where, Engine | Allocation) else 0)
     began = time.monotonic()

@@ -22,7 +22,9 @@ from .cases import RANDOM
 _PRODUCER = "export CAMPAIGN_PRODUCER=1\n"
 _CONSUMER = "export CAMPAIGN_CONSUMER=1\n"
 # `part NUMBER` writes 1,000 lines that only depend on the number. A tool stops at the first command that fails.
+# `held` waits for the fault of a trial whose producers are held.
 _SHELL = """set -e
+held() { while [ -n "$CAMPAIGN_HOLD" ] && [ ! -e "$CAMPAIGN_HOLD" ]; do sleep 0.05; done; }
 part() { seq -f "line %.0f of the part" $(($1 * 1000)) $(($1 * 1000 + 999)); }
 taken() { size=$(wc -c < "$2"); digest=$(sha1sum < "$2"); note "read $1 $size $digest"; }
 """
@@ -51,7 +53,7 @@ _READ_TREE = (
 
 def byte_streams() -> Document:
     """Two streams one after the other, the first into a standard input; then a step that reads the file."""
-    lines = "for i in $(seq 1 40); do part $i; sleep 0.04; done"
+    lines = "for i in $(seq 1 40); do part $i; [ $i != 20 ] || held; sleep 0.04; done"
     middle = tool(
         _PRODUCER + _CONSUMER + _SHELL + "tr a-y b-z", {"file": streamable()}, {"out": streamable("stdout")},
         stdout="shifted.txt", stdin="$(inputs.file.path)",
@@ -84,7 +86,7 @@ def windows() -> Document:
 def commits() -> Document:
     """Three producers that commit a file and go on, each with a consumer of its own."""
     made = tool(
-        _PRODUCER + _SHELL + "for i in 1 2 3; do part $number$i; sleep 0.15; done > made.txt; sleep 0.8",
+        _PRODUCER + _SHELL + "for i in 1 2 3; do part $number$i; sleep 0.15; done > made.txt; held; sleep 0.8",
         {"number": "int"}, {"out": found("made.txt")}, [streaming({"port": "out", "committed": "on_close"})],
     )  # fmt: skip
     numbers = {"type": "int[]", "default": [1, 2, 3]}
@@ -97,7 +99,7 @@ def commits() -> Document:
 
 def elements() -> Document:
     """The files of a list, each read by a job of a scatter as soon as it is closed."""
-    script = "for i in 3 1 6 2 5 4; do part $i > part$i; sleep 0.25; done"
+    script = "for i in 3 1 6 2 5 4; do [ $i != 2 ] || held; part $i > part$i; sleep 0.25; done"
     made = _make(script, {"out": found("part*", "File[]")}, {"port": "out", "committed": "on_close"})
     steps: dict[str, Document] = {
         "make": {"run": made, "in": {}},

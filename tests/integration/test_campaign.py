@@ -16,8 +16,9 @@ def case(
     workload: str, fault: Fault, delay: float = 1.0, retries: bool = False, relief: float | None = None, jump: float = 0
 ) -> Case:
     return Case(
-        0, workload, fault, delay, early=False, pick=0.0, retries=retries, limit=2_000, relief=relief, jump=jump
-    )
+        0, workload, fault, delay, early=False, pick=0.0, retries=retries, limit=2_000, relief=relief, jump=jump,
+        held=True,
+    )  # fmt: skip
 
 
 #: In the middle of the work of a workload, with the outcome that is right then: what other tests do not do.

@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,12 +27,24 @@ PROFILES = {
     for name, jobs, work in (("a", 1, 2.0), ("b", 8, 6.0))
 }  # fmt: skip
 NAME = digest(PROFILES)
+#: The program that makes schedules, for whatever `-m MODULE` it is asked. It gets its share of a busy machine.
+_PROGRAM = f"""#!{sys.executable}
+import sys
+from streamflow_io.features.schedules import plan_program
+sys.argv = sys.argv[2:]
+plan_program._NICE = 0
+sys.exit(plan_program.main())
+"""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _soon() -> Iterator[None]:
+def _soon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    program = tmp_path_factory.mktemp("program") / "python"
+    program.write_text(_PROGRAM)
+    program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plans_module, "_SECONDS", 0.5)
+        patch.setattr(plans_module, "sys", SimpleNamespace(executable=str(program)))
         yield
 
 
