@@ -54,10 +54,8 @@ lint: $(VENV)/.lint
 	+@$(MAKE) --no-print-directory --jobs=2 lint-python lint-node
 
 lint-python: $(VENV)/.lint
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/python -m scripts.english
-	$(BIN)/mypy
+	@failed=; for tool in 'ruff check .' 'ruff format --check .' 'python -m scripts.english' mypy; do \
+		echo "$$tool"; $(BIN)/$$tool || failed=1; done; [ -z "$$failed" ]
 
 # Clippy compiles the tests, which have all code in them: for `cargo clippy` all would be compiled once more. What only
 # tests use is told when the program is compiled, and again here, where nothing has changed since.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar, get_args
 
@@ -141,7 +142,8 @@ def _describe(owner: type[BaseModel] | None, detail: ErrorDetails, loc: Loc) -> 
     if kind == "sfio":
         return str(context["message"]), str(context["allowed"])
     if kind == "extra_forbidden":
-        return "unknown field", ", ".join(fields)
+        near = difflib.get_close_matches(str(loc[-1]), fields, n=1) if loc else []
+        return "unknown field", ", ".join(dict.fromkeys([*near, *fields]))
     if kind == "literal_error":
         return f"{shortened(repr(value))} is not allowed", str(context["expected"])
     field = fields.get(str(loc[-1])) if loc else None

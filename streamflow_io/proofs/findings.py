@@ -11,6 +11,7 @@ from typing import Literal
 from streamflow.log_handler import logger
 
 from streamflow_io.jobs.learned_streams import not_as_declared
+from streamflow_io.messages import Code, coded
 from streamflow_io.records.jobs import RehearsedRecord
 from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.records.learned.proofs import (
@@ -328,11 +329,15 @@ def message_of(rehearsal: Rehearsal, finding: Finding) -> str:
     """The finding, in words for the user."""
     name = rehearsal.name
     if rehearsal.key.kind == "declared" and finding.is_known:
-        how = f": {finding.reason}" if finding.reason else f", in {rehearsal.spent:.1f} s"
-        return f"{name}, which is declared `streamable`, was compared with the complete file{how}"
+        declared = f"{name}, which is declared `streamable`,"
+        if finding.way is None:
+            return f"{declared} was compared with the complete file: {finding.reason}"
+        if finding.reason:
+            return coded(f"{declared} cannot be compared with the complete file: {finding.reason}", Code.NOT_PROVEN)
+        return f"{declared} was compared with the complete file, in {rehearsal.spent:.1f} s"
     if finding.way is not None:
         how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
         return f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s"
     if finding.is_known:
-        return f"{name} is not streamed: {finding.reason}"
-    return f"Whether {name} may be read while it is written is not known yet: {finding.reason}"
+        return coded(f"{name} is not streamed: {finding.reason}", Code.NOT_PROVEN)
+    return coded(f"Whether {name} may be read while it is written is not known yet: {finding.reason}", Code.NOT_TRIED)

@@ -76,7 +76,7 @@ def test_what_is_asked_for_by_path_is_that_of_the_file(runtime: Node, how: str) 
     target.symlink_to(path)
     assert printed == run_natively(ASKING[how], target)
     assert [str(event["message"]) for event in job.named("warning")] == [
-        f"input in: the command asks by path for more than the bytes of {path} (stat, access, a listing...), "
+        f"input from in: the command asks by path for more than the bytes of {path} (stat, access, a listing...), "
         "and waits for the whole file [SFIO-S024]"
     ]
     assert [(event["input"], event["port"]) for event in job.named("warning")] == [("in", "out")]

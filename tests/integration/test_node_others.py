@@ -227,7 +227,9 @@ def test_what_was_read_in_the_place_of_a_stream_does_not_count(runtime: Node, re
     reader.wait_for("started")
     attack = subprocess.Popen(["sh", "-c", f"cd {runtime.base}/in; {replaced}; touch ../go"])
     assert reader.wait() != 0
-    message = f"input in: no program has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
+    message = (
+        f"input from in: no program has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
+    )
     assert (reader.exit()["success"], reader.exit()["message"]) == (False, message)
     assert attack.wait(40) == 0
     for moved in runtime.base.glob("in/**/*"):

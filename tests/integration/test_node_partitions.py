@@ -289,11 +289,11 @@ def test_an_unreadable_file_is_the_error_of_the_job(runtime: Node, of: Path) -> 
     job = runtime.shell("c", "cat", inputs=[part(directory, [[0, 1]], {"stdin": True})])
     assert job.wait() == 75
     assert job.exit()["reason"] == "error"
-    assert str(job.exit()["message"]).startswith(f"input in: cannot read {directory}: ")
+    assert str(job.exit()["message"]).startswith(f"input from in: cannot read {directory}: ")
 
 
 def test_a_target_that_cannot_be_made(runtime: Node, of: Path) -> None:
     stream = part(of, [[0, 1]], {"file": str(runtime.base / "none" / "c")})
     job = runtime.shell("c", "true", inputs=[stream])
     assert job.wait() == 125
-    assert str(job.exit()["message"]).startswith("input in: cannot make its file: ")
+    assert str(job.exit()["message"]).startswith("input from in: cannot make its file: ")

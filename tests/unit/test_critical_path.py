@@ -129,6 +129,20 @@ def test_the_gate_and_a_commit() -> None:
     assert spans(history(*early)) == [("ran", "/a/0", 3), ("between", "/b/0", 0.5), ("ran", "/b/0", 6.5)]
 
 
+def test_a_reader_whose_stream_a_file_replaced_is_behind_the_producer() -> None:
+    """One such reader is `sort`, which asks for the size of its input."""
+    waited = usage(0, 9)
+    records = [
+        edge("/a/out", "/b/in", Delivery.STREAM),
+        *job("/a/0", 0, 0, 8),
+        *job("/b/0", 0, 1, 9, usage=replace(waited, held_seconds=6.9)),
+        reading("/b/0", "/a/out", "/a/0", 1),
+    ]
+    assert spans(history(*records)) == [("ran", "/a/0", 8), ("tail", "/b/0", 1)]
+    never_held = [*records[:2], *job("/b/0", 0, 1, 9, usage=waited), records[-1]]
+    assert ("tail", "/b/0", 1) not in spans(history(*never_held))
+
+
 def test_a_job_that_waits_for_its_turn_is_behind_the_one_before_it() -> None:
     # StreamFlow submits the second when the first has a place, and so on.
     turns = [(0.0, 0.5, 3.0), (0.5, 3.0, 5.5), (3.0, 5.5, 8.0), (5.6, 8.0, 10.5)]

@@ -109,7 +109,7 @@ async def test_a_node_is_asked_for_the_directory_of_the_target_that_is_looked_at
     job = JobState(Job("/a/0", 0, {}, "/in", "/out", "/tmp"), targets=targets)
     job.keep(JobSize(0, 40))
     limit.submitted(job)
-    run: Any = SimpleNamespace(run=SimpleNamespace(disk_limit=limit))
+    run: Any = SimpleNamespace(run=SimpleNamespace(disk_limit=limit), _scheduled_space=None)
     for target, location in zip(targets, (ONE, OTHER), strict=True):
         scheduler._target.set(target)
         IOAwareScheduler._has_space(run, job, location)

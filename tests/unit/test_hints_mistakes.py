@@ -26,6 +26,7 @@ BANDWIDTH = (
 )
 WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, window, homeNode"
+NEAREST_FIRST = "fileDeps, port, files, committed, nFiles, mode, start, permanent, window, homeNode"
 ONE_RULE = "one rule for each file"
 NO_CYCLE = "fileDeps that do not lead back to the same files"
 OUTPUTS = "outputs with files: bam, index, parts, tree"
@@ -143,7 +144,7 @@ STREAMING_RULES = [
     ("{port: a/b}", "port", "'a/b' is no name of a port", "the name of one output, as in `port: alignments`"),
     ("{port: bma}", "port", "unknown port 'bma'", OUTPUTS),
     ("{port: count}", "port", "output 'count' is no File, File[] or Directory", OUTPUTS),
-    ("{port: bam, filedeps: [index]}", "filedeps", "unknown field", FIELDS),
+    ("{port: bam, filedeps: [index]}", "filedeps", "unknown field", NEAREST_FIRST),
     ("{port: bam, committed: onclose}", "committed", "'onclose' is no commit rule", COMMITTED),
     ("{port: bam, committed: on_close:0}", "committed", "'0' is no number of closes", COMMITTED),
     ("{port: bam, mode: noupdate}", "mode", "'noupdate' is not allowed", "'update' or 'no_update'"),

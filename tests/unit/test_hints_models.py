@@ -78,7 +78,7 @@ def test_bandwidth_of_a_storage() -> None:
 @pytest.mark.parametrize(
     ("config", "field", "message", "allowed"),
     [
-        ({"storage": []}, "storage", "unknown field", "annotations, storages, ioExecutors, oversubscribe"),
+        ({"storage": []}, "storage", "unknown field", "storages, annotations, ioExecutors, oversubscribe"),
         ({"ioExecutors": 0}, "ioExecutors", "0 is not allowed", "a whole number from 1"),
         ({"ioExecutors": 10**20}, "ioExecutors", f"{10**20} is not allowed", "below 10^9"),
         ({"storages": [{"name": "s", "path": "/s", "write": 1e300}]}, "storages[0].write", "1e+300", "up to 10^12"),

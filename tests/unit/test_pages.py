@@ -166,7 +166,8 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
 @pytest.mark.parametrize("page", [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))], ids=named)
 def test_comments_in_blocks_are_seen_without_scrolling(page: Path) -> None:
     lines = [line for block in blocks(page.read_text()) if block.language for line in block.text.splitlines()]
-    assert [line for line in lines if len(line) > COLUMNS and re.search(r"(^|\s)# ", line)] == []
+    wide = [line for line in lines if len(line) > COLUMNS and re.search(r"(^|\s)# ", line)]
+    assert wide == [], f"a line with a comment has at most {COLUMNS} columns"
 
 
 def test_blocks_of_a_shell_can_be_read() -> None:

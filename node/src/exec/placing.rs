@@ -51,7 +51,7 @@ fn cannot_start(input: &Input, failure: NotPlaced, ending: Option<Reason>) -> Ca
             CannotStart { code: UNFINISHED, reason, message }
         }
         NotPlaced::Failed(Trouble::Write(error)) => {
-            let message = format!("input {}: cannot make its file: {error}", input.name);
+            let message = format!("input from {}: cannot make its file: {error}", input.name);
             CannotStart { code: CANNOT_SET_UP, reason: Reason::Error, message }
         }
     }

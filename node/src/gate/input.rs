@@ -36,7 +36,7 @@ impl GatedInput {
     /// A message that names the input.
     pub fn new(spec: &Gate, table: &GateTable) -> Result<Self, String> {
         let target = stage(spec, table)
-            .map_err(|error| format!("input {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
+            .map_err(|error| format!("input from {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
         Ok(Self { spec: spec.clone(), producer: Producer::of_gate(spec), target, open: false })
     }
 

@@ -115,7 +115,7 @@ impl Feeder {
     /// # Errors
     /// A message that names the input.
     pub fn new(input: Input, registration: Registration) -> Result<(Self, Option<OwnedFd>), String> {
-        let at = |error: io::Error| format!("input {}: {error}", input.name);
+        let at = |error: io::Error| format!("input from {}: {error}", input.name);
         let (sink, fifo, reader) = match &input.target {
             Target::Stdin => {
                 let (reader, sink) = pipe2(OFlag::O_CLOEXEC).map_err(|error| at(error.into()))?;
@@ -124,11 +124,11 @@ impl Feeder {
             }
             Target::Fifo(path) => {
                 let named =
-                    |error: io::Error| format!("input {}: cannot make FIFO {}: {error}", input.name, path.display());
+                    |error: io::Error| format!("input from {}: cannot make FIFO {}: {error}", input.name, path.display());
                 remove_link(path);
                 (make_fifo(path).map_err(named)?, Some(path), None)
             }
-            Target::File(path) => return Err(format!("input {}: {} is no stream", input.name, path.display())),
+            Target::File(path) => return Err(format!("input from {}: {} is no stream", input.name, path.display())),
         };
         let origin = origin_of(&input).map_err(at)?;
         let netted = if input.net.is_some() { Some(Netted::new(&sink).map_err(at)?) } else { None };

@@ -42,9 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Readers that have not begun for so long may wait for something that the paused job holds, or may never begin.
 const PATIENCE_AT_START: Duration = Duration::from_secs(30);
 /// Why a window is lifted.
-const NO_READER: &str = "its readers have not begun: the job goes on, and more is kept";
-const IDLE_READER: &str =
-    "its reader takes nothing, and may wait for another output: the job goes on, and more is kept";
+const NO_READER: &str = "its readers have not begun after 30 s: the job goes on, and more is kept";
+const IDLE_READER: &str = "its reader has taken nothing for 5 s: the job goes on, and more is kept";
 
 /// A file that is not there as a whole: its first bytes are discarded. The checksum is that of all of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl Failure {
             Self::Rewritten(message) => (Reason::Rewritten { input }, message),
             Self::Unstreamable(message) => (Reason::Unstreamable { input }, message),
             Self::Outgrown(message) => (Reason::Outgrown { input }, message),
-            Self::Job(message) => (Reason::Error, format!("input {name}: {message}")),
+            Self::Job(message) => (Reason::Error, format!("input from {name}: {message}")),
         }
     }
 }

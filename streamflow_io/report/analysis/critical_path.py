@@ -168,18 +168,18 @@ class _Path:
 
     def _came(self, job: JobAttempt, reading: ReadingRecord, source: int) -> float | None:
         """Return when a job had read all of a producer's output. None: the job did not wait for the output."""
-        if reading.delivery == "gate":
-            held = None if job.usage is None else job.usage.held_seconds
-            if held is not None and held < SOON:
-                return None
-            return self._committed_at(source, reading.output) or self._end(source)
-        name = self._jobs[source].name
-        for stream in self._network.streams[job.name]:
-            if stream.source == name and reading.output in stream.outputs and stream.input in (None, reading.input):
-                if stream.waited is not None and stream.waited < max(SOON, stream.behind or 0.0):
-                    return None
-                return self._end(source) if stream.last is None else self._history.since_start(stream.last)
-        return None
+        if reading.delivery != "gate":
+            name = self._jobs[source].name
+            for stream in self._network.streams[job.name]:
+                if stream.source == name and reading.output in stream.outputs and stream.input in (None, reading.input):
+                    if stream.waited is not None and stream.waited < max(SOON, stream.behind or 0.0):
+                        return None
+                    return self._end(source) if stream.last is None else self._history.since_start(stream.last)
+        held = None if job.usage is None else job.usage.held_seconds
+        # Without a stream, a job that was held has waited for the whole file.
+        if (reading.delivery != "gate") if held is None else held < SOON:
+            return None
+        return self._committed_at(source, reading.output) or self._end(source)
 
     def _before(self, index: int, submitted: float, seen: set[int]) -> tuple[int, float] | None:
         """Return the job that gave the last input with which a job was submitted, and when."""

@@ -168,7 +168,7 @@ impl<'a> Inputs<'a> {
                 let (input, file) = (&feeder.input, feeder.input.path.display());
                 let asks = "the command asks by path for more than the bytes of";
                 let waits = "(stat, access, a listing...), and waits for the whole file [SFIO-S024]";
-                let message = format!("input {}: {asks} {file} {waits}", input.name);
+                let message = format!("input from {}: {asks} {file} {waits}", input.name);
                 events.append(&[Event::warning(message, Some(input))])?;
             }
             if feeder.bring_whole().map_err(|failure| failed(&feeder.input.name, failure))? {
