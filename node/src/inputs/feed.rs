@@ -123,8 +123,9 @@ impl Feeder {
                 (sink, None, Some(reader))
             }
             Target::Fifo(path) => {
-                let named =
-                    |error: io::Error| format!("input from {}: cannot make FIFO {}: {error}", input.name, path.display());
+                let named = |error: io::Error| {
+                    format!("input from {}: cannot make FIFO {}: {error}", input.name, path.display())
+                };
                 remove_link(path);
                 (make_fifo(path).map_err(named)?, Some(path), None)
             }
