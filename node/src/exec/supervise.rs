@@ -281,7 +281,11 @@ impl<'a> Supervisor<'a> {
             news.push(self.surroundings.alive.as_fd());
         }
         let first = news.len();
-        let readable = news.into_iter().chain(self.watcher.iter().map(AsFd::as_fd)).chain(self.inputs.readable());
+        let readable = news
+            .into_iter()
+            .chain(self.watcher.iter().map(AsFd::as_fd))
+            .chain(self.inputs.readable())
+            .chain(self.outputs.waker().filter(|_| !self.state.is_ending()));
         let mut descriptors: Vec<PollFd> = readable.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         descriptors.extend(self.inputs.writable().map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
         nap.into_iter().for_each(std::thread::sleep);

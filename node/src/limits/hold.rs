@@ -47,7 +47,7 @@ impl Hold {
     /// * `wanted` - whether they are to be paused
     /// * `look` - returns all processes as they are now
     pub fn look(&mut self, now: Duration, wanted: bool, look: &mut impl FnMut() -> Vec<Process>) {
-        if self.slack || now < self.due {
+        if self.slack {
             return;
         }
         self.due = now + LOOK;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{fallocate, FallocateFlags, OFlag};
+use nix::sys::eventfd::EventFd;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{lseek, Whence};
@@ -65,9 +66,19 @@ struct Shared {
     pauses: AtomicBool,
     /// The job has succeeded: the file has all its bytes.
     ends: AtomicBool,
+    /// Wakes the thread that pauses the job.
+    waker: Option<Arc<EventFd>>,
     warnings: Mutex<Vec<String>>,
     /// The file, unless nothing was discarded. The error: bytes are lost that were needed.
     outcome: OnceLock<Result<Option<Discarded>, String>>,
+}
+
+impl Shared {
+    fn set_pauses(&self, pauses: bool) {
+        if self.pauses.swap(pauses, Ordering::Relaxed) != pauses {
+            let _ = self.waker.as_ref().map(|waker| waker.write(1));
+        }
+    }
 }
 
 impl Window {
@@ -75,8 +86,15 @@ impl Window {
     ///
     /// # Arguments
     /// * `job` - the directory of the job
-    pub fn begin(job: &Path, port: &str, path: &Path, spec: &WindowSpec) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    /// * `waker` - is written to when [`Window::pauses`] has changed
+    pub fn begin(
+        job: &Path,
+        port: &str,
+        path: &Path,
+        spec: &WindowSpec,
+        waker: Option<Arc<EventFd>>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared { waker, ..Shared::default() });
         let (readers, path) = (Readers::new(job, port), path.to_owned());
         let (size, of_thread) = (spec.size.get() / MEBIBYTE * block(), Arc::clone(&shared));
         let (expected, waits) = (spec.readers.get() as usize, spec.waits);
@@ -116,6 +134,8 @@ impl Window {
 #[derive(Debug, Default)]
 struct Pacing {
     pauses: bool,
+    /// The bytes that were kept at the last decision.
+    kept: u64,
     /// The bytes that the slowest reader had at a moment, since when it has no more. None: a reader had not begun.
     since: (Option<u64>, Duration),
     /// The job goes on until the slowest reader has caught up.
@@ -126,25 +146,28 @@ impl Pacing {
     /// Returns why the window is lifted now, because a pause does not help.
     ///
     /// # Arguments
-    /// * `written`, `read` - bytes of the file, and those that all readers have; None: a reader has not begun
+    /// * `kept` - bytes of the file that are not discarded
+    /// * `read` - bytes that all readers have; None: a reader has not begun
     /// * `reading` - all readers go on, or will begin
     fn decide(
         &mut self,
         now: Duration,
         size: u64,
-        written: u64,
+        kept: u64,
         read: Option<u64>,
         reading: bool,
     ) -> Option<&'static str> {
-        let behind = written.saturating_sub(read.unwrap_or(0));
+        // The job writes as much until it is paused, or twice as much.
+        let grown = kept.saturating_sub(self.kept) * 2;
+        self.kept = kept;
         if read != self.since.0 || !self.pauses {
             self.since = (read, now);
         }
         let (patience, why) = read.map_or((PATIENCE_AT_START, NO_READER), |_| (PATIENCE, IDLE_READER));
         let gives_up = self.pauses && now >= self.since.1 + patience;
-        self.lifted = gives_up || (self.lifted && behind > size / 2);
-        let limit = if self.pauses { size - size / 4 } else { size };
-        self.pauses = reading && !self.lifted && behind > limit;
+        self.lifted = gives_up || (self.lifted && kept > size / 2);
+        let spare = if self.pauses { size / 4 } else { grown.min(size / 4) };
+        self.pauses = reading && !self.lifted && kept > size - spare;
         gives_up.then_some(why)
     }
 }
@@ -213,25 +236,29 @@ impl Written {
         while !shared.ends.load(Ordering::Relaxed) {
             let there = self.discarded > 0 || self.readers.look() >= self.expected;
             let read = there.then(|| self.readers.acknowledged());
-            if let Some(why) = self.discard(read.unwrap_or(0), shared) {
+            let before = self.discarded;
+            if let Some(why) = self.discard(read.unwrap_or(0)) {
                 lock(&shared.warnings).push(kept(&self.path, &why));
                 self.stays = true;
             }
             let written = self.file.metadata().map_or(0, |found| found.len());
             let reading = (there || self.waits) && !self.stays && written > size && self.readers.ended() == 0;
-            if let Some(why) = pacing.decide(start.elapsed(), size, written, read, reading) {
+            let left = written.saturating_sub(self.discarded);
+            if let Some(why) = pacing.decide(start.elapsed(), size, left, read, reading) {
                 lock(&shared.warnings).push(kept(&self.path, &why));
             }
-            shared.pauses.store(pacing.pauses, Ordering::Relaxed);
-            park_timeout(LOOK);
+            shared.set_pauses(pacing.pauses);
+            if self.discarded == before {
+                park_timeout(LOOK);
+            }
         }
-        shared.pauses.store(false, Ordering::Relaxed);
+        shared.set_pauses(false);
         self.end()
     }
 
-    /// Discards what all readers have read, and returns why nothing more can be discarded.
-    fn discard(&mut self, read: u64, shared: &Shared) -> Option<String> {
-        while !self.stays && self.discarded < read && !shared.ends.load(Ordering::Relaxed) {
+    /// Discards the next block if all readers have read it, and returns why nothing more can be discarded.
+    fn discard(&mut self, read: u64) -> Option<String> {
+        if !self.stays && self.discarded < read {
             if self.discarded == 0 {
                 if let Err(why) = self.may_begin() {
                     return Some(why);
@@ -403,16 +430,29 @@ mod tests {
             assert_eq!((pacing.pauses, lifted), expected, "{course}");
         }
         let mut pacing = Pacing::default();
-        for (course, seconds, written, read, expected) in [
+        for (course, seconds, kept, read, expected) in [
             ("they have not begun", 1, 200, None, (true, None)),
             ("so the job goes on", 31, 200, None, (false, Some(NO_READER))),
             ("for as long as needed", 99, 900, None, (false, None)),
-            ("until they have caught up", 100, 900, Some(840), (false, None)),
-            ("then it counts again", 101, 900, Some(850), (false, None)),
-            ("as before", 102, 1000, Some(850), (true, None)),
+            ("until they have caught up", 100, 60, Some(840), (false, None)),
+            ("then it counts again", 101, 50, Some(850), (false, None)),
+            ("as before", 102, 150, Some(850), (true, None)),
         ] {
-            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, read, true);
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, kept, read, true);
             assert_eq!((pacing.pauses, lifted), expected, "{course}");
+        }
+    }
+
+    #[test]
+    fn a_fast_job_is_paused_before_the_window_is_full() {
+        for (step, at) in [(2, 98), (10, 90), (25, 100), (12, 84)] {
+            let mut pacing = Pacing::default();
+            let mut looks = (1..).map(|look| look * step);
+            let paused = looks.find(|&kept| {
+                pacing.decide(Duration::from_secs(1), 100, kept, Some(0), true);
+                pacing.pauses
+            });
+            assert_eq!(paused, Some(at), "{step} between two looks");
         }
     }
 
@@ -420,11 +460,11 @@ mod tests {
     fn the_job_is_paused_until_the_reader_has_come_closer() {
         let mut pacing = Pacing::default();
         let mut paused = |seconds: u64, written: u64, read: u64, reading: bool| {
-            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written, Some(read), reading);
+            let lifted = pacing.decide(Duration::from_secs(seconds), 100, written - read, Some(read), reading);
             (pacing.pauses, lifted.is_some())
         };
         for (course, seconds, written, read, reading, expected) in [
-            ("within the window", 0, 100, 0, true, (false, false)),
+            ("within the window", 0, 75, 0, true, (false, false)),
             ("beyond", 1, 101, 0, true, (true, false)),
             ("still near the end", 2, 101, 20, true, (true, false)),
             ("it moves slowly", 6, 101, 21, true, (true, false)),

@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::announcer::Announcer;
 use super::processes::Processes;
@@ -33,6 +37,8 @@ pub struct Outputs<'a> {
     /// The directory of the job.
     job: &'a Path,
     windows: Vec<Window>,
+    /// Tells that a window wants a pause, or wants none any more.
+    waker: Option<Arc<EventFd>>,
     /// Only for an observed job.
     beginning: Option<Beginning>,
     /// The parts that the command announces, if it is a split.
@@ -56,6 +62,8 @@ impl<'a> Outputs<'a> {
             announcer: Announcer::default(),
             job: directory,
             windows: Vec::new(),
+            // Without it the windows are looked at again and again.
+            waker: if job.has_window() { new_waker() } else { None },
             beginning: job.observation.reads.as_ref().map(|_| Beginning::default()),
             parts,
         }
@@ -141,12 +149,19 @@ impl<'a> Outputs<'a> {
         let output = &self.watch.outputs[port];
         if let Some(spec) = &output.window {
             // Without a thread all is kept.
-            self.windows.extend(Window::begin(self.job, &output.port, path, spec));
+            self.windows.extend(Window::begin(self.job, &output.port, path, spec, self.waker.clone()));
         }
+    }
+
+    /// Is readable when [`Outputs::wants_pause`] may have changed.
+    pub fn waker(&self) -> Option<BorrowedFd<'_>> {
+        self.waker.as_ref().map(|waker| waker.as_fd())
     }
 
     /// Whether a window wants the job to be paused.
     pub fn wants_pause(&self) -> bool {
+        // Before the look: a change after that wakes again.
+        let _ = self.waker.as_ref().map(|waker| waker.read());
         self.windows.iter().any(Window::pauses)
     }
 
@@ -183,6 +198,10 @@ impl<'a> Outputs<'a> {
         self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
         self.announce(events)
     }
+}
+
+fn new_waker() -> Option<Arc<EventFd>> {
+    EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).ok().map(Arc::new)
 }
 
 /// The time until an output has data.
