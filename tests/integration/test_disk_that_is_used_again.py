@@ -120,3 +120,28 @@ def test_files_with_several_names_and_with_holes(bench: Bench) -> None:
         run = bench.finish(bench.start(path), path)
     assert run.ok, run.errors
     assert run.files["count.txt"].split() == [str(340 * MB).encode()]
+
+
+def test_files_with_names_in_the_directories_of_several_jobs(bench: Bench) -> None:
+    """StreamFlow counts the file of each job. All of them stay until the last job, which needs what is free."""
+    space = [{"class": "ResourceRequirement", "outdirMin": 22, "tmpdirMin": 1}]
+    write = tool(f"head -c {20 * MB} /dev/zero | tr '\\0' x", {}, {"o": "stdout"}, stdout="o.txt", requirements=space)
+    link = tool('ln "$(readlink -f $i)" o.txt', {"i": "File"}, {"o": found("o.txt")}, requirements=space)
+    inputs = {"i": "File", "j": "File", "k": "File"}
+    count = tool("cat $i $j $k | wc -c", inputs, {"o": "stdout"}, stdout="count.txt", requirements=space)
+    steps = {
+        "a": {"run": write, "in": {}},
+        "b": {"run": link, "in": {"i": "a/o"}},
+        "c": {"run": link, "in": {"i": "b/o"}},
+        "d": {"run": count, "in": {"i": "a/o", "j": "b/o", "k": "c/o"}},
+    }
+    config = {"intermediates": "remove"}
+    path = bench.write(workflow({}, steps, {"count": "d/o"}), {}, io=True, config=config)
+    with disk_of_a_test(path.parent / "tmp", 64 * MB, is_real=True):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    assert run.files["count.txt"].split() == [str(60 * MB).encode()]
+    assert "SFIO-B005" not in run.log
+    (record,) = [record for record in bench.telemetry() if record["event"] == "disk"]
+    assert 20 * MB <= record["peak"] < 21 * MB
+    assert 20 * MB <= record["written"] < 21 * MB

@@ -16,12 +16,14 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.files import stranger
+
+from .linked_files import FileNumber
 
 # A command line has at most some 128 kB.
 _MOST_CHARACTERS = 60_000
@@ -65,10 +67,12 @@ class DirectoryContents(Struct, frozen=True):
 
     :ivar links: the symbolic links with their texts, by path relative to the directory
     :ivar bytes: of its files
+    :ivar linked: the bytes of those files that have several names, on the driver's node
     """
 
     links: Mapping[str, str]
     bytes: int
+    linked: Mapping[FileNumber, int] = field(default_factory=dict)
 
 
 async def look(
@@ -153,7 +157,7 @@ def is_mounted_in(directory: str) -> bool:
 def _look(directory: str) -> DirectoryContents | None:
     links, errors, is_clear = dict[str, str](), list[OSError](), True
     # By device and inode: a file may have several names.
-    sizes = dict[tuple[int, int], int]()
+    sizes, linked = dict[FileNumber, int](), dict[FileNumber, int]()
     for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
             path = os.path.join(place, name)
@@ -164,11 +168,13 @@ def _look(directory: str) -> DirectoryContents | None:
                     is_clear = is_clear and _is_clear(text)
                 elif stat.S_ISREG(status.st_mode):
                     sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+                    if status.st_nlink > 1:
+                        linked[status.st_dev, status.st_ino] = status.st_blocks * 512
             except OSError as error:
                 errors.append(error)
     if not is_clear or any(not isinstance(error, FileNotFoundError) for error in errors):
         return None
-    return DirectoryContents(links, sum(sizes.values()))
+    return DirectoryContents(links, sum(sizes.values()), linked)
 
 
 def _is_clear(text: str) -> bool:

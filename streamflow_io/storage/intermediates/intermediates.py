@@ -34,6 +34,7 @@ from streamflow_io.runtime.protocol import JobSpec
 from .directories import DirectoryContents, look, present, remove
 from .disk_forecast import DiskForecast, disk_forecasts, free_bytes, warn_of_little_space
 from .ledger import Decision, FileLedger, JobOutput, Ref
+from .linked_files import FileNumber, LinkedFiles
 from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 
 # Seconds. Steps that end because a job has ended do so meanwhile.
@@ -93,6 +94,7 @@ class Intermediates(Listener):
         # By the name of a directory: where it is, and the bytes in it.
         self._places: dict[str, tuple[ExecutionLocation, ...]] = {}
         self._bytes: dict[str, int] = {}
+        self._linked = LinkedFiles()
         # The jobs that no tool ends: StreamFlow copies results for them.
         self._collecting: dict[str, JobState] = {}
         self._silent: set[str] = set()
@@ -413,13 +415,28 @@ class Intermediates(Listener):
             if len(all_seen) == len(self._places[name]) and self._ledger.is_known(name):
                 if not measures_only:
                     self._ledger.seen(name, {link: text for seen in all_seen for link, text in seen.links.items()})
-                self._bytes[name] = sum(seen.bytes for seen in all_seen)
+                linked = {file: size for seen in all_seen for file, size in seen.linked.items()}
+                self._bytes[name] = sum(seen.bytes for seen in all_seen) - self._count_linked(name, linked)[0]
         held = self._held_by_node()
         self._peak = max(self._peak, sum(held.values()))
         kept_only = sum(self._bytes.get(name, 0) for name in self._kept_only)
         self._own_peak = max(self._own_peak, sum(held.values()) - kept_only)
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
+
+    def _count_linked(self, name: str, linked: Mapping[FileNumber, int]) -> tuple[int, int]:
+        """Count the files once that other directories have, too.
+
+        :param linked: those files of a directory that have several names; none: the directory is gone
+        :return: the bytes of those that count for other directories, and the bytes that count there from now on
+        """
+        elsewhere, changes = self._linked.seen(name, linked)
+        for other, change in changes.items():
+            self._bytes[other] += change
+        less = {self._ledger.path(other): -change for other, change in changes.items() if change < 0}
+        for watcher in self._watchers:
+            watcher.freed(less)
+        return elsewhere, sum(change for change in changes.values() if change > 0)
 
     async def _find_elsewhere(self) -> None:
         """Let another location answer for the directories of one that does not: the two may share them."""
@@ -485,6 +502,7 @@ class Intermediates(Listener):
         new = list[str]()
         for path, name in whole.items():
             size, at = self._bytes.pop(name, 0), self._places.pop(name)
+            sizes[path] -= self._count_linked(name, {})[1]
             if path in stay or any(str(each) in self._silent for each in at):
                 self._stays[path] = at[0], size
                 new.append(path)
