@@ -132,6 +132,26 @@ def test_what_is_not_plain_is_left_to_the_node(tmp_path: Path) -> None:
     assert len(connector.left) == 8
 
 
+def test_whether_there_is_a_link_needs_no_look_at_where_it_leads(tmp_path: Path) -> None:
+    """An input is a link to the directory of another job, which the driver may not see."""
+    connector = Connector()
+
+    async def look() -> None:
+        job = path_of(connector, tmp_path / "job")
+        await job.mkdir()
+        await (job / "input").symlink_to(tmp_path / "elsewhere")
+        assert await (job / "input").is_symlink()
+        assert not await job.is_symlink()
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "link").symlink_to("/")
+        (tmp_path / "job" / "out").symlink_to(tmp_path / "other")
+        assert connector.left == []
+        assert await (job / "out" / "link").is_symlink()
+
+    ended(look())
+    assert len(connector.left) == 1
+
+
 @pytest.mark.parametrize("view", ["exit 1; #", "echo /elsewhere; #", "cd / && pwd; #"])
 def test_a_node_with_a_directory_of_its_own_makes_it_itself(tmp_path: Path, view: str) -> None:
     """The driver leaves nothing in its own directory of that name, and does not ask again."""

@@ -11,7 +11,7 @@ import re
 import shlex
 import stat
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,7 +143,7 @@ class SharedFiles:
         try:
             if command.action == "make directory" and self._root(command.path) is None:
                 return await self._make(node, command, ask)
-            is_quick = all(self._is_quick(node, path) for path in command.paths)
+            is_quick = all(self._is_quick(node, path) for path in self._followed(command))
             return await self._aside(partial(self._carry_out_there, node, command), is_quick)
         except (OSError, _ElsewhereError):
             if command.action == "make directory" and not await self.sees(node, command.path, is_lost=True):
@@ -156,7 +156,7 @@ class SharedFiles:
         if command is None or command.action in ("make directory", "make link"):
             return None
         try:
-            for path in command.paths:
+            for path in self._followed(command):
                 await self._aside(partial(self._check, node, path, True))
             return await asyncio.to_thread(_carry_out, command, True)
         except (OSError, _ElsewhereError):
@@ -267,11 +267,16 @@ class SharedFiles:
         return proving.result() if proving is not None and proving.done() and not proving.cancelled() else None
 
     def _carry_out_there(self, node: str, command: FileCommand) -> Said:
-        for path in command.paths:
+        for path in self._followed(command):
             # A node sees a name at once that is new to it.
             is_new = command.action == "make directory" or (command.action == "resolve" and path in self._made)
             self._check(node, path, is_new and has_random_name(path))
         return _carry_out(command)
+
+    def _followed(self, command: FileCommand) -> Sequence[str]:
+        """The paths of a command, as far as the command follows links on them."""
+        is_of_link = command.action == "test" and command.option == "L" and command.path not in self._made
+        return [posixpath.dirname(command.path)] if is_of_link else command.paths
 
     def _root(self, path: str) -> str | None:
         """The directory that the driver has made and that has this path."""
