@@ -220,12 +220,17 @@ class ConversingRuntime(NodeRuntime):
 
     def receive(self, line: bytes) -> None:
         said = parse_said(line)
+        if isinstance(said, MadeEvent | RefusedEvent):
+            self._answer(said)
+            return
+        self._heard()
         if said is None:
             super().receive(line)
-        elif isinstance(said, MadeEvent | RefusedEvent):
-            self._answer(said)
         elif (command := self._commands.get(said.job)) is not None:
             _hear(command, said)
+
+    def _heard(self) -> None:
+        """Note that `serve` has said something that no request has asked for."""
 
     def lose(self, reason: str) -> None:
         super().lose(reason)
@@ -291,7 +296,10 @@ class ConversingRuntime(NodeRuntime):
         with contextlib.suppress(NodeRuntimeError):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
-                await self._send(Request(alive=1))
+                await self._say_alive()
+
+    async def _say_alive(self) -> None:
+        await self._send(Request(alive=1))
 
 
 def serve(binary: object, directory: object, options: Sequence[str]) -> str:

@@ -29,6 +29,8 @@ from .session_job import RemoteSessionJob
 logger = logging.getLogger("streamflow")
 
 _ANSWER_SECONDS = 10.0
+# Seconds between two answers to what `serve` says.
+_CONFIRM_SECONDS = 0.005
 _ROOT = 0
 
 
@@ -53,6 +55,8 @@ class RemoteRuntime(ConversingRuntime):
             self.stop_seconds = 30.0  # orders are files, which are looked at now and then
         self._shared = shared
         self._process = process
+        self._confirming: asyncio.Task[None] | None = None
+        self._is_unconfirmed = False
 
     @classmethod
     async def start(
@@ -113,6 +117,28 @@ class RemoteRuntime(ConversingRuntime):
             await asyncio.shield(runtime.close())
             raise
         return runtime
+
+    def _heard(self) -> None:
+        self._is_unconfirmed = self.starts_commands and not self.is_ending
+        if self._is_unconfirmed and (self._confirming is None or self._confirming.done()):
+            self._confirming = asyncio.create_task(self._confirm())
+
+    async def _confirm(self) -> None:
+        """Answer what `serve` has said, with a word that asks for nothing.
+
+        A launcher sends what `serve` says next only when its last words are confirmed. TCP waits 40 ms for an answer
+        that takes the confirmation along, and a short job ends meanwhile.
+        """
+        with contextlib.suppress(NodeRuntimeError):
+            while self._is_unconfirmed:
+                self._is_unconfirmed = False
+                await self._say_alive()
+                await asyncio.sleep(_CONFIRM_SECONDS)
+
+    async def _close(self) -> None:
+        if self._confirming is not None:
+            self._confirming.cancel()
+        await super()._close()
 
     def _pass_on(self, job: NodeJob, event: Event) -> None:
         # On nodes of an allocation, where `serve` starts commands, a job that ends with `serve` is lost with its node.

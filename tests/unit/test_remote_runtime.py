@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 from streamflow.core.exception import WorkflowExecutionException
 
-from lab.connectors import CERTIFICATE, Host, exited, hosted, say, serving, stand_in
+from lab.connectors import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
 from lab.disks import can_mount
 from lab.node import wait_for
 from streamflow_io._streamflow import NOT_WRITTEN
@@ -391,6 +391,31 @@ async def test_no_job_waits_for_what_links_need(access: Access, workdir: Path, m
         goes_on.clear()
         async with serving(access, workdir, manner=manner):
             pass
+
+
+@pytest.mark.parametrize("starts_commands", [True, False])
+async def test_what_serve_says_is_confirmed_where_a_launcher_waits_for_that(
+    access: Access, workdir: Path, starts_commands: bool
+) -> None:
+    """`serve` says nothing more until the driver has. Many lines at once get few answers."""
+    heard: list[str] = []
+    async with serving(access, workdir, manner=Manner(starts_commands=starts_commands)) as runtime:
+        send = runtime._conversation.send
+
+        async def listen(line: str) -> None:
+            heard.append(line)
+            await send(line)
+
+        runtime._conversation.send = listen  # type: ignore[method-assign]
+        job = await runtime.create_job("j")
+        await runtime.write_spec(job, "{}")
+        assert len(heard) == 1, "the next request confirms the answer"
+        say(runtime, *[event(job.identifier, "started", pid=1, command_pid=2)] * 500, exited(job.identifier))
+        await job.exit
+        await asyncio.sleep(0)
+        confirmed = [json.loads(line) for line in heard[1:]]
+        assert all(line == {"alive": 1} for line in confirmed)
+        assert (1 <= len(confirmed) < 100) if starts_commands else not confirmed
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
