@@ -12,7 +12,8 @@
   `._free_resources`, and calls `._get_binding_filter`;
 - the executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`;
 - connectors of hosts override `BaseConnector._create_shell`; their shells call `BaseShell._read_with_output`.
-- `BaseShell.execute` and `DefaultDataManager.transfer_data` are replaced, and the lock of a shell is used.
+- `BaseShell.execute` and `DefaultDataManager.transfer_data` are replaced, and the lock of a shell is used;
+- `RollbackFailureManager._retry_requests` is read.
 
 StreamFlow runs `DefaultScheduler._process_target` in a task of its own for each target. The method calls the first
 three, one after the other, while the task holds the lock of `wait_queue`.
@@ -307,6 +308,12 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     return RetryPolicy(0, 0, None)
 
 
+def last_recovery(manager: FailureManager, job: str) -> Workflow | None:
+    """The workflow in which a job has run, or runs, once more; None: the job did not have to."""
+    requests = manager._retry_requests if isinstance(manager, RollbackFailureManager) else {}
+    return None if (request := requests.get(job)) is None else request.workflow
+
+
 def end_with_the_last_step(all_ended: Callable[[], Awaitable[None]]) -> None:
     """Let a run, from now on in this process, end when all its steps have ended or one has failed.
 
@@ -421,6 +428,13 @@ def copies_in(manager: DataManager, path: str) -> Iterator[tuple[str, str]]:
         primary = [each.path for each in _locations_at(node) if each.data_type is DataType.PRIMARY]
         own = [each for each in primary if f"/{name}/" in each + "/"]
         yield from ((each, other) for each in own for other in primary if other not in own)
+
+
+def register_copy(manager: DataManager, path: str, copy: str) -> None:
+    """Let a data manager take another file for the one at a path, where it knows the other file."""
+    if copy != path and isinstance(mapper := getattr(manager, "path_mapper", None), _RemotePathMapper):
+        for location in manager.get_data_locations(copy, data_type=DataType.PRIMARY):
+            mapper.put(path, location)
 
 
 def _nodes_below(manager: DataManager, path: str) -> Iterator[tuple[str, _RemotePathNode]]:

@@ -28,6 +28,7 @@ from streamflow_io.jobs.job_logs import JobLogs, LastWords
 from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
+from streamflow_io.jobs.remade_files import RemadeFiles
 from streamflow_io.runtime.node_runtimes import StartRuntime
 from streamflow_io.runtime.protocol import Event, WarningEvent
 from streamflow_io.runtime.waiting_deployments import listen
@@ -124,6 +125,7 @@ class Run:
         parts = PartsOfRun(services)
         self.part_ways, self.cuts, self.sessions = parts.ways, parts.cuts, parts.sessions
         self._job_directories = JobDirectories(plan.workflow, context, record)
+        self._remade_files = RemadeFiles(plan.workflow, context)
         self.scheduled_space = make_scheduled_space(services)
         limits = [] if self._space is None else self._space.watchers
         self._watchers = [*limits, *filter(None, [self.scheduled_space])]
@@ -147,7 +149,8 @@ class Run:
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
         removal = () if self._intermediates is None else (self._intermediates,)
-        return [*listeners, *self._watchers, self._job_directories, *removal, *self.proofs.listeners]
+        files = (self._job_directories, self._remade_files, *removal)
+        return [*listeners, *self._watchers, *files, *self.proofs.listeners]
 
     async def all_ended(self) -> None:
         """All steps have succeeded, and the results are where the user wants them."""

@@ -133,8 +133,8 @@ def test_committed_files_go_from_node_to_node(local: Site) -> None:
     check_gone(local)
 
 
-def wait_then_read() -> Document:
-    """A job writes a file. A job of the other node waits, and a third one reads the file then."""
+def wait_then_read(number: int = 1) -> Document:
+    """A job writes a file. A job of the other node waits, and some more read the file then."""
     first = tool(f"{NODE}seq 1 1000 > out.txt; note written", {}, {"out": found("out.txt")}, requirements=cores(2))
     wait = tool(
         'i=0; until [ -e "$TRACE.go" ] || [ $i = 600 ]; do i=$((i+1)); sleep 0.1; done; echo > go.txt',
@@ -142,18 +142,22 @@ def wait_then_read() -> Document:
         {"out": found("go.txt")},
         requirements=cores(2),
     )
-    read = tool('note read; cat "$file" > all.txt', {"file": "File", "go": "File"}, {"out": found("all.txt")})
+    inputs = {"file": "File", "go": "File", "number": "int"}
+    read = tool('note read; cat "$file" > all.txt', inputs, {"out": found("all.txt")})
+    sources: Document = {"file": "a/out", "go": "b/out", "number": {"default": [*range(number)]}}
     steps = {
         "a": {"run": first, "in": {}},
         "b": {"run": wait, "in": {}},
-        "c": {"run": read, "in": {"file": "a/out", "go": "b/out"}},
+        "c": {"run": read, "in": sources, "scatter": "number"},
     }
     return workflow({}, steps, {"out": "c/out"})
 
 
-def run_with_loss(site: Site, lose: Callable[[Site, str], None]) -> tuple[Run, str]:
+def run_with_loss(
+    site: Site, lose: Callable[[Site, str], None], document: Document, **settings: Document
+) -> tuple[Run, str]:
     """Lose the node that has the file, before the file is read; return the run, and the node."""
-    path = site.write(wait_then_read(), {}, io=True)
+    path = site.write(document, {}, io=True, **settings)
     process = site.start(path)
     trace, log = path.parent / "trace", path.parent / "stderr"
     wait_for_note(trace, "written")
@@ -169,11 +173,21 @@ def run_with_loss(site: Site, lose: Callable[[Site, str], None]) -> tuple[Run, s
 
 
 def test_a_file_of_a_lost_node_is_named(local: Site) -> None:
-    ours, node = run_with_loss(local, lose_node)
+    ours, node = run_with_loss(local, lose_node, wait_then_read())
     assert ours.code == 1
     assert ours.times("read") == []
     why = f"node {node} has failed: it is no longer in allocation {local.environment['SLURM_JOB_ID']} of Slurm"
     assert f"/out.txt cannot be copied: it is on hpc/{node}, and {why}" in ours.log
+
+
+def test_a_job_whose_file_is_lost_runs_again_once_for_all_readers(local: Site) -> None:
+    """StreamFlow itself runs the job again for each reader, and gives the job up as if the job had failed as often."""
+    twice = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    ours, _ = run_with_loss(local, lose_node, wait_then_read(3), **twice)
+    assert ours.ok, ours.errors
+    assert len(ours.times("written")) == 2
+    assert len(ours.times("read")) == 3
+    assert len({*ours.files.values()}) == 1
 
 
 @pytest.mark.parametrize("lost", ["a", "b"])
@@ -213,7 +227,7 @@ def test_a_file_that_was_delivered_early_is_lost_with_its_node(local: Site) -> N
 
 def test_the_driver_copies_from_a_node_whose_serve_was_killed(local: Site) -> None:
     """The node itself still answers."""
-    ours, node = run_with_loss(local, kill_serve)
+    ours, node = run_with_loss(local, kill_serve, wait_then_read())
     assert ours.ok, ours.errors
     assert ours.files["all.txt"].decode() == "".join(f"{number}\n" for number in range(1, 1001))
     assert re.search(rf"{BY_DRIVER}: hpc/n\d cannot get .*/out.txt from hpc/{node}: ", ours.log)

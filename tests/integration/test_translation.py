@@ -331,6 +331,8 @@ def test_the_seam() -> None:
     assert {"self.size_map", "self.token_map"} <= set(inspect.getsource(GatherStep._gather).replace("[", " ").split())
     assert parameters(TransferStep._run_transfer) == ["self", "job", "inputs", "port_name", "token"]
     assert "self.terminate(self._get_status(status))" in inspect.getsource(TransferStep.run)
+    assert "self._retry_requests.setdefault(" in inspect.getsource(RollbackFailureManager.get_request)
+    assert "retry_request.workflow = workflow" in inspect.getsource(RollbackFailureManager._synchronize_workflows)
     assert parameters(ScatterStep._scatter) == ["self", "token"]
     assert parameters(DefaultRetagTransformer._get_next_token) == ["self", "token", "inputs"]
     assert "if k != self.primary_port" in inspect.getsource(DefaultRetagTransformer._filter_input_ports)
