@@ -75,6 +75,7 @@ from streamflow.core.utils import flatten_list, random_name
 from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.expression import DependencyResolver
+from streamflow.cwl.step import CWLInputInjectorStep
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.data.manager import DefaultDataManager, _RemotePathMapper, _RemotePathNode
 from streamflow.deployment.connector.base import (
@@ -1028,6 +1029,41 @@ async def schedule_again(schedule: ScheduleStep, job: Job) -> None:
     for location in locations:
         for path in (job.input_directory, job.output_directory, job.tmp_directory):
             context.data_manager.register_path(location=location, path=path, relpath=path)
+
+
+def has_lost_place(context: StreamFlowContext, job: str) -> bool:
+    """Whether a host of the plugin at which a job is placed is lost."""
+    connector = context.deployment_manager.get_connector
+    found = ((own_hosts(connector(at.deployment)), at.name) for at in context.scheduler.get_locations(job))
+    return any(hosts is not None and hosts.is_lost(name) for hosts, name in found)
+
+
+_process_input = CWLInputInjectorStep.process_input
+
+
+def mend_inputs_of_lost_hosts() -> None:
+    """Let a failure manager, from now on in this process, look elsewhere at an input of the workflow of a lost host.
+
+    In StreamFlow 0.2.0rc3 no failure manager hears of a failure there, and the run ends.
+    """
+    CWLInputInjectorStep.process_input = _process_input_anywhere
+
+
+async def _process_input_anywhere(self: CWLInputInjectorStep, job: Job, token_value: Any) -> Token:
+    context = self.workflow.context
+    while True:
+        try:
+            return await _process_input(self, job, token_value)
+        except WorkflowExecutionException as error:
+            policy = retry_policy(context.failure_manager, job.name)
+            if not has_lost_place(context, job.name) or not policy.take():
+                raise
+            logger.warning(f"{error}\nThe input {self.name.removesuffix('-injector')} is looked at on another location")
+            await asyncio.sleep(policy.delay)
+        await context.scheduler.notify_status(job.name, Status.ROLLBACK)
+        (schedule,) = self.get_input_port("__job__").get_input_steps()
+        await schedule_again(schedule, job)
+        await context.scheduler.notify_status(job.name, Status.RUNNING)
 
 
 def abandon(connector: Connector, location: ExecutionLocation) -> None:

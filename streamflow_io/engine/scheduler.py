@@ -35,6 +35,7 @@ from streamflow_io._streamflow import (
     hosts_left,
     mend_containers_on_ssh_hosts,
     mend_copies,
+    mend_inputs_of_lost_hosts,
     mend_queue_managers,
     mend_shells,
     seconds_left,
@@ -96,6 +97,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_queue_managers()
         mend_shells()
         mend_copies()
+        mend_inputs_of_lost_hosts()
         mend_interrupted_starts()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None

@@ -16,7 +16,7 @@ from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
 
-from streamflow_io._streamflow import RetryPolicy, own_hosts, prepare_work_dir, retry_policy
+from streamflow_io._streamflow import RetryPolicy, has_lost_place, prepare_work_dir, retry_policy
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, ProducerMovesError, ReadWindows, StreamingJob
 from streamflow_io.adapters.inputs import (
     Producers,
@@ -273,11 +273,7 @@ class Execution:
     @property
     def _is_lost(self) -> bool:
         """Whether the node of the job is lost."""
-        context = self._step.workflow.context
-        connector = context.deployment_manager.get_connector
-        places = context.scheduler.get_locations(self._job.name)
-        found = ((own_hosts(connector(at.deployment)), at.name) for at in places)
-        return any(hosts is not None and hosts.is_lost(name) for hosts, name in found)
+        return has_lost_place(self._step.workflow.context, self._job.name)
 
     async def _has_space_elsewhere(self, error: JobFailedError) -> bool:
         """Whether an attempt has failed where the disk is full, and there is space at another place."""

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from lab.cwl import Document, found, streamable, tool, workflow
-from lab.runs import wait_for_note
+from lab.node import wait_for
+from lab.runs import RETRY, wait_for_note
 from lab.sites import Site, at_once
 from lab.splits import job
-from tests.e2e.test_allocation import NODE, cores, nodes_of
+from tests.e2e.test_allocation import NODE, cores, lose_node, nodes_of, resume
 from tests.e2e.test_intermediates_elsewhere import LIMITED, files
 from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
 from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting
@@ -203,3 +204,33 @@ def test_a_job_does_not_wait_for_the_checksum_of_a_file_that_its_node_sees(alloc
     os.kill(process.pid, signal.SIGINT)
     process.wait(60)
     check_gone(allocation)
+
+
+def test_an_input_of_the_workflow_is_looked_at_on_another_node_when_its_node_is_lost(allocation: Site) -> None:
+    """The node is lost while the input is read for its checksum."""
+    (programs := allocation.directory / "bin").mkdir()
+    began, goes_on = programs / "began", programs / "goes-on"
+    (program := programs / "sha1sum").write_text(
+        f'#!/bin/sh\necho "$SLURMD_NODENAME" >> {began}\n'
+        f'until [ -e {goes_on} ]; do sleep 0.1; done\nPATH=${{PATH#*:}}\nexec sha1sum "$@"\n'
+    )
+    program.chmod(0o755)
+    (data := allocation.directory / "data.txt").write_text("data\n")
+    port = {"port": "/file", "target": {"deployment": "hpc", "workdir": str(data.parent)}}
+    site = replace(allocation, ports=(port,))
+    read = tool('cat "$file" > out.txt', {"file": "File"}, {"out": found("out.txt")})
+    document = workflow({"file": "File"}, {"a": {"run": read, "in": {"file": "file"}}}, {"out": "a/out"})
+    path = site.write(document, {"file": {"class": "File", "path": data.name}}, io=True, **RETRY)
+    process = site.start(path, PATH=f"{programs}:{os.environ['PATH']}")
+    wait_for(began.exists, "a look at the input", 60)
+    lost = began.read_text().strip()
+    try:
+        lose_node(site, lost)
+        wait_for(lambda: "No more jobs start at" in (path.parent / "stderr").read_text(), "the loss", 60)
+        goes_on.touch()
+        ours = site.finish(process, path)
+    finally:
+        resume(site, lost)
+    assert ours.ok, ours.errors
+    assert ours.files == {"out.txt": b"data\n"}
+    assert len({*began.read_text().split()}) == 2
