@@ -12,11 +12,14 @@ from lab.forked import LOOP
 from lab.gates import MEET
 from lab.runs import Bench, Run
 
-# Ends when something has been read of it.
+# Ends when something has been read of it, or the test says that no job will read it before its end.
 SLOW = """note start
 {
   for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done
-  i=0; until [ -z "$SFIO_JOB" ] || [ $i = $TRIES ] || grep -q "read.* line 1" "$TRACE"; do i=$((i+1)); sleep 0.1; done
+  i=0
+  until [ -z "$SFIO_JOB" ] || [ $i = $TRIES ] || [ -e "$TRACE.alone" ] || grep -q "$READ" "$TRACE"; do
+    i=$((i+1)); sleep 0.1
+  done
 } > $OUT
 note end"""
 
@@ -26,12 +29,13 @@ def producer(out: Any = None, name: str = "out.txt", hints: list[Document] | Non
     return tool(script, {}, {"out": out or streamable(outputBinding={"glob": name})}, hints)
 
 
-def slow(out: str, tries: int = 300) -> str:
+def slow(out: str, tries: int = 300, read: str = "read.* line 1") -> str:
     """A script that writes a file, or its standard output.
 
     :param tries: tenths of seconds after which it does not wait for its reader any more: few where none will read
+    :param read: a pattern of the note that its reader makes
     """
-    return SLOW.replace("> $OUT", out and f"> {out}").replace("$TRIES", str(tries))
+    return SLOW.replace("> $OUT", out and f"> {out}").replace("$TRIES", str(tries)).replace("$READ", read)
 
 
 def reader(name: str = "read", **fields: Any) -> Document:

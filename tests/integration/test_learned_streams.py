@@ -30,7 +30,7 @@ AUTO = {"streaming": "auto", "rehearse": "never"}
 READ = 'note read; while read line; do note read $line; echo "$line"; done < $file'
 
 
-def producer(script: str = slow("out.txt", 35), glob: str = "out.txt", kind: str = "File") -> Document:
+def producer(script: str = slow("out.txt"), glob: str = "out.txt", kind: str = "File") -> Document:
     return tool(script, {}, {"out": found(glob, kind)})
 
 
@@ -84,13 +84,22 @@ class Proving:
         await remembered.close()
 
     def run_both(
-        self, document: Document, way: Way | None = "net", config: Mapping[str, Any] = AUTO, **inputs: Any
+        self,
+        document: Document,
+        way: Way | None = "net",
+        config: Mapping[str, Any] = AUTO,
+        alone: bool = False,
+        **inputs: Any,
     ) -> tuple[Run, Run]:
         """Run a workflow with plain StreamFlow, and with ours, where `/b` is proven to read `file` as a stream.
 
         Plain StreamFlow runs a workflow only once.
+
+        :param alone: nothing streams, and a producer does not wait for its reader
         """
         paths = [self.bench.write(document, {}, io=True, config=config)]
+        if alone:
+            paths[0].with_name("trace.alone").touch()
         if way is not None:
             self.prove(paths[0], {("/b", "file"): way}, **inputs)
         text = json.dumps(document)
@@ -132,17 +141,19 @@ try:
 except OSError:
     print("a pipe")
 os.read(f, 2)
+os.write(os.open(os.environ["TRACE"], os.O_WRONLY | os.O_APPEND), b"0 looked\\n")
 print(os.lseek(f, 0, 2))
 """
 
 
 def test_what_first_bytes_have_proven_is_a_pipe_up_to_there(proving: Proving) -> None:
     looks = tool(f"{sys.executable} -ISc '{_LOOKS}' $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
-    path = proving.bench.write(chain(producer(), looks), {}, io=True, config=AUTO)
+    document = chain(producer(slow("out.txt", read="looked")), looks)
+    path = proving.bench.write(document, {}, io=True, config=AUTO)
     proving.prove(path, {("/b", "file"): "pipe"}, excerpt=2)
     [ours] = proving.bench.run_all([path])
     assert ours.ok, ours.errors
-    size = proving.bench.run_all([proving.bench.write_plain(chain(producer(), looks), {})])[0].files["read.txt"].split()
+    size = proving.bench.run_all([proving.bench.write_plain(document, {})])[0].files["read.txt"].split()
     assert ours.files["read.txt"].split(b"\n") == [b"a pipe", size[0], b""]
 
 
@@ -161,7 +172,7 @@ def test_a_reader_of_the_first_bytes_goes_on_when_the_file_is_final(proving: Pro
     """The reader works for longer than its producer, has the file open, and asks for no more."""
     wait = 'until grep -q " end$" "$TRACE"; do sleep 0.1; done; sleep 0.5'
     first = reader(f'exec < "$file"; head -c 7; note read; {wait}; note done')
-    _, ours = proving.run_both(chain(producer(), first), extents=(Extent(7, 10**6),))
+    _, ours = proving.run_both(chain(producer(slow("out.txt", read=" read$")), first), extents=(Extent(7, 10**6),))
     assert len(ours.times("read")) == len(ours.times("done")) == 1
     assert ours.time("read") < ours.time("end")
     assert "reads the complete file" not in ours.log
@@ -180,6 +191,7 @@ def test_a_proof_holds_for_the_same_scripts_in_a_directory(proving: Proving, tmp
     proving.prove(path, {("/b", "file"): "net"}, scripts={**scripts, "basename": "scripts"})
     if changes:
         script.write_text(f"# another script\n{script.read_text()}")
+        path.with_name("trace.alone").touch()
     [ours] = proving.bench.run_all([path])
     assert ours.ok, ours.errors
     assert (ours.time("read line 1") > ours.time("end")) is changes
@@ -333,7 +345,8 @@ def test_it_is_off_by_default(proving: Proving) -> None:
 def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> None:
     asks = "import os, stat, sys; sys.exit(not stat.S_ISFIFO(os.fstat(os.open(os.environ['file'], 0)).st_mode))"
     fails = reader(f'python3 -c "{asks}" && {{ note pipe; echo no pipes >&2; exit 3; }}; note file; cat $file')
-    _, ours = proving.run_both(chain(producer(), fails))
+    document = chain(producer(slow("out.txt", read=" pipe$")), fails)
+    _, ours = proving.run_both(document)
     assert ours.time("pipe") < ours.time("end") < ours.time("file")
     [(step, port, reason, _)] = proving.known()
     assert (step, port) == ("/b", "file")
@@ -341,7 +354,7 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     assert reason.startswith("the tool fails with a stream, and not with the file: ")
     assert "exit code 3" in reason
     # The next run knows it.
-    _, again = proving.run_both(chain(producer(), fails), None)
+    _, again = proving.run_both(document, None, alone=True)
     assert not again.times("pipe")
 
 
@@ -349,26 +362,26 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
 def test_a_reader_that_somebody_kills_says_nothing_of_streams(proving: Proving) -> None:
     asks = "import os, stat, sys; sys.exit(not stat.S_ISFIFO(os.fstat(os.open(os.environ['file'], 0)).st_mode))"
     killed = reader(f'python3 -c "{asks}" && {{ note pipe; kill -KILL $$; }}; note file; cat $file')
-    _, ours = proving.run_both(chain(producer(), killed))
+    _, ours = proving.run_both(chain(producer(slow("out.txt", read=" pipe$")), killed))
     assert ours.time("pipe") < ours.time("end") < ours.time("file")
     assert proving.known() == [("/b", "file", None, 0)]
 
 
 def test_an_output_that_is_written_again(proving: Proving) -> None:
     """The reader gets the final file; the output is not streamed any more."""
-    script = f"{slow('out.txt', 35)}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
+    script = f"{slow('out.txt')}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
     _, ours = proving.run_both(chain(producer(script), reader()))
     assert_streamed(ours)
     known = {(step, port): reason for step, port, reason, _ in proving.known()}
     assert (known["/a", "out"] or "").startswith("it was written again "), known
     assert known["/b", "file"] is None
     assert " WARNING " not in ours.log
-    _, again = proving.run_both(chain(producer(script), reader()))
+    _, again = proving.run_both(chain(producer(script), reader()), alone=True)
     assert again.time("read") > again.time("end")
 
 
 SAID = '{"out": {"class": "File", "path": "out.txt", "basename": "other.txt"}}'
-RENAMED = f"{slow('out.txt', 35)}\necho '{SAID}' > cwl.output.json"
+RENAMED = f"{slow('out.txt')}\necho '{SAID}' > cwl.output.json"
 
 
 def test_an_output_that_gets_another_name_at_the_end(proving: Proving) -> None:
@@ -390,14 +403,16 @@ def test_an_output_gets_another_name_on_which_something_depends(proving: Proving
     ours = proving.bench.finish(proving.bench.start(path), path)
     assert "has the basename other.txt at the end" in clear_error(ours.log)
     assert proving.bench.leftovers() == []
-    _, again = proving.run_both(document, way=None)
+    _, again = proving.run_both(document, way=None, alone=True)
     assert again.time("read") > again.time("end")
 
 
 def test_a_small_change_in_the_middle_is_found(proving: Proving) -> None:
     """The tool is not known to write front to back."""
-    script = "head -c 32000000 /dev/zero > out.txt; sleep 1; printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"
-    proving.run_both(chain(producer(script), reader("cksum < $file")), config=AUTO)
+    change = "printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"
+    script = f"{MEET}head -c 32000000 /dev/zero > out.txt; meet had; {change}"
+    read = "{ head -c 20000000; note had; cat; } < $file | cksum"
+    proving.run_both(chain(producer(script), reader(read)), config=AUTO)
     assert "written again" in str({step: reason for step, _, reason, _ in proving.known()}["/a"])
 
 
