@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.node import Job, Node, job_text, output
+from lab.node import Job, Node, job_text, output, wait_for
 
 #: Writes standard input to a file, the second half when it is told to: by a file.
 _GROW = """
@@ -22,8 +22,8 @@ with open(path, "wb", 0) as file:
     while not os.path.exists(go): time.sleep(0.002)
     file.write(data[len(data) // 2:])
 """
-#: After this number of seconds a command counts as waiting for the second half.
-SETTLING = 0.4
+#: A command waits for the second half if its processes rest at this number of looks, one after the other.
+_LOOKS = 20
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,24 @@ def start(
     return runtime.start("c", ["env", f"--chdir={place}", *command], job=spec, **options)  # type: ignore[arg-type]
 
 
+def _rests(job: Job) -> bool:
+    """Whether the processes of a job, and its `exec`, sleep for a while: then the command waits for bytes."""
+    for _ in range(_LOOKS):
+        time.sleep(0.02)
+        processes = job.processes()
+        if not processes or any(process_state(pid) != "S" for pid in (job.process.pid, *processes)):
+            return False
+    return True
+
+
+def process_state(pid: int) -> str:
+    """The state of a process, as `/proc` tells it; empty: it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return ""
+
+
 def run(
     runtime: Node,
     command: Sequence[str],
@@ -107,9 +125,7 @@ def run(
     """Runs a command while the file grows; ``source``: on another node."""
     growing = Growing(source or runtime, data)
     job = start(runtime, command, growing, stdin, pipe, **options)
-    deadline = time.monotonic() + SETTLING
-    while time.monotonic() < deadline and not job.named("held") and job.process.poll() is None:
-        time.sleep(0.005)
+    wait_for(lambda: job.named("held") or job.process.poll() is not None or _rests(job), "a command that waits")
     growing.finish()
     code = job.wait(30)
     held = "".join(str(event["call"]) for event in job.named("held"))

@@ -17,7 +17,7 @@ import pytest
 
 from lab.node import Job, Node, wait_for
 from lab.node_links import pair
-from lab.node_net import Growing, native, run, start
+from lab.node_net import Growing, native, process_state, run, start
 
 
 @cache
@@ -392,7 +392,7 @@ def test_who_has_closed_the_stream_costs_nothing(runtime: Node) -> None:
     states: list[str] = []
 
     def rests() -> bool:
-        states.append(Path(f"/proc/{job.process.pid}/stat").read_text().rpartition(") ")[2][0])
+        states.append(process_state(job.process.pid))
         return states[-20:] == ["S"] * 20
 
     wait_for(rests, what="the feeder to rest")

@@ -121,7 +121,8 @@ def test_a_slow_reader_pauses_its_producer(bench: Bench) -> None:
     rule = streaming({"port": "o", "mode": "no_update", "window": "16MB"})
     # Whoever watches the file is paused, too. After 5 s without a byte read the window would be lifted.
     watched = 'seen=$(wc -l < "$TRACE.sizes"); sleep 0.5; test "$seen" = "$(wc -l < "$TRACE.sizes")"'
-    wait = f'for t in $(seq 8); do test -z "$SFIO_JOB" && break; {watched} && break; done'
+    read = "test $((t % 4)) != 0 || head -c 9999"
+    wait = f'for t in $(seq 40); do test -z "$SFIO_JOB" && break; {watched} && break; {read}; done'
     slow = f"{BEGIN}; {wait}; for i in 1 2 3 4 5 6 7 8 9; do head -c 10485760; sleep 0.1; done; cat"
     steps = {"a": writer(script, [rule], o="stdout"), "b": reader(f"{{ {slow}; }} < $i | sha1sum", "a/o", "b")}
     ours, place = both(bench, workflow({}, steps, {"o": "b/o"}), config={})
