@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import json
+import mmap
 import os
 import signal
 import time
@@ -55,6 +57,20 @@ def forget(path: Path) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path, length: int) -> Iterator[None]:
+    """Keep the first bytes of a file in the page cache, which gives some of its pages away on a busy machine."""
+    with open(path, "r+b") as opened, mmap.mmap(opened.fileno(), length) as pages:
+        start = ctypes.c_char.from_buffer(pages)
+        place = ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(length)
+        assert LIBC.mlock(*place) == 0, os.strerror(ctypes.get_errno())
+        try:
+            yield
+        finally:
+            LIBC.munlock(*place)
+            del start
 
 
 @pytest.fixture
@@ -125,11 +141,12 @@ def test_what_was_cached_before_is_neither_read_nor_dropped(runtime: Node, file:
     with open(file, "rb", buffering=0) as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         os.pread(opened.fileno(), 4 << 20, 0)
-    assert cached(file) == 4 << 20
-    session = Session(runtime, "s", file)
-    session.order(read=[1, [[0, 4 << 20]]])
-    session.order(read=[2, [[4 << 20, 4 << 20]]])
-    wait_for(lambda: len(session.named("chunk")) == 2, "chunks")
+    with locked(file, 4 << 20):
+        assert cached(file) == 4 << 20
+        session = Session(runtime, "s", file)
+        session.order(read=[1, [[0, 4 << 20]]])
+        session.order(read=[2, [[4 << 20, 4 << 20]]])
+        wait_for(lambda: len(session.named("chunk")) == 2, "chunks")
     chunks = {event["chunk"]: event for event in session.named("chunk")}
     assert (chunks[1]["requests"], chunks[1]["cached"]) == (0, 4 << 20)
     session.order(drop=[[0, 8 << 20]])
@@ -174,9 +191,10 @@ def test_what_is_gone_too_early_is_told(runtime: Node, file: Path) -> None:
     session = Session(runtime, "s", file)
     session.order(read=[1, [[0, 4 << 20]]])
     session.wait_for("chunk")
-    session.order(watch=[[0, 4 << 20], [20 << 20, 1 << 20]])
-    time.sleep(0.3)
-    assert not session.named("evicted")
+    with locked(file, 4 << 20):
+        session.order(watch=[[0, 4 << 20], [20 << 20, 1 << 20]])
+        time.sleep(0.3)
+        assert not session.named("evicted")
     forget(file)
     wait_for(lambda: [event["bytes"] for event in session.named("evicted")][-1:] == [4 << 20], "what is gone")
     session.order(end=True)
