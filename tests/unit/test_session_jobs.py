@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 from streamflow.core.deployment import LocalTarget
 
+from lab.fakes import until
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.parts.session_starter import SessionStarter, default_window
@@ -58,9 +59,9 @@ async def test_orders_that_come_meanwhile_go_together() -> None:
     await asyncio.sleep(0)
     job.read(1, [(5, 9)])
     job.drop([(0, 5)])
-    await asyncio.sleep(0.1)
+    await until(lambda: len(access.calls) == 2)
     job.end()
-    await asyncio.sleep(0.1)
+    await until(lambda: len(access.calls) == 3)
     assert access.calls == [
         [{"read": [0, [[0, 5]]]}],
         [{"read": [1, [[5, 4]]]}, {"drop": [[0, 5]]}],
