@@ -92,16 +92,17 @@ class RemovalOutcome(Struct, frozen=True):
 def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
     """Say what happens to the files of an output."""
     readers = removal.readers[step, port]
-    once = sorted(filter(None, (reader_of(each.step) for each in readers.jobs)))
-    ended = sorted(filter(None, (reader_of(each) for each in readers.steps)))
+    # A step may read the files by several inputs.
+    once = set(filter(None, (reader_of(each.step) for each in readers.jobs)))
+    ended = set(filter(None, map(reader_of, readers.steps)))
     if (why := removal.kept.get((step, port))) is not None:
         return RemovalOutcome(step, port, False, why)
     if RESULT in once:
         return RemovalOutcome(step, port, False, "a result of the workflow")
     if (why := removal.held.get(step)) is not None:
         return RemovalOutcome(step, port, True, f"at the end of the run: {why}")
-    jobs = {"its jobs": once, "all jobs": [name for name in ended if name != RESULT]}
-    when = [f"after {which} of {_named(names)}" for which, names in jobs.items() if names]
+    jobs = {"its jobs": once - ended, "all jobs": ended - {RESULT}}
+    when = [f"after {which} of {_named(sorted(names))}" for which, names in jobs.items() if names]
     why = ", and ".join(when) or "when its job has ended: no step reads it"
     return RemovalOutcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
 

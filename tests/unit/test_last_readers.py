@@ -698,6 +698,8 @@ def test_outcomes_for_people() -> None:
         "several": LastReaders(
             frozenset(JobReader(f"/{step}/__schedule__", "i", 0) for step in "bcd"), frozenset({"/e/__schedule__"})
         ),
+        "inputs": LastReaders(frozenset(JobReader(schedule, port, 0) for port in "ij")),
+        "elements": LastReaders(frozenset({JobReader(schedule, "i", 1)}), frozenset({schedule})),
         "result": LastReaders(frozenset({JobReader(result, "o", 0), JobReader(schedule, "i", 0)})),
         "last": LastReaders(steps=frozenset({schedule, result})),
         "dead": LastReaders(),
@@ -708,6 +710,8 @@ def test_outcomes_for_people() -> None:
         "once": (True, "after its jobs of /b"),
         "loop": (True, "after all jobs of /b"),
         "several": (True, "after its jobs of /b, /c and /d, and after all jobs of /e"),
+        "inputs": (True, "after its jobs of /b"),
+        "elements": (True, "after all jobs of /b"),
         "result": (False, "a result of the workflow"),
         "last": (True, "after all jobs of /b, unless it is a result"),
         "dead": (True, "when its job has ended: no step reads it"),
