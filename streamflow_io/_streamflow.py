@@ -42,12 +42,14 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol, TypeVar
 
+import cwl_utils.parser
+import cwl_utils.parser.utils
 import streamflow.core.utils
 import streamflow.cwl.command
 import streamflow.cwl.main
@@ -62,6 +64,7 @@ from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
 from kubernetes_asyncio.stream import ws_client
 from msgspec import Struct
+from schema_salad.utils import yaml_no_ts
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataManager, DataType, StreamWrapper
@@ -147,6 +150,41 @@ def sizes_of_nested_lists_made_once() -> Iterator[None]:
         yield
     finally:
         streamflow.cwl.translator._create_nested_size_tag = make
+
+
+@contextmanager
+def documents_read_once() -> Iterator[None]:
+    """Let a packed document be parsed once, and each process that a step runs be loaded once to check types.
+
+    cwl_utils 0.42 checks the types of a workflow before StreamFlow translates it. For each input and output of a step,
+    it reads the file again that the step runs. Of a packed document, this is the whole document.
+    """
+    load_step, load_text = cwl_utils.parser.utils.load_step, cwl_utils.parser.load_document_by_string
+    loaded: dict[int, tuple[Any, Any]] = {}
+
+    @lru_cache(maxsize=1)
+    def parse(text: str) -> Any:
+        return yaml_no_ts().load(text)
+
+    def load_step_once(step: Any) -> Any:
+        if id(step) not in loaded:
+            loaded[id(step)] = (step, load_step(step))  # The step lives on, so that no other one gets its number.
+        return loaded[id(step)][1]
+
+    def load_one(string: str, *rest: Any, **named: Any) -> Any:
+        match rest:
+            case uri, options, name, False if "$graph" in string and "$graph" in (document := parse(string)):
+                # As cwl_utils finds the process. StreamFlow may change values in the process.
+                found = [deepcopy(each) for each in document["$graph"] if each["id"].lstrip("#") == (name or "main")]
+                chosen = {**document, "$graph": found or document["$graph"]}
+                return cwl_utils.parser.load_document_by_yaml(chosen, uri, options, name, **named)
+        return load_text(string, *rest, **named)
+
+    cwl_utils.parser.utils.load_step, cwl_utils.parser.load_document_by_string = load_step_once, load_one
+    try:
+        yield
+    finally:
+        cwl_utils.parser.utils.load_step, cwl_utils.parser.load_document_by_string = load_step, load_text
 
 
 def execute_statements_in_the_loop(database: Database, locked: Callable[[], None]) -> None:

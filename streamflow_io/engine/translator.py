@@ -25,6 +25,7 @@ from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 
 from streamflow_io._streamflow import (
+    documents_read_once,
     execute_statements_in_the_loop,
     give_input,
     look_up_in_constant_time,
@@ -105,7 +106,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _translate(self) -> Workflow:
         parse_expressions_once()
-        with sizes_of_nested_lists_made_once():
+        with documents_read_once(), sizes_of_nested_lists_made_once():
             workflow = super().translate()
         separate_standard_error(workflow)
         return workflow

@@ -26,6 +26,7 @@ import streamflow.main
 import streamflow.provenance
 import streamflow.workflow.step
 from rich.console import Console
+from ruamel.yaml import YAML
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Port, Workflow
@@ -159,6 +160,42 @@ def test_an_expression_is_parsed_once(bench: Bench, monkeypatch: pytest.MonkeyPa
     del parsed[:]
     assert shape(translate(IOAwareTranslator, path)).keys() == plain.keys()
     assert len(parsed) == 1
+
+
+def test_a_packed_document_is_read_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    default = {"class": "File", "location": "default.txt"}
+    run = tool("echo x > x", {"a": "File?", "b": {"type": "File", "default": default}}, {"out": found("x")})
+    steps = {
+        "one": {"run": "#copy", "in": {"a": "file", "b": "file"}, "out": ["out"]},
+        "two": {"run": "#copy", "in": {"a": "one/out", "b": "one/out"}, "out": ["out"]},
+        "three": {"run": "#copy", "in": {"a": "two/out"}, "out": ["out"]},
+    }
+    main = {**workflow({"file": "File?"}, {}, {}), "steps": steps, "id": "main"}
+    packed = {"cwlVersion": "v1.2", "$graph": [{**run, "id": "copy"}, main]}
+    path = bench.write(workflow({}, {}, {}), {}, io=True, config={"streaming": "auto"})
+    path.with_name("main.cwl").write_text(json.dumps(packed))
+    texts: list[str] = []
+    loaded: list[str] = []
+    read, load = YAML.load, cwl_utils.parser.load_document_by_yaml
+
+    def counted(yaml: YAML, text: Any) -> Any:
+        texts.append(str(text))
+        return read(yaml, text)
+
+    def counted_process(*arguments: Any) -> Any:
+        loaded.extend(map(str, arguments[3:4]))
+        return load(*arguments)
+
+    monkeypatch.setattr(YAML, "load", counted)
+    monkeypatch.setattr(cwl_utils.parser, "load_document_by_yaml", counted_process)
+    text = path.with_name("main.cwl").read_text()
+    plain = shape(translate(CWLTranslator, path))
+    assert texts.count(text) > 10, "cwl_utils reads a packed document less often now: let it do that alone"
+    del texts[:], loaded[:]
+    assert shape(translate(IOAwareTranslator, path)).keys() == plain.keys()
+    # The test itself reads it, and the look for hints.
+    assert texts.count(text) <= 3
+    assert 0 < loaded.count("copy") <= 2 * len(steps)
 
 
 def test_types_are_checked(bench: Bench) -> None:
