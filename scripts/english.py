@@ -1,9 +1,9 @@
-"""Checks the English of docstrings and comments, in Python and in Rust, of texts for users, and of pages in Markdown.
+"""Checks the English of docstrings, comments and texts for users, in Python and in Rust, and of pages in Markdown.
 
 `python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
 the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the literals of
-several words in the program: messages, their explanations in `messages/explanations.yml`, and descriptions of options.
-Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
+several words in both programs: messages, their explanations in `messages/explanations.yml`, and descriptions of
+options. Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -27,51 +27,8 @@ _FEWEST = 4
 #: Columns of one line of a page, at most.
 WIDEST = 120
 
-#: The pages that are in plain English: all pages for users and developers.
-PAGES = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "SECURITY.md",
-    "cwl-extensions/README.md",
-    "docs/benchmarks.md",
-    "docs/capio-runtime.md",
-    "docs/command-line.md",
-    "docs/containers.md",
-    "docs/coordination.md",
-    "docs/declared-cuts.md",
-    "docs/development.md",
-    "docs/gallery.md",
-    "docs/guide.md",
-    "docs/hints.md",
-    "docs/how-it-works.md",
-    "docs/index.md",
-    "docs/messages.md",
-    "docs/node-protocol.md",
-    "docs/operating-on-a-cluster.md",
-    "docs/required-bandwidth.md",
-    "docs/scheduler-config.md",
-    "docs/schedules.md",
-    "docs/sharing.md",
-    "docs/split-steps.md",
-    "docs/storage-probe.md",
-    "docs/storage.md",
-    "docs/streaming-without-hints.md",
-    "docs/suggest.md",
-    "docs/telemetry-records.md",
-    "docs/telemetry.md",
-    "docs/tools.md",
-    "docs/tutorial.md",
-    "docs/upstream.md",
-    "docs/watch.md",
-    "docs/why-it-does-not-stream.md",
-    "workflows/1000genome/README.md",
-    "workflows/hmmer/README.md",
-    "workflows/kmeans/README.md",
-    "workflows/variant-calling/CHECKPOINTS.md",
-    "workflows/variant-calling/README.md",
-    "workflows/water-bodies/README.md",
-)
+#: All pages of the repository.
+PAGES = ("*.md", ".github/**/*.md", "cwl-extensions/*.md", "docs/*.md", "tests/**/*.md", "workflows/**/*.md")
 
 #: The explanations of the codes of messages.
 EXPLANATIONS = "streamflow_io/messages/explanations.yml"
@@ -98,6 +55,9 @@ _CODE = re.compile(r"`[^`]*`")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) +", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"\*+(?=\S)|(?<=\S)\*+")
+# A comment, a character, or the text of a literal.
+_RUST = re.compile(r'//[^\n]*|\'(?:\\.|[^\\\'])\'|"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_RUST_TESTS = "#[cfg(test)]\nmod tests"
 
 
 @dataclass(frozen=True)
@@ -236,6 +196,15 @@ def rust_texts(path: Path, source: str) -> Iterator[Text]:
         yield from _blocks(path, found, kind)
 
 
+def rust_messages(path: Path, source: str) -> Iterator[Text]:
+    """Yield the texts for users in a Rust file, without those of its tests."""
+    program = source.split(_RUST_TESTS, maxsplit=1)[0]
+    for match in _RUST.finditer(program):
+        text = re.sub(r"\{[^{}]*\}", "X", re.sub(r"\\\n\s*", "", match[1] or ""))
+        if len(text.split()) >= _FEWEST and "\n" not in text:
+            yield Text(path, program.count("\n", 0, match.start()) + 1, "message", text)
+
+
 def markdown_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the paragraphs and items of a page, without headings, tables, blocks of code and targets of links."""
     start, lines, fence = 0, list[str](), ""
@@ -271,7 +240,7 @@ def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterato
 
 _TEXTS = {
     ".py": (python_texts, user_texts),
-    ".rs": (rust_texts,),
+    ".rs": (rust_texts, rust_messages),
     ".md": (markdown_texts,),
     ".yml": (explanation_texts,),
 }
@@ -295,7 +264,9 @@ def check(paths: list[Path]) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    broken = check([Path(argument) for argument in sys.argv[1:] or (*_ROOTS, *PAGES, EXPLANATIONS)])
+    here = Path()
+    pages = sorted(str(page) for pattern in PAGES for page in here.glob(pattern))
+    broken = check([Path(argument) for argument in sys.argv[1:] or (*_ROOTS, *pages, EXPLANATIONS)])
     for finding in broken:
         print(finding)
     raise SystemExit(1 if broken else 0)

@@ -10,6 +10,7 @@ from scripts.english import (
     Text,
     explanation_texts,
     findings,
+    rust_messages,
 )
 
 _PATH = Path("module.py")
@@ -73,3 +74,16 @@ def test_texts_of_explanations() -> None:
         (5, "quote", "m"),
         (6, "explanation", "Three four"),
     ]
+
+
+def test_texts_of_rust() -> None:
+    """Only literals of several words are texts for users, and only those outside of comments and tests."""
+    source = (
+        '// it is "read by a person"\n'
+        "let quote = '\"';\n"
+        'let message = format!("cannot read {} \\\n    of the job", path);\n'
+        'let short = "two words";\n'
+        '#[cfg(test)]\nmod tests { const TEXT: &str = "a text of a test"; }\n'
+    )
+    found = [(each.line, each.kind, each.text) for each in rust_messages(Path("module.rs"), source)]
+    assert found == [(3, "message", "cannot read X of the job")]

@@ -123,7 +123,7 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
 /// Returns why a process cannot get a file in the place of a stream, if so.
 fn test_net(process: Pid, listener: &OwnedFd) -> Option<String> {
     if !seccomp::can_add_descriptors(listener) {
-        return Some("this kernel gives no open files to those who call: Linux 5.9 does".into());
+        return Some("this kernel gives no open files to a process that calls: Linux 5.9 does".into());
     }
     let open = std::fs::read_dir(format!("/proc/{process}/fd"));
     open.err().map(|error| format!("what the command has open cannot be seen: {error}"))

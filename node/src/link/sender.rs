@@ -75,7 +75,7 @@ fn serve_part(shared: &Shared, channel: Channel, request: &Request, number: u64)
     let wanted = &request.wanted;
     let said = said_part(&shared.jobs.join(&wanted.job).join("events.jsonl"), &wanted.port, number);
     let Some(mut part) = said.and_then(|part| PartReader::at(part, request.offset)) else {
-        let message = format!("there is no part {number} of {} with so many bytes", wanted.port);
+        let message = format!("part {number} of {} is missing, or shorter than the reader has it", wanted.port);
         let _ = sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer(message)));
         return;
     };

@@ -198,7 +198,7 @@ impl Feeder {
         let since = netted.strangers.filter(|_| !shared && !paused).unwrap_or_else(Instant::now);
         netted.strangers = Some(since);
         if since.elapsed() > STRANGERS {
-            return Err(unstreamable("it is open outside the job, where somebody has asked for more than the bytes"));
+            return Err(unstreamable("a process outside the job has it open, and has asked for more than the bytes"));
         }
         Ok(false)
     }
@@ -234,7 +234,7 @@ fn to_replace(asked: &Asked, handler: &Handler) -> Result<Vec<i32>, Failure> {
     }
     if held.is_empty() {
         return Err(unstreamable(
-            "a process asks for more than the bytes of what another process, or thread, has open",
+            "a process asks for more than the bytes of a stream that another process, or thread, has open",
         ));
     }
     Ok(held)
