@@ -112,7 +112,7 @@ def show_plan(console: Console, name: str, plan: Plan, locations: Mapping[str, K
 
 
 def _disks(plan: Plan) -> dict[str, DiskForecast]:
-    return disk_forecasts(plan.file) if plan.intermediates.removal is not None else {}
+    return disk_forecasts(plan.source.file) if plan.intermediates.removal is not None else {}
 
 
 def _foretold(size: int, error: float | None) -> str:

@@ -164,24 +164,34 @@ class Service(Struct, frozen=True):
     runtime_edges: Mapping[StreamEdge, str] = field(default_factory=dict)
 
 
+class WorkflowSource(Struct, frozen=True):
+    """Where a workflow is written.
+
+    :ivar name: of the workflow in the StreamFlow file
+    :ivar file: the CWL file
+    """
+
+    name: str = ""
+    file: str = ""
+
+
 class Plan(Struct, frozen=True, dict=True):
     """The plan of a workflow.
 
     :ivar workflow: as StreamFlow translates it; rewired when the plan is applied
-    :ivar name: that of the workflow in the StreamFlow file
-    :ivar file: the CWL file
+    :ivar source: where the workflow is written
     :ivar annotations: the hints that hold, by step path
     :ivar graph: how files go from step to step
     :ivar service: how files are delivered in this run
     :ivar parts: the plan for splits, and for files that many jobs read
     :ivar proofs: the streams that no hint asks for
     :ivar jobs: the jobs that are known before the run
+    :ivar bandwidth: the plan for the bandwidth of storages
     :ivar intermediates: the plan for the files that are not needed after the run
     """
 
     workflow: Workflow
-    name: str = ""
-    file: str = ""
+    source: WorkflowSource = field(default_factory=WorkflowSource)
     annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
     graph: GraphPlan = field(default_factory=GraphPlan)
     service: Service = field(default_factory=Service)

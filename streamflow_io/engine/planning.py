@@ -43,7 +43,7 @@ from streamflow_io.storage.storages import Storages
 from .cuts import PlannedCuts, steps_with_cuts
 from .inspect import io_graph, standard_outputs
 from .known_tokens import KnownTokens, known_jobs
-from .plan import BandwidthPlan, GraphPlan, IntermediatesPlan, PartsPlan, Plan, ProofsPlan, Service
+from .plan import BandwidthPlan, GraphPlan, IntermediatesPlan, PartsPlan, Plan, ProofsPlan, Service, WorkflowSource
 from .proving import (
     KnownTools,
     Proving,
@@ -131,8 +131,7 @@ def make_plan(
     early = early_inputs(graph.inputs, served, cuts.with_checksum(graph.inputs)) if comes_early else ()
     return Plan(
         workflow,
-        name=name,
-        file=walk.uri,
+        source=WorkflowSource(name, walk.uri),
         annotations=annotations,
         graph=GraphPlan(
             steps=graph.steps,

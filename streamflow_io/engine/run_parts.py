@@ -292,5 +292,5 @@ def begin_removal(
     repeated = rehearsals or RepeatedJobs()
     removal = plan.intermediates.removal
     removing = Intermediates(plan.workflow, services.context, removal, repeated, services.record, watchers)
-    removing.begin(plan.file)
+    removing.begin(plan.source.file)
     return removing

@@ -196,8 +196,8 @@ def start_records(plan: Plan, config: SchedulerConfig, file: str, now: float) ->
     yield RunRecord(
         time=now,
         name=plan.workflow.name,
-        workflow=plan.file,
-        workflow_name=plan.name,
+        workflow=plan.source.file,
+        workflow_name=plan.source.name,
         streamflow_file=file,
         host=socket.gethostname(),
         pid=os.getpid(),

@@ -15,7 +15,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 
 from .inspect import readers_of, replace_step
-from .plan import Plan
+from .plan import Plan, WorkflowSource
 from .rewire import observe_jobs, replace_transfer, rewire
 from .runtimes import RuntimeChoice, runtime_module
 from .scheduler import IOAwareScheduler
@@ -61,4 +61,4 @@ def begin_without_hints(workflow: Workflow, name: str, file: str, scheduler: IOA
     :param name: that of the workflow in the StreamFlow file
     """
     tools = (path for path, step in workflow.steps.items() if isinstance(step, ExecuteStep))
-    scheduler.begin(Plan(workflow, name, file, {tool: StepAnnotations(tool) for tool in tools}))
+    scheduler.begin(Plan(workflow, WorkflowSource(name, file), {tool: StepAnnotations(tool) for tool in tools}))
